@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+from synergy_nb.algorithms.migration import MoveHistory
+from synergy_nb.algorithms.migration.messages import Departure
+from synergy_nb.algorithms.migration.target import Target
 from synergy_nb.events import MigrationProjected
+from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.network import measured
 from synergy_nb.simulator.simulated_application import SimulatedApplication
@@ -107,3 +112,18 @@ def test_a_peer_with_other_load_refuses_what_it_could_do_without() -> None:
     assert simulation.until(lambda: {rising.graph["rising"], steady.graph["steady"]} != {"hot"}, 30.0)
     assert answers(simulation)["busy"].startswith("its utilisation would be 1.33"), answers(simulation)
     assert {rising.graph["rising"], steady.graph["steady"]} == {"hot", "idle"}
+
+
+def test_a_target_counts_the_longer_hops_before_and_behind_a_component() -> None:
+    """A tuple arrives 20 ms later than at the peer that asks, and has 50 ms less left: .3 s - .1 s - 70 ms remain."""
+    plan = source("packets", rate=10, id="before").filter("bytes > 9", id="moved").sink(id="behind")
+    peers = {"before": "near", "moved": "asks", "behind": "far"}
+    graph: Any = SimpleNamespace(application="app", roles=SimpleNamespace(peers=peers))
+    departure = Departure(graph, "moved", 10.0, 0.01, 0.0, -1.0, 0.1, 0.3, {"near": 0.01, "far": 0.02}, 0.5)
+    hops = {"near": 0.03, "far": 0.07}
+    monitor: Any = SimpleNamespace(
+        predictions={}, speed_for=lambda _processor: 1.0, hop=lambda address, _otherwise: hops[address]
+    )
+    unused: Any = None
+    target = Target(unused, monitor, MoveHistory(), HotSpotConfig(), lambda _plan, _operator: True, unused)
+    assert target._newcomer(departure, plan).allowed == pytest.approx(0.13)
