@@ -16,13 +16,7 @@ from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Effect, Instruct, Record, Send
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.events import (
-    GraphEvaluated,
-    GraphSelected,
-    MessageOutdated,
-    MessageRefused,
-    ProbeDropped,
-)
+from synergy_nb.events import GraphEvaluated, GraphSelected, MessageOutdated, MessageRefused, ProbeAccepted, ProbeDropped
 from synergy_nb.lifecycle.messages import Confirm, Graph
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
@@ -462,3 +456,39 @@ def test_an_adaptive_ratio_follows_what_requests_need() -> None:
     ring = Ring(12, seed=30, config=lambda n: PeerConfig(f"peer-{n}", seed=n, composition=config))
     ring.submit("peer-0", "r", chain())
     assert ring.until_decided("r").status == "running"
+
+
+def through_one_peer(cores: float = 1.0, bandwidth: float = 125e6) -> Ring:
+    """Of two peers, one has the sources and sinks, the other the operators between them."""
+
+    def config(number: int) -> PeerConfig:
+        offers = ("filter", "project") if number else ("source:packets", "sink")
+        settings = CompositionConfig(sharing="off")
+        return PeerConfig(f"peer-{number}", offers, cores=cores, bandwidth=bandwidth, composition=settings)
+
+    return Ring(2, seed=1, config=config)
+
+
+def test_a_probe_counts_the_load_of_its_own_earlier_operators_at_the_same_peer() -> None:
+    ring = through_one_peer()
+    stream = source("packets", rate=10, id="packets")
+    stream = stream.filter("bytes > 9", cost="60 ms", selectivity=1.0, id="one", at="peer-1")
+    ring.submit("peer-0", "r", stream.project("link", cost="60 ms", id="two", at="peer-1").sink("all"))
+    assert ring.until_decided("r").status == "rejected"
+    first = ring.events("r", ProbeDropped)[0]
+    assert (first.operator, first.condition) == ("two", "processing capacity")
+    assert (first.required, first.available) == pytest.approx((0.6, 0.4)), "one core, of which it has taken 0.6"
+
+
+def test_a_probe_reserves_the_bandwidth_of_its_link() -> None:
+    stream = source("packets", rate=10, id="packets")
+    plan = stream.filter("bytes > 9", selectivity=0.1, id="one", at="peer-1").sink("all")
+    ring = through_one_peer(bandwidth=1.5 * plan.bandwidth("packets"))
+    ring.submit("peer-0", "r", plan)
+    for _ in range(1000):
+        if any(each.operator == "one" for each in ring.events("r", ProbeAccepted)):
+            break
+        ring.run(0.001)
+    assert not ring.reports.get("r"), "nothing is committed yet"
+    left = ring.synergy["peer-1"].ledger.residual_bandwidth("another request", "peer-0")
+    assert left == pytest.approx(0.5 * plan.bandwidth("packets"))
