@@ -16,7 +16,14 @@ from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Effect, Instruct, Record, Send
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.events import GraphEvaluated, GraphSelected, MessageOutdated, MessageRefused, ProbeAccepted, ProbeDropped
+from synergy_nb.events import (
+    GraphEvaluated,
+    GraphSelected,
+    MessageOutdated,
+    MessageRefused,
+    ProbeAccepted,
+    ProbeDropped,
+)
 from synergy_nb.lifecycle.messages import Confirm, Graph
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
