@@ -149,7 +149,7 @@ def lag(plan: Plan, members: Collection[str], end: str) -> int:
         if operator.params.get("how", "inner") != "inner":  # a tuple without a partner waits for one
             tuples = max(tuples, watermark + _RECKONING)
         if KINDS[operator.kind].product and not set(WINDOW) <= set(operator.params["on"]):
-            watermark += microseconds(KINDS[operator.kind].span(operator.params)) + _RECKONING
+            watermark += microseconds(KINDS[operator.kind].retention(operator.params)) + _RECKONING
         return watermark, tuples
 
     return behind(end)[1]

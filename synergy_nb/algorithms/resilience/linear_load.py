@@ -210,7 +210,7 @@ def load_model(plan: Plan, variable: Sequence[str] = (), transfer: float = 0.0) 
         rate, load, given = plan.input_rate(name), plan.load(name), plan.rate(name)
         window = None
         if operator.kind in KINDS and KINDS[operator.kind].product:
-            window = KINDS[operator.kind].span(operator.params) or 1.0
+            window = KINDS[operator.kind].retention(operator.params) or 1.0
             rate = window * math.prod(plan.rate(up) for up in upstream)
         cost, selectivity = (load / rate, given / rate) if rate else (0.0, 0.0)
         graph.append(QueryOperator(name, upstream or (name,), cost, selectivity, name in variable, window))
