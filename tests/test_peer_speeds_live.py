@@ -13,6 +13,7 @@ from synergy_nb import Cluster
 from synergy_nb.runtime.data.instances import Waiting
 from synergy_nb.runtime.process.peer_reports import REFERENCE_S, MeasuredOverheads
 from synergy_nb.runtime.process.plugin import runtime_of
+from synergy_nb.runtime.process.processor_share import ProcessorShare
 from tests import test_hot_spots_live
 from tests.test_hot_spots_live import check_rows, replayed, until_moved, written
 
@@ -24,7 +25,10 @@ RATES = [(4.0, 80.0), (76.0, 130.0)]  # .8 and 1.3 at the slow peer, .4 and .65 
 
 
 def slow_down(monkeypatch: pytest.MonkeyPatch, slow: str, measured: Mapping[str, MeasuredOverheads]) -> None:
-    """Have a component of known cost take longer at one peer, and its calibration measure just that; nothing spins."""
+    """Have a component of known cost take longer at one peer, and its calibration measure just that; nothing spins.
+
+    Other work on this machine, which is other load at all three peers, is not seen.
+    """
     wait, called = Waiting.__call__, MeasuredOverheads.called
 
     def longer(self: Waiting, seconds: float) -> None:
@@ -35,6 +39,7 @@ def slow_down(monkeypatch: pytest.MonkeyPatch, slow: str, measured: Mapping[str,
 
     monkeypatch.setattr(Waiting, "__call__", longer)
     monkeypatch.setattr(MeasuredOverheads, "called", call)
+    monkeypatch.setattr(ProcessorShare, "at", lambda *_: 1.0)
     for each in measured.values():
         each.discount()
 
