@@ -128,8 +128,8 @@ def test_an_application_that_fails_after_a_rebuild_keeps_the_results_so_far() ->
     world = run.world
     world.crash("b")
     run.rebuilt()
+    assert world.until(lambda: bool(world.results["app", "out"].rows.height), 20.0)
     before = world.results["app", "out"].rows.rows()
-    assert before
     for peer in {world.where("app")[name] for name in replicas_of(replicated(run.plan, 2))["x"]}:
         world.crash(peer)
     assert world.until(lambda: world.status("app") == "failed", 60.0)
