@@ -53,7 +53,12 @@ def test_a_header_gives_format_types_and_the_columns_with_times(here: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("path", "message"), [("", "the path of a file"), ("gone.csv", "no such file"), ("inner", "a directory; expected")]
+    ("path", "message"),
+    [
+        ("", "the path of a file"),
+        ("gone.csv", "no such file"),
+        ("inner", "a directory, not a file; expected a trace file"),
+    ],
 )
 def test_what_is_no_trace_is_said(path: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -24,7 +24,7 @@ from synergy_nb.traces.quoting import quoting
 from synergy_nb.traces.records import AFTER_QUOTE, NOT_CLOSED, NOT_UTF8
 from synergy_nb.traces.time_order import Store, Survey, sized
 from synergy_nb.traces.trace_files import load
-from synergy_nb.traces.typed_columns import Malformed, Tally
+from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally
 
 # -- a literal reader ----------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ def judged(lines: Any, kinds: dict[str, str], expected: str, mark: str) -> tuple
         elif ... in values:
             place = values.index(...)
             field = list(kinds)[place]
-            told = {"int": "an integer", "time": "seconds as a finite number, or an ISO 8601 date and time"}
+            told = {"int": "an integer", "time": EXPECTED["time"]}
             bad.append(Malformed(spans, 0, number, mark.join(row), field, row[place], told[kinds[field]]))
         else:
             good.append(tuple(values))

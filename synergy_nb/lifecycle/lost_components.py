@@ -79,7 +79,7 @@ class LostComponents:
             own = graph.application == application
             text = f"{operator}{'' if own else f' of {application}'} at {self._peer.address}: {reason}"
             lost = operator if own else ""
-            self._peer.send(graph.origin, Lost(graph.application, graph.attempt, text, operator=lost))
+            self._peer.send(graph.origin, Lost(graph.application, graph.attempt, text, operator=lost, failed=True))
 
     def reader_failed(self, application: str, operator: str, reader: str, reason: str) -> None:
         """Fail a component that blocks other readers of a shared stream, unless their applications need it as well."""
@@ -104,12 +104,7 @@ class LostComponents:
         if message.attempt != graph.attempt:
             return
         here = {name for name, peer in graph.roles.peers.items() if peer == sender}
-        if (
-            message.epoch < 0
-            and not message.operator
-            and here <= graph.shared.keys()
-            and sender in graph.producer_peers
-        ):
+        if message.epoch < 0 and not message.failed and here <= graph.shared.keys() and sender in graph.producer_peers:
             self._peer.send(sender, GraphChanged(graph))  # it has a shared component, and the graph was lost on its way
             return
         lost = here & {message.operator} if message.operator else here

@@ -299,6 +299,7 @@ class Lost(Message, frozen=True):
 
     ``epoch`` is the epoch of the graph to which the report applies; a negative one stands for every graph of the
     attempt. ``operator`` is the component that has failed; empty for all components of the application at the sender.
+    ``failed``: a component has failed; otherwise the sender has no session.
     """
 
     application: str
@@ -306,6 +307,7 @@ class Lost(Message, frozen=True):
     reason: str
     epoch: int = -1
     operator: str = ""
+    failed: bool = False
 
 
 def no_session(address: str, origin: str) -> str:
