@@ -183,7 +183,8 @@ def _sentence(
         how = f"later than its limit or dropped ({counted(dropped, 'tuple')})" if dropped else "later than its limit"
         missed = f", {share(max(late))} {how}" if late else ""
         return f"Every stream has ended{took}: {counted(results, 'result')}{missed}.", ""
-    missing = _missing(readings, [peer for peer in shown_peers(readings) if peer.address in run.peers])
+    needed = run.peers | (run.lost if _short(run) else set())  # lost peers matter until others have replaced them
+    missing = _missing(readings, [peer for peer in shown_peers(readings) if peer.address in needed])
     short = _short(run)
     if missing:
         return f"{missing}{f'; {short}' if short else ''}.", "bad"
