@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from synergy_nb.dataflow.tuples import START
 
-__all__ = ["Progress", "progress_of"]
+__all__ = ["Progress", "progress_of", "watermark_of"]
+
+_CYCLE: Final = timedelta(days=146_097)  # 400 years, after which dates repeat
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -63,15 +65,17 @@ def progress_of(event: Any) -> Progress | None:
         rate=rows / seconds if seconds else 0.0,
         state_rows=sum(state.numRowsTotal for state in event.stateOperators),
         state_bytes=sum(state.memoryUsedBytes for state in event.stateOperators),
-        watermark=START if mark is None else _shifted(mark),
+        watermark=START if mark is None else watermark_of(mark),
         late=sum(state.numRowsDroppedByWatermark for state in event.stateOperators),
     )
 
 
-def _shifted(mark: str) -> int:
+def watermark_of(mark: str) -> int:
     """Event time in microseconds of a watermark on Spark's clock, as Spark writes it."""
     from spark_stream.operators.frames import SHIFT  # noqa: PLC0415 - imports Spark
 
-    moment = datetime.fromisoformat(mark)
+    year, _, rest = mark.partition("-")  # the year may have more digits than Python's dates
+    cycles, within = divmod(int(year), 400)
+    moment = datetime.fromisoformat(f"{2000 + within}-{rest}")
     since: int = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    return since - SHIFT
+    return since + (cycles - 5) * (_CYCLE // timedelta(microseconds=1)) - SHIFT

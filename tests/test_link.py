@@ -270,15 +270,34 @@ async def test_no_more_requests_are_served_at_once_than_the_bound() -> None:
             await task
 
 
-async def test_a_request_beyond_the_bound_is_refused_at_once() -> None:
+async def test_a_request_waits_until_the_queue_has_room_for_it() -> None:
+    """A push of a long row ended its application if anything else waited on the link."""
     net = Net()
+    a, at_a = net.join(A, limits=Limits(control=1000, data=5000))
+    net.join(B, answer=shout)
+    sizes = (900, 900, 4000, 4000, 10)
+    requests = [asyncio.create_task(a.request(B, "say", b"x" * size)) for size in sizes]
+    await until(lambda: a.pending(B))
+    await turns(5)
+    a.send(B, b"a message is not dropped behind a long request")
+    assert [answer.count(b"X") for answer in await asyncio.gather(*requests)] == list(sizes)
+    assert not at_a["record"].entries
+
+
+async def test_a_request_that_finds_no_room_in_time_says_so_and_closing_ends_it() -> None:
+    net = Net()
+    net.gates[CLIENT, B] = asyncio.Event()
     net.join(B, answer=shout)
     client, _ = net.join(CLIENT, limits=Limits(control=1000))
-    first = asyncio.create_task(client.request(B, "say", b"x" * 900))
-    await until(lambda: client.pending(B))
-    with pytest.raises(LinkFull):
-        await client.request(B, "say", b"x" * 900)
-    assert await first
+    first, second, third = (
+        asyncio.create_task(client.request(B, "say", b"x" * 900, timeout)) for timeout in (90.0, 0.5, 90.0)
+    )
+    with pytest.raises(TimeoutError, match="no answer within"):
+        await second
+    await client.close()
+    for waiting in (first, third):
+        with pytest.raises(LinkDown):
+            await waiting
 
 
 # -- clients -----------------------------------------------------------------------------------------------------------

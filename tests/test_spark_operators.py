@@ -6,6 +6,7 @@ seconds, most of which Spark spends on planning, so all are run first, some at a
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ import polars as pl
 import pytest
 
 from spark_stream.operators import END_TIME, build, kinds, lag, numbered, readings
+from spark_stream.operators.frames import SHIFT
+from spark_stream.progress import watermark_of
 from spark_stream.supported import supported
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation
 from synergy_nb.plan import Plan, Stream
@@ -391,3 +394,22 @@ def test_a_part_has_the_readings_positions_and_lag_of_its_operators(
     assert numbered(plan, members, end) == set(positions)
     assert lag(plan, members, end) == behind
     assert END_TIME < END
+
+
+@pytest.mark.slow
+def test_times_of_all_years_are_in_their_windows(session: SparkSession, tmp_path: Path) -> None:
+    """Windows of the years 8000 to 9999 were never closed, and their rows lost without a word."""
+    ends = [dt.datetime(1, 1, 1), dt.datetime(1900, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999_999)]  # noqa: DTZ001
+    table = packets().head(3).with_columns(time=pl.Series(ends, dtype=pl.Datetime("us")))
+    plan = P().aggregate(window="400 d", n="count(*)").aggregate(window="400 d", n="sum(n)").sink()
+    members, end = part_of(plan)
+    folder = Folder(tmp_path / "in", plan.schema("packets"))
+    folder.add(micro_batches(table, 0, [(0, Batch(table, 0, 0.0)), (0, Punctuation(END, 3, 0.0))]))
+    query = start(build(plan, members, end, lambda _: folder.read(session), keys=KEYS), "years")
+    assert query.awaitTermination(SECONDS)
+    assert session.table("years").selectExpr("sum(n)").collect()[0][0] == 3
+
+
+def test_a_watermark_of_any_year_is_read() -> None:
+    for year, since in (("3970", 0), ("103970", END_TIME), ("3971", 365 * 86_400 * SECOND), ("1970", -SHIFT)):
+        assert watermark_of(f"{year}-01-01T00:00:00.000Z") == since

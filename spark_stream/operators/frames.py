@@ -62,8 +62,9 @@ ORDER: Final = " order"
 UNORDERED: Final = "CAST(NULL AS BIGINT)"
 #: Microseconds by which the clock of Spark is ahead: 2000 years, of which every 400 have the same number of days.
 SHIFT: Final = 5 * 146_097 * 86_400 * 1_000_000
-#: Event time in microseconds (the year 7999) of the punctuation that ends a stream in Spark.
-END_TIME: Final = 190_256_860_800 * 1_000_000
+#: Event time in microseconds (100,000 years after 1970) of the punctuation that ends a stream in Spark: after the end
+#: of any window of the year 9999, and within the 64 bits of Spark's clock.
+END_TIME: Final = 250 * 146_097 * 86_400 * 1_000_000
 #: Metadata that mark a column as event time for Spark.
 EVENT_TIME: Final = {"spark.watermarkDelayMs": 0}
 

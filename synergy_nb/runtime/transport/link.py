@@ -21,7 +21,7 @@ reconnection by a peer that has already dropped it (accepted as its replacement)
 
 A link that fails is discarded with all that is queued on it, and reported; the next send opens another. The queue is
 bounded in bytes: control messages beyond the limit are dropped and reported (the protocols tolerate their loss), data
-beyond it raise :class:`LinkFull`.
+beyond it raise :class:`LinkFull`, and requests wait.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Links:
         LinkDown
             If the link could not be opened, or failed meanwhile.
         LinkFull
-            If too many bytes are queued already.
+            If it has more than ``limits.message`` bytes. While too many others are queued, it waits.
         RemoteError
             If the handler failed; the message is that of its error.
         """
@@ -200,19 +200,19 @@ class Links:
         answer: asyncio.Future[tuple[bool, bytes]] = asyncio.get_running_loop().create_future()
         number = next(self._ids)
         link: _Link | None = None
+        size = len(payload) + len(operation) + FRAME_OVERHEAD
+        if size > self.limits.message:
+            raise LinkFull(f"link to {to}: a request of {size} bytes; limit {self.limits.message}")
         if to == self.address:
             self._serve(None, number, operation, payload, answer)
-        else:
-            link = self._links.get(to) or self._link(to)
-            size = len(payload) + len(operation) + FRAME_OVERHEAD
-            if size > self.limits.message:
-                raise LinkFull(f"link to {to}: a request of {size} bytes; limit {self.limits.message}")
-            if link.control + size > self.limits.control and link.control:
-                raise LinkFull(f"link to {to}: {link.control} bytes wait; limit {self.limits.control}")
-            link.calls[number] = answer
-            link.put((REQUEST, number, operation, payload), size, data=False, shape=self.shape)
         try:
             async with asyncio.timeout(timeout):
+                if to != self.address:
+                    while not (link := self._links.get(to) or self._link(to)).fits(size):
+                        await link.moved.wait()
+                    link.calls[number] = answer
+                    long = size > self.limits.control
+                    link.put((REQUEST, number, operation, payload), size, data=long, shape=self.shape)
                 succeeded, body = await answer
         except TimeoutError:
             raise TimeoutError(f"request {operation!r} to {to}: no answer within {timeout:g} s") from None
@@ -295,6 +295,8 @@ class Links:
 
     def _link(self, to: str) -> _Link:
         """A new link, opening."""
+        if self._closed:
+            raise LinkDown(f"{to}: the links of {self.address} are closed")
         link = self._links[to] = self._new(to)
         if "://" in to:
             link.opener = self._task(self._open(link), f"link to {to}: open")

@@ -80,7 +80,7 @@ class Limits(msgspec.Struct, frozen=True):
     connect
         Seconds until an attempt to open a link counts as failed.
     control
-        Limit of control messages and requests queued on one link, bytes.
+        Limit of control messages and requests queued on one link, bytes. A longer request counts as data.
     data
         Limit of data and answers queued on one link, bytes. Credits limit hosting far below it.
     chunk
@@ -133,6 +133,8 @@ class Outgoing:
         Control messages dropped since the queue last moved; the caller counts them.
     idle
         Event that is set while the queue is empty.
+    moved
+        Event whose waiters resume whenever frames have left the queue.
     """
 
     def __init__(self, to: str, limits: Limits, resumed: Callable[[str, int], None]) -> None:
@@ -141,6 +143,7 @@ class Outgoing:
         self.data = 0
         self.dropped = 0
         self.idle = asyncio.Event()
+        self.moved = asyncio.Event()
         self._limits = limits
         self._resumed = resumed
         self._queue: deque[tuple[Frame, int, bool, bool]] = deque()  # frame, size, is data, had to wait
@@ -191,6 +194,18 @@ class Outgoing:
         self._delayed.clear()
         self.control = self.data = 0
         self.idle.set()
+        self._tell()
+
+    def fits(self, size: int) -> bool:
+        """Whether a request of ``size`` bytes fits into the queue; a longer one than its limit if it is alone."""
+        long = size > self._limits.control
+        queued, limit = (self.data, self._limits.data) if long else (self.control, self._limits.control)
+        return not queued or queued + size <= limit
+
+    def _tell(self) -> None:
+        """Resume all who wait until the queue moves."""
+        self.moved.set()
+        self.moved.clear()
 
     async def write(self, comm: Comm) -> None:
         """Write all frames that are put here, until the task is cancelled; raise ``OSError`` when the comm fails."""
@@ -223,6 +238,7 @@ class Outgoing:
             flushed = stream.write(b"") if stream is not None and stream.writing() else None
             self.control -= control
             self.data -= data
+            self._tell()
             if self.dropped:
                 self._resumed(self.to, self.dropped)
                 self.dropped = 0
