@@ -208,11 +208,11 @@ class Links:
         try:
             async with asyncio.timeout(timeout):
                 if to != self.address:
-                    while not (link := self._links.get(to) or self._link(to)).fits(size):
-                        await link.moved.wait()
+                    while not (found := self._links.get(to) or self._link(to)).fits(size):
+                        await found.moved.wait()
+                    link = found
                     link.calls[number] = answer
-                    long = size > self.limits.control
-                    link.put((REQUEST, number, operation, payload), size, data=long, shape=self.shape)
+                    link.put((REQUEST, number, operation, payload), size, data=None, shape=self.shape)
                 succeeded, body = await answer
         except TimeoutError:
             raise TimeoutError(f"request {operation!r} to {to}: no answer within {timeout:g} s") from None

@@ -153,8 +153,12 @@ class Outgoing:
         self._free_at = 0.0  # time at which a shaped link has sent everything so far
         self._timer: asyncio.TimerHandle | None = None
 
-    def put(self, frame: Frame, size: int, *, data: bool, shape: Shape | None) -> None:
-        """Add a frame of ``size`` bytes; with a shape it leaves when the modelled link has carried it."""
+    def put(self, frame: Frame, size: int, *, data: bool | None, shape: Shape | None) -> None:
+        """Add a frame of ``size`` bytes; with a shape it leaves when the modelled link has carried it.
+
+        It counts as data or as a control message; if ``data`` is None, as what its size makes it.
+        """
+        data = self._long(size) if data is None else data
         behind = self.control + self.data > 0
         if data:
             self.data += size
@@ -198,9 +202,12 @@ class Outgoing:
 
     def fits(self, size: int) -> bool:
         """Whether a request of ``size`` bytes fits into the queue; a longer one than its limit if it is alone."""
-        long = size > self._limits.control
-        queued, limit = (self.data, self._limits.data) if long else (self.control, self._limits.control)
+        limits = self._limits
+        queued, limit = (self.data, limits.data) if self._long(size) else (self.control, limits.control)
         return not queued or queued + size <= limit
+
+    def _long(self, size: int) -> bool:
+        return size > self._limits.control
 
     def _tell(self) -> None:
         """Resume all who wait until the queue moves."""
