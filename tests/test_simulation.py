@@ -413,6 +413,24 @@ def test_rows_enter_at_a_rate() -> None:
     assert born == [5.0, 5.5, 6.0, 6.5]
 
 
+@pytest.mark.parametrize("clock", ["time", "@timestamp"])
+def test_a_table_of_many_years_ends(clock: str) -> None:
+    times = pl.Series(
+        ["0001-01-01T00:00:00", "1582-10-10T00:00:00", "1900-01-01T00:00:00", "9999-12-31T23:59:59.999999"]
+    )
+    table = pl.DataFrame({clock: times.str.to_datetime(time_unit="us"), "v": [1, 2, 3, 4]})
+    query = source(table, time=clock).aggregate(window="1 h", v="sum(v)")
+    assert local(3).submit(query.sink("sums")).results()["v"].to_list() == [1, 2, 3, 4]
+
+
+def test_a_stated_rate_holds_for_a_table_that_takes_hours() -> None:
+    times = pl.Series([0, 86400, 2 * 86400]) * 1_000_000
+    days = pl.DataFrame({"time": times.cast(pl.Datetime("us")), "v": [1, 2, 3]})
+    reader = RowReader("source", {"time": "time", "v": "int"})
+    for rate, due in ((3 / (2 * 86400), [0.0, 20.0, 40.0]), (1e-4, [0.0, 1e4, 2e4])):
+        assert [at for at, item in tabled(days, reader, rate) if isinstance(item, Batch)] == due
+
+
 UNORDERED = [{"time": time, "v": 1} for time in (10.0, 12.0, 11.0, 3.0, 4.0, 30.0)]
 COLUMNS = {"time": "time", "v": "int"}
 

@@ -19,7 +19,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
 from synergy_nb.plan.units import did_you_mean
 
-__all__ = ["DataFrameError", "declared", "described", "is_frame", "normal", "single_use", "tables"]
+__all__ = ["DataFrameError", "declared", "described", "is_frame", "normal", "rate_of_events", "single_use", "tables"]
 
 CLOCKS: Final = ("time", "int", "float", "str")
 #: Types of the values of a pandas index that are times, as pandas calls them.
@@ -197,12 +197,12 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
             )
         return rows, dict(params)
     kinds, clock = declared(sample, columns, time, index)
-    known = {"rate": rate} if rows is sample and "rate" not in params and (rate := _rate(rows, clock)) else {}
+    known = {"rate": rate} if rows is sample and "rate" not in params and (rate := rate_of_events(rows, clock)) else {}
     own = {"time": clock} if clock != "time" or "time" in params else {}
     return rows, {**params, **known, **own, "columns": kinds}
 
 
-def _rate(frame: Any, clock: str) -> float | None:
+def rate_of_events(frame: Any, clock: str) -> float | None:
     """Tuples/s of a table by its event times, at most the expected rate of a source; None where it is unknown.
 
     The size of windows follows from this rate, at any speed of the replay.

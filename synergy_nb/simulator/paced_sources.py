@@ -34,8 +34,8 @@ from synergy_nb.dataflow.streams.log import LIMITS
 from synergy_nb.dataflow.streams.pushes import PushWindow, rest_of
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
-from synergy_nb.plan.data_frames import is_frame
-from synergy_nb.plan.operators.sources import heartbeat_of, pace_of
+from synergy_nb.plan.data_frames import is_frame, rate_of_events
+from synergy_nb.plan.operators.sources import DEFAULT_RATE, heartbeat_of, pace_of
 from synergy_nb.traces.late_rows import EventOrder
 from synergy_nb.traces.rows import FeedError, RowReader
 
@@ -46,6 +46,8 @@ Entry = tuple[float, Item | Callable[[], Item]]
 SPAN: Final = 0.005  # seconds of a stream in one batch, as in live peers
 UNPACED: Final = 2048  # tuples in a batch of a stream without a pace
 TOGETHER: Final = 8192  # rows of an iterable that are converted together
+SLOW: Final = 3600.0  # seconds from which on the rate of a table's event times is no pace at which to wait for its rows
+QUICK: Final = 60.0  # seconds in which its rows enter instead
 Samples = Callable[[], Iterable[tuple[str, str, float]]]
 
 
@@ -104,11 +106,12 @@ def tabled(
     Parameters
     ----------
     rows
-        Rows of a source, as ``feeds`` or ``source(rows)`` state them.
+        Rows of a source, as :func:`synergy_nb.traces.rows.check_rows` returns them.
     reader
         Reader of these rows.
     rate
-        Rate at which they enter, tuples/s.
+        Rate at which they enter, tuples/s. A table that enters at the rate of its own event times, which nobody need
+        have stated, enters faster if that would take more than an hour.
     lateness
         Seconds by which a row may be older than the latest row before it; older rows are dropped. None: a row that is
         older than the latest one ends the stream.
@@ -120,6 +123,8 @@ def tabled(
     FeedError
         If a row is not as declared, or, without ``lateness``, older than a row before it; or the iterable raises one.
     """
+    if isinstance(rows, pl.DataFrame) and rows.height > SLOW * rate and rate == rate_of_events(rows, "time"):
+        rate = min(rows.height / QUICK, DEFAULT_RATE)
     order = EventOrder(reader.source, lateness)
     position = 0
     for table in _tables(rows, reader):
@@ -138,7 +143,10 @@ def tabled(
 
 def _tables(rows: Any, reader: RowReader) -> Iterator[pl.DataFrame]:
     """Yield the rows as tables: single rows in their order, those of a table by their event times."""
-    if is_frame(rows) or isinstance(rows, pl.DataFrame | pl.LazyFrame):
+    if isinstance(rows, pl.DataFrame):  # it has been converted
+        yield rows
+        return
+    if is_frame(rows):
         yield reader.table(rows)
         return
     waiting: list[Any] = []

@@ -65,14 +65,15 @@ def log_blocks(path: Path, kind: str, tally: Tally, encoding: str = UTF8) -> Ite
         if broken:
             wrong.append(pl.col("number").is_in([number + index for index, _ in broken]))
         good = ~read.select(pl.any_horizontal(wrong)).to_series()
-        malformed = None
+        malformed, kept = None, read
         if not good.all():
+            kept = read.filter(good)
             first = int(good.not_().arg_true()[0])
             undecoded = broken[0][1] if broken and number + broken[0][0] == parsed["number"][first] else None
             malformed = _malformed(parsed.row(first, named=True), undecoded, read["time"][first] is None, example)
             malformed = msgspec.structs.replace(malformed, count=int((~good).sum()), rows=parsed.height)
         tally.add(parsed.height, malformed)
-        table = _columns(read.filter(good), kind)
+        table = _columns(kept, kind)
         if table.height:
             yield table
 

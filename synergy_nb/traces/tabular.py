@@ -30,7 +30,7 @@ from synergy_nb.traces.typed_columns import BASIC_DATES, EXPECTED, Malformed, Ta
 __all__ = ["Layout", "columns_of_csv", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
 
 SAMPLE: Final = 1000  # rows from which the types of CSV columns are inferred when none are stated
-_SAMPLED: Final = (1 << 18, 8 << 20)  # bytes in which these rows are searched; the first number mostly suffices
+_SAMPLED: Final = (1 << 16, 1 << 18, 8 << 20)  # bytes in which these rows are searched; the first mostly suffice
 _BOM: Final = b"\xef\xbb\xbf"
 _PARSED: Final = {"int": TYPES["int"], "float": TYPES["float"]}  # types that the CSV reader parses with the same result
 _PART: Final = 1 << 17  # bytes of a part of a block that needs the line parser somewhere
@@ -143,8 +143,10 @@ def _sampled(path: Path, rows: int, encoding: str, quotes: bool | None) -> tuple
         separator = separator_of(header) or ","
         names = _names(path, header, separator, quotes=quotes)
         quoted = separator != "\t" if quotes is None else quotes
-        line_parser = _LineParser(separator, names, {}, [], quotes=quoted)
-        sample = line_parser.split(data[body:], 2, last=whole).raw.head(rows)
+        sample = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
+        if rows:
+            line_parser = _LineParser(separator, names, {}, [], quotes=quoted)
+            sample = line_parser.split(data[body:], 2, last=whole).raw.head(rows)
         if whole or sample.height >= rows:
             break
     return separator, names, quoted, sample
