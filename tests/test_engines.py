@@ -166,7 +166,7 @@ def test_light_operators_stay_on_peers() -> None:
 
 
 def test_operators_with_large_state_go_to_spark_and_may_return() -> None:
-    plan = top("auto", rate="100000 tuples/s", delay="1 min")
+    plan = top("auto", rate="1000000 tuples/s", delay="1 min")
     choice = choose(plan, SparkOffer(), {})
     assert parts_of(choice.plan) == {"compare": ["aggregate", "sort", "count", "compare"]}
     assert choice.otherwise == plan
@@ -175,7 +175,8 @@ def test_operators_with_large_state_go_to_spark_and_may_return() -> None:
 
 def test_operators_that_spark_cannot_execute_stay_on_peers() -> None:
     """A sample can only be drawn from a stream with positions, so it cannot go along into a part."""
-    traffic = source("trace", path="a.parquet", format="parquet", columns={"size": "int", "f": "float"})
+    rows = {"path": "a.parquet", "format": "parquet", "columns": {"size": "int", "f": "float"}}
+    traffic = source("trace", **rows, rate="1000 tuples/s")
 
     def refuses(plan: Plan, operator: str, inside: Collection[str]) -> str:
         return supported(plan.operators[operator], plan, inside)
@@ -198,7 +199,7 @@ def test_a_measured_rate_sends_a_heavy_operator_to_spark() -> None:
 
 
 def test_a_limit_without_room_for_a_micro_batch_keeps_operators_on_peers() -> None:
-    plan = top("auto", rate="100000 tuples/s", delay="200 ms")
+    plan = top("auto", rate="1000000 tuples/s", delay="200 ms")
     choice = choose(plan, SparkOffer(), {})
     assert choice.plan == plan
     assert "results must come within 200 ms" in choice.reasons["aggregate"][1]

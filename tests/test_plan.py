@@ -105,8 +105,10 @@ def test_operators_without_a_stated_profile_have_the_default_one() -> None:
     assert query.load("delay") == pytest.approx(2)
     assert packets.sample("5 %").sink().rate("sample") == pytest.approx(50)
     assert source("peers", interval="2 s").sink().rate("source") == 5
-    halved = packets.aggregate((), "20 s every 10 s", n="count(*)").sink()
+    halved = packets.aggregate("source", "20 s every 10 s", n="count(*)").sink()
     assert halved.rate("aggregate") == pytest.approx(1000 * 0.1 * 2)
+    whole = packets.aggregate((), "20 s every 10 s", n="count(*)").percentile("n", "50 %").sink()
+    assert whole.rate("aggregate") == whole.rate("percentile") == pytest.approx(1 / 10)  # a tuple for each window
     assert packets.aggregate((), "100 rows", n="count(*)").count().sink().rate("count") == 10
 
 

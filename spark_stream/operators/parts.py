@@ -17,6 +17,7 @@ from spark_stream.supported import supported
 from synergy_nb.dataflow.operators.base import WINDOW
 from synergy_nb.dataflow.operators.windows import microseconds
 from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.memory_estimates import span_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -149,7 +150,7 @@ def lag(plan: Plan, members: Collection[str], end: str) -> int:
         if operator.params.get("how", "inner") != "inner":  # a tuple without a partner waits for one
             tuples = max(tuples, watermark + _RECKONING)
         if KINDS[operator.kind].product and not set(WINDOW) <= set(operator.params["on"]):
-            watermark += microseconds(KINDS[operator.kind].retention(operator.params)) + _RECKONING
+            watermark += microseconds(span_of(plan, name)) + _RECKONING
         return watermark, tuples
 
     return behind(end)[1]

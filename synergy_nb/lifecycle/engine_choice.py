@@ -3,13 +3,18 @@
 A peer's operators hold their state in memory, and one thread executes them; on light work they are ten times as fast as
 Spark on the same machine. So ``auto`` chooses Spark only for an operator that is too heavy for a peer: one whose
 expected state exceeds :attr:`SparkOffer.state_bytes`, or which is expected to need more cores than
-:attr:`SparkOffer.cores`. The operators upstream of it go to Spark as well if Spark can then read the trace itself;
-otherwise they stay on peers. A part on Spark adds the time of a micro-batch to the delay, so peers execute the operator
-if the delay limit leaves no room for that.
+:attr:`SparkOffer.cores`. Both follow from what its sources can give (:mod:`synergy_nb.plan.source_sizes`). Where
+nothing states how many tuples come, peers execute it: a server that takes seconds to start is started for a reason, and
+a default rate is none.
+
+The operators upstream of it go to Spark as well if Spark can then read the trace itself; otherwise they stay on peers.
+What lies between operators on Spark goes with them. A part on Spark adds the time of a micro-batch to the delay, so
+peers execute the operator if the delay limit leaves no room for that.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
@@ -17,12 +22,16 @@ import msgspec
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.engines import off_spark
-from synergy_nb.plan.spark_parts import Profile, has_state, profiled, replace_parts, trusted_profiles, window_bytes
+from synergy_nb.plan.memory_estimates import held
+from synergy_nb.plan.source_sizes import Basis
+from synergy_nb.plan.spark_parts import Profile, has_state, profiled, replace_parts, trusted_profiles
 from synergy_nb.plan.units import counted, format_duration
 
 __all__ = ["MICRO_BATCH", "Choice", "SparkOffer", "choose"]
 
 MICRO_BATCH: Final = 0.5  # seconds, on two cores, until a peer has measured its own
+_LEAST_LOAD: Final = 0.001  # cores below which a load is not stated
+STATE_OVERHEAD: Final = 4.0  # bytes of state per byte of tuple
 NAMED_BY_PLAN: Final = "asked for by the plan"
 
 
@@ -91,7 +100,7 @@ def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]
     >>> plan = trace.aggregate("size", "1 day", n="count(*)").sink(delay="1 min")
     >>> choice = choose(plan, SparkOffer(state_bytes=1e8), {})
     >>> choice.reasons["aggregate"]
-    ('spark', 'windows of 1 d hold about 1.38 GB, more than the 100 MB of a peer')
+    ('spark', 'windows of 1 d hold about 1.38 GB (8,640,000 tuples), more than the 100 MB of a peer')
     >>> choice.plan.operators["aggregate"].params["members"]
     ['source', 'aggregate']
     """
@@ -155,7 +164,25 @@ def _on_spark(
     together = _with_readable(plan, chosen, offer)
     for name in together - chosen:
         reasons[name] = ("spark", "Spark reads the trace itself")
+    for name in _between(plan, together, offer):
+        together.add(name)
+        reasons[name] = ("spark", "it lies between operators on Spark")
     return together, reasons
+
+
+def _between(plan: Plan, chosen: Collection[str], offer: SparkOffer) -> set[str]:
+    """Light operators whose inputs and readers all are on Spark, or are such operators: a peer would cost two hops."""
+    found = {
+        name
+        for name, operator in plan.operators.items()
+        if name not in chosen and operator.engine == "auto" and operator.inputs and operator.kind != "sink"
+    }
+    found = {name for name in found if not offer.refuses(plan, name, {*chosen, *found})} if chosen else set()
+    while outside := {
+        name for name in found if not {*plan.upstream(name), *plan.downstream(name)} <= {*chosen, *found}
+    }:
+        found -= outside
+    return found
 
 
 def _weigh(plan: Plan, name: str, offer: SparkOffer, *, measured_rate: bool) -> tuple[str, str]:
@@ -164,13 +191,30 @@ def _weigh(plan: Plan, name: str, offer: SparkOffer, *, measured_rate: bool) -> 
     window = operator.params.get("window") or plan.window(name) or {}
     length = window.get("length") or window.get("gap") or operator.params.get("within")
     span = f"windows of {format_duration(float(length))}" if length else "its state"
-    state, load, rate = window_bytes(plan, name), plan.load(name), plan.input_rate(name)
+    kept, load, rate = held(plan, name), plan.load(name), plan.input_rate(name)
+    state = kept.nbytes * STATE_OVERHEAD
     by = f" at {rate:,.0f} tuples/s, measured" if measured_rate else ""
+    much, most = _size(state), f"more than the {_size(offer.state_bytes)} of a peer"
+    tuples = (
+        counted(math.ceil(float(f"{kept.tuples:.3g}")), "tuple") if kept.tuples < math.inf else "tuples without end"
+    )
+    of = f" ({tuples}, as its sources have no more)" if kept.whole else f" ({tuples})"
+    needs = counted(load, "core") if load >= _LEAST_LOAD else f"less than {counted(_LEAST_LOAD, 'core')}"
+    if (state > offer.state_bytes or load > offer.cores) and kept.basis == Basis.ASSUMED:
+        heavy = f"{span} would hold about {much}, {most}" if state > offer.state_bytes else f"it would need {needs}"
+        return "peer", (
+            f"nothing states how many tuples come: at {rate:,.4g} tuples/s {heavy}; if so many come, state the rate of "
+            "the source, or engine spark"
+        )
     if state > offer.state_bytes:
-        return "spark", f"{span} hold about {_size(state)}{by}, more than the {_size(offer.state_bytes)} of a peer"
+        return "spark", f"{span} hold about {much}{of}{by}, {most}"
     if load > offer.cores:
-        return "spark", f"it needs {counted(load, 'core')}{by}, more than the {offer.cores:.3g} of a peer"
-    return "peer", f"{span} hold about {_size(state)}{by}, and it needs {counted(load, 'core')}: light for a peer"
+        return "spark", f"it needs {needs}{by}, more than the {offer.cores:.3g} of a peer"
+    return "peer", f"{span} hold about {much}{of}{by}, and it needs {needs}: light for a peer"
+
+
+def _tuples(number: float) -> str:
+    return counted(math.ceil(float(f"{number:.3g}")), "tuple") if number < math.inf else "tuples without end"
 
 
 def _size(size: float) -> str:

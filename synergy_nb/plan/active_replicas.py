@@ -99,6 +99,7 @@ def replicated(plan: Plan, degree: int | Mapping[str, int]) -> Plan:
             {each: plan.schema(name) for name in plan.operators for each in replicas[name]},
             {each: plan.window(name) for name in plan.operators for each in replicas[name]},
         ),
+        {each: size for name, size in plan.sizes.items() for each in replicas[name]},
     )
 
 

@@ -180,11 +180,15 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         Parameter whose value is in the stream's name without the parameter's name.
     component
         Parameter that distinguishes components of this kind: a peer that offers one need not offer all.
+    keys
+        Parameter with the columns that form groups, where each window has one tuple for each group; empty if there is
+        none.
     state
-        Kind of state: ``tuples`` of the input, or a tuple for each of the ``groups`` of a window; empty for no state.
+        Kind of state: ``tuples`` of the input; ``groups`` if no more is kept of a window than its results; empty for no
+        state.
     span
-        Function that returns the least time for which each tuple stays in the state, seconds of event time. None: the
-        length of its window if it keeps ``tuples``, else 0. What keeps fewer than all tuples of its window states 0.
+        Function that returns the least time for which each tuple stays in the state, seconds of event time. None: its
+        window, or that of its input, if it keeps ``tuples``, else 0.
     product
         Whether each tuple is matched with those of the other input: work and results grow with the product of the
         rates.
@@ -228,6 +232,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     commutative: bool = False
     bare: str = ""
     component: str = ""
+    keys: str = ""
     state: str = ""
     span: Callable[[Mapping[str, Any]], float] | None = None
     product: bool = False
@@ -248,12 +253,6 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         why = self.agrees or self.needs_no_order(params)
         return Replicas(True, why) if why else Replicas(False, self.needs_order or _NOTHING_STATED)
 
-    def retention(self, params: Mapping[str, Any]) -> float:
-        """Least time for which each tuple stays in the state of an operator, seconds of event time."""
-        if self.span is not None:
-            return self.span(params)
-        return float((params.get("window") or {}).get("length", 0.0)) if self.state == "tuples" else 0.0
-
     def schema(self, it: Derivation, parameters: Mapping[str, Parameter]) -> Schema | None:
         """Derive the columns of an operator's stream; None if they cannot be known.
 
@@ -273,6 +272,8 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def tuples(self, params: Mapping[str, Any], flow: Flow) -> float:
         """Output rate in tuples/s, used if neither profile nor plan states it."""
+        if self.keys and params.get(self.keys) == []:
+            return min(flow.windows, flow.consumed)  # one group
         return flow.consumed * self.selectivity if self.output_rate is None else self.output_rate(params, flow)
 
 

@@ -11,6 +11,7 @@ from synergy_nb.plan.catalogue import KINDS, PART, TAP, parameters_of
 from synergy_nb.plan.parameter_types import COLUMN_BYTES, SIGNATURE
 from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.requirements import check_qos
+from synergy_nb.plan.source_sizes import SourceSize
 from synergy_nb.plan.units import WrongValues
 from synergy_nb.plan.validation import (
     Checked,
@@ -39,6 +40,7 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True):
     schemas: dict[str, dict[str, str]]
     windows: dict[str, dict[str, Any] | None]
     stated: dict[str, tuple[str, ...]] = {}
+    sizes: dict[str, SourceSize] = {}
 
 
 class _Tap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,8 +56,14 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(_Wire)
 
 
-def encode(name: str, qos: QoS, checked: Checked, stated: Mapping[str, Collection[str]]) -> bytes:
-    """Encode a plan as MessagePack for :func:`decode`; plans that are equal and state the same have equal bytes.
+def encode(
+    name: str,
+    qos: QoS,
+    checked: Checked,
+    stated: Mapping[str, Collection[str]],
+    sizes: Mapping[str, SourceSize],
+) -> bytes:
+    """Encode a plan as MessagePack for :func:`decode`; equal plans that state and know the same have equal bytes.
 
     Of the fields ``stated`` by the author, by operator, those at their default are encoded: others are known to be.
     """
@@ -63,7 +71,7 @@ def encode(name: str, qos: QoS, checked: Checked, stated: Mapping[str, Collectio
     schemas = {each.id: checked.schemas[each.id] for each in operators}
     windows = {each.id: checked.windows[each.id] for each in operators}
     said = {each.id: fields for each in operators if (fields := _defaults(each, stated.get(each.id, ())))}
-    return _encoder.encode(_Wire(FORMAT, name, qos, operators, schemas, windows, said))
+    return _encoder.encode(_Wire(FORMAT, name, qos, operators, schemas, windows, said, dict(sizes)))
 
 
 def _defaults(operator: Operator, stated: Collection[str]) -> tuple[str, ...]:
@@ -76,8 +84,8 @@ def _defaults(operator: Operator, stated: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in stated if name in values and values[name][0] == values[name][1] is not None))
 
 
-def decode(data: bytes) -> tuple[str, QoS, Checked, dict[str, tuple[str, ...]]]:
-    """Decode name, QoS requirement, operators, and the stated fields at their default, of the plan in ``data``.
+def decode(data: bytes) -> tuple[str, QoS, Checked, dict[str, tuple[str, ...]], dict[str, SourceSize]]:
+    """Decode name, QoS requirement, operators, stated fields at their default, and sizes of sources of a plan.
 
     Raises
     ------
@@ -116,9 +124,12 @@ def decode(data: bytes) -> tuple[str, QoS, Checked, dict[str, tuple[str, ...]]]:
     kinds = {kind for schema in wire.schemas.values() for kind in schema.values()}
     if not kinds <= COLUMN_BYTES.keys():
         problems.append(Problem("", "schemas", sorted(kinds), f"types among {', '.join(COLUMN_BYTES)}"))
+    for name, size in wire.sizes.items():
+        if name not in operators or not size.is_valid():
+            problems.append(Problem(name, "sizes", str(size), "sizes of its sources: finite numbers of at least 0"))
     if problems:
         raise PlanError(problems)
-    return wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows), wire.stated
+    return wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows), wire.stated, wire.sizes
 
 
 def _check_part(operator: Operator, problems: list[Problem]) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from synergy_nb.plan import plan_encoding
 from synergy_nb.plan.catalogue import KINDS, PART, TAP
-from synergy_nb.plan.declaration import Flow
 from synergy_nb.plan.exact_costs import exact_sums_factor
 from synergy_nb.plan.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.naming import NAME, is_name
-from synergy_nb.plan.operators.sources import rate_of
-from synergy_nb.plan.parameter_types import COLUMN_BYTES
+from synergy_nb.plan.operator_flows import OperatorFlow, flows
 from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.replica_degrees import sums_exactly
 from synergy_nb.plan.requirements import check_qos, check_together
+from synergy_nb.plan.source_sizes import SourceSize
 from synergy_nb.plan.stream_names import own_name, stream_key, stream_name
 from synergy_nb.plan.units import counted
 from synergy_nb.plan.validation import Checked, Operator, PlanError, Problem, check
@@ -66,6 +66,7 @@ class Plan:
         "operators",
         "qos",
         "sinks",
+        "sizes",
         "sources",
     )
 
@@ -74,6 +75,7 @@ class Plan:
     qos: QoS
     sources: tuple[str, ...]
     sinks: tuple[str, ...]
+    sizes: Mapping[str, SourceSize]  # what is known of the rows of sources, which the plan does not state
     _schemas: dict[str, dict[str, str]]
     _stated: Mapping[str, Collection[str]]  # operator id to the fields that its author stated
     _windows: dict[str, dict[str, Any] | None]
@@ -81,7 +83,7 @@ class Plan:
     # values derived from these, computed at first use
     _bytes: bytes | None
     _drafts: tuple[Any, ...] | None
-    _flows: dict[str, tuple[float, float, float, float, float]] | None
+    _flows: dict[str, OperatorFlow] | None
     _names: dict[str, tuple[str, str]] | None
     _routes: tuple[tuple[str, ...], ...] | None
     _rows: Mapping[str, Any] | None
@@ -101,24 +103,27 @@ class Plan:
         check_together(checked, requirement, problems)
         if problems:
             raise PlanError(problems)
-        self._fill(name, requirement, checked)
+        self._fill(name, requirement, checked, {})
         if requirement.memory is not None:
             check_memory(self, on_peers(self, spark=True), math.inf)
 
     @classmethod
-    def composed(cls, name: str, qos: QoS, checked: Checked) -> Plan:
+    def composed(
+        cls, name: str, qos: QoS, checked: Checked, sizes: Mapping[str, SourceSize] = MappingProxyType({})
+    ) -> Plan:
         """Make a plan of operators that have been validated already, those of parts on Spark among them."""
         plan: Plan = object.__new__(cls)
-        plan._fill(name, qos, checked)
+        plan._fill(name, qos, checked, {each: size for each, size in sizes.items() if each in checked.operators})
         return plan
 
-    def _fill(self, name: str, qos: QoS, checked: Checked) -> None:
+    def _fill(self, name: str, qos: QoS, checked: Checked, sizes: Mapping[str, SourceSize]) -> None:
         put = object.__setattr__
         put(self, "name", name)
         put(self, "qos", qos)
         put(self, "operators", checked.operators)
         put(self, "_schemas", checked.schemas)
         put(self, "_stated", {})
+        put(self, "sizes", sizes)
         put(self, "_windows", checked.windows)
         put(self, "sources", tuple(each.id for each in checked.operators.values() if not each.inputs))
         put(self, "sinks", tuple(each.id for each in checked.operators.values() if each.kind == "sink"))
@@ -135,6 +140,13 @@ class Plan:
         object.__setattr__(self, "_stated", fields)
         object.__setattr__(self, "_bytes", None)
         return self
+
+    def sized(self, sizes: Mapping[str, SourceSize]) -> Plan:
+        """Return an equal plan with what is known of the rows of its sources, on which estimates rest."""
+        if not sizes:
+            return self
+        checked = Checked(self.operators, self._schemas, self._windows)
+        return Plan.composed(self.name, self.qos, checked, {**self.sizes, **sizes}).stating(self._stated)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{name}: a plan does not change; build another one")
@@ -220,20 +232,20 @@ class Plan:
 
     def input_rate(self, operator: str) -> float:
         """Input rate of the operator, tuples/s; for a source, its output rate."""
-        return self._flow()[operator][0]
+        return self._flow()[operator].taken
 
     def rate(self, operator: str) -> float:
         """Rate of the operator's stream, tuples/s; for a sink, the rate of its results."""
-        return self._flow()[operator][1]
+        return self._flow()[operator].given
 
     def selectivity(self, operator: str) -> float:
         """Tuples out over tuples in: as profiled, or the default of its kind."""
-        taken, given = self._flow()[operator][:2]
-        return given / taken if taken else 1.0
+        flow = self._flow()[operator]
+        return flow.given / flow.taken if flow.taken else 1.0
 
     def tuple_bytes(self, operator: str) -> float:
         """Mean bytes of a tuple of the operator's stream."""
-        return self._flow()[operator][2]
+        return self._flow()[operator].tuple_bytes
 
     def processing_time(self, operator: str) -> float:
         """Processing time τ of a tuple, seconds; beside active replicas that of exact sums, unless a cost is stated."""
@@ -250,65 +262,37 @@ class Plan:
 
     def load(self, operator: str) -> float:
         """Processing requirement p_o of the operator, cores."""
-        return self._flow()[operator][3]
+        return self._flow()[operator].load
 
     def bandwidth(self, operator: str) -> float:
         """Bandwidth requirement b_s of the operator's stream, bytes/s."""
-        return self._flow()[operator][4]
+        flow = self._flow()[operator]
+        return flow.given * flow.tuple_bytes
 
-    def _flow(self) -> dict[str, tuple[float, float, float, float, float]]:
-        """Compute tuples/s in and out, bytes of a tuple, load and bandwidth, by operator."""
-        flows = self._flows
-        if flows is None:
-            flows = {}
-            windows: dict[str, float] = {}  # windows that close per second
-            for name, operator in self.operators.items():
-                taken = sum(flows[up][1] for up in operator.streams)
-                own = operator.params.get("window")
-                if own is not None:
-                    rows = own.get("rows")
-                    pause = own.get("slide") or own.get("length") or own.get("gap")
-                    windows[name] = taken / rows if rows else 1 / pause
-                elif operator.inputs:
-                    windows[name] = windows.get(operator.inputs[0], 0.0)
-                size = sum((COLUMN_BYTES[kind] for kind in self._schemas[name].values()), 0.0)
-                if operator.kind == TAP:
-                    given = operator.params["rate"]
-                    windows[name] = _windows_closed(self._windows[name])
-                    flows[name] = given, given, size, 0.0, given * size
-                    continue
-                if operator.kind == PART:
-                    inner, members = part_of(operator)
-                    taken += sum(inner.input_rate(each) for each in members if not inner.upstream(each))
-                    given = inner.rate(name)
-                    windows[name] = _windows_closed(self._windows[name])
-                    flows[name] = taken, given, size, operator.params["load"], given * size
-                    continue
-                if operator.kind == "source":
-                    taken = rate_of(operator.params)
-                if operator.selectivity is not None:
-                    given = taken * operator.selectivity
-                else:
-                    first = flows[operator.inputs[0]][1] if operator.inputs else taken
-                    flow = Flow(taken, first, windows.get(name, 0.0))
-                    given = KINDS[operator.kind].tuples(operator.params, flow)
-                flows[name] = taken, given, size, taken * self.processing_time(name), given * size
-            object.__setattr__(self, "_flows", flows)
-        return flows
+    def _flow(self) -> dict[str, OperatorFlow]:
+        found = self._flows
+        if found is None:
+            found = flows(self.operators, self._schemas, self._windows, self.sizes, self.processing_time, part_of)
+            object.__setattr__(self, "_flows", found)
+        return found
 
     # -- as bytes, YAML, picture -------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """Encode the plan as MessagePack for :meth:`from_bytes`, with what its author stated, also at a default."""
+        """Encode the plan as MessagePack for :meth:`from_bytes`, with what its author stated, and :attr:`sizes`."""
         data = self._bytes
         if data is None:
-            data = self._encoded(self._stated)
+            data = self._encoded(self._stated, self.sizes)
             object.__setattr__(self, "_bytes", data)
         return data
 
-    def _encoded(self, stated: Mapping[str, Collection[str]]) -> bytes:
+    def _encoded(self, stated: Mapping[str, Collection[str]], sizes: Mapping[str, SourceSize]) -> bytes:
         checked = Checked(self.operators, self._schemas, self._windows)
-        return plan_encoding.encode(self.name, self.qos, checked, stated)
+        return plan_encoding.encode(self.name, self.qos, checked, stated, sizes)
+
+    def _identity(self) -> bytes:
+        """Bytes of what makes two plans equal: not what their authors wrote at a default, nor what is known of rows."""
+        return self._encoded({}, {}) if self._stated or self.sizes else self.to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Plan:
@@ -433,28 +417,19 @@ class Plan:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Plan):
             return False
-        return self.to_bytes() == other.to_bytes() or self._encoded({}) == other._encoded({})
+        return self.to_bytes() == other.to_bytes() or self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        return hash(self._encoded({}) if self._stated else self.to_bytes())
+        return hash(self._identity())
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return Plan.from_bytes, (self.to_bytes(),)
 
 
-# -- rates -----------------------------------------------------------------------------------------------------------
-
-
-def _windows_closed(window: Mapping[str, Any] | None) -> float:
-    """Windows of a stream that close per second."""
-    closed = window or {}
-    return 1 / (closed.get("slide") or closed.get("length") or math.inf)
-
-
 @lru_cache(maxsize=1024)
 def _decoded(data: bytes) -> Plan:
-    name, qos, checked, stated = plan_encoding.decode(data)
-    return Plan.composed(name, qos, checked).stating(stated)
+    name, qos, checked, stated, sizes = plan_encoding.decode(data)
+    return Plan.composed(name, qos, checked, sizes).stating(stated)
 
 
 def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:

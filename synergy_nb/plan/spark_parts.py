@@ -33,13 +33,11 @@ __all__ = [
     "replace_parts",
     "spark_load",
     "trusted_profiles",
-    "window_bytes",
 ]
 
 #: Core-seconds per tuple on Spark, measured on one machine of two cores: for operators with state (sums in windows by
 #: key: 2 cores process about 400,000 tuples/s), and for others (2 million tuples/s).
 SPARK_COSTS: Final[Mapping[bool, float]] = {True: 5e-6, False: 1e-6}
-STATE_OVERHEAD: Final = 4.0  # bytes of state per byte of tuple
 
 
 def has_state(operator: Operator) -> bool:
@@ -115,6 +113,7 @@ def replace_parts(plan: Plan, on_spark: Collection[str], latency: float) -> Plan
             {name: plan.schema(name) for name in order},
             {name: plan.window(name) for name in order},
         ),
+        plan.sizes,
     )
 
 
@@ -248,12 +247,13 @@ def profiled(plan: Plan, profiles: Mapping[str, Profile]) -> Plan:
             share = changed.selectivity
             given[name] = taken * (plan.selectivity(name) if share is None else share)
         else:
-            schemas, windows = {name: plan.schema(name)}, {name: plan.window(name)}
-            given[name] = Plan.composed(plan.name, plan.qos, Checked({name: changed}, schemas, windows)).rate(name)
+            alone = Checked({name: changed}, {name: plan.schema(name)}, {name: plan.window(name)})
+            given[name] = Plan.composed(plan.name, plan.qos, alone, plan.sizes).rate(name)
     return Plan.composed(
         plan.name,
         plan.qos,
         Checked(operators, {name: plan.schema(name) for name in operators}, {n: plan.window(n) for n in operators}),
+        plan.sizes,
     )
 
 
@@ -266,27 +266,3 @@ def spark_load(plan: Plan, operator: str) -> float:
     node = plan.operators[operator]
     cost = node.cost if node.cost is not None else SPARK_COSTS[has_state(node)]
     return plan.input_rate(operator) * cost
-
-
-def window_bytes(plan: Plan, operator: str) -> float:
-    """Estimate the bytes of state of an operator, for its windows or its join.
-
-    An aggregate holds a tuple for each group, which without ``by`` is one for each window; the others hold the tuples
-    of open windows. The tuples of a windowed stream arrive together, so its reader holds one window.
-    """
-    node = plan.operators[operator]
-    if not has_state(node):
-        return 0.0
-    window = node.params.get("window") or plan.window(operator) or {}
-    seconds = float(window.get("length", 0.0)) or 2 * float(node.params.get("within", 0.0)) or _gap(window)
-    if KINDS[node.kind].state == "groups":
-        slide = float(window.get("slide", seconds)) or 1.0
-        tuples = plan.rate(operator) * min(slide, seconds) if node.params.get("by") else 1.0  # groups of a window
-        tuples *= seconds / slide  # windows that are open
-        return tuples * plan.tuple_bytes(operator) * STATE_OVERHEAD
-    held = {up: plan.rate(up) * seconds * plan.tuple_bytes(up) for up in plan.upstream(operator)}
-    return sum(held.values()) * STATE_OVERHEAD
-
-
-def _gap(window: Mapping[str, Any]) -> float:
-    return float(window.get("gap", 0.0))

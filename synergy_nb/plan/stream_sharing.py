@@ -99,6 +99,7 @@ def reduced(plan: Plan, points: Mapping[str, Mapping[str, Provider]]) -> Plan:
             {name: plan.schema(name) for name in operators},
             {name: plan.window(name) for name in operators},
         ),
+        plan.sizes,
     )
 
 

@@ -56,6 +56,7 @@ from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 from synergy_nb.simulator.simulation_display import displayed
 from synergy_nb.traces.rows import check_rows, row_reader
+from synergy_nb.traces.trace_sizes import sized_by_traces, sizes_of_rows
 
 __all__ = ["Simulation"]
 
@@ -381,7 +382,8 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         self._count += 1
         name = f"{plan.name}-{self._count}"
         number = self._command_number()
-        self.world.submit(name, plan, at, rows, mode, number, trial=trial)
+        sized = sized_by_traces(plan.sized(sizes_of_rows(plan, plan.rows if trial else rows)))
+        self.world.submit(name, sized, at, rows, mode, number, trial=trial)
         if (answer := self.world.answers.get(number)) is not None and answer.refusal:
             raise ClusterError(f"{plan.name}: {answer.refusal}")
         application = SimulatedApplication(self, name, plan)

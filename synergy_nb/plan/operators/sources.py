@@ -261,10 +261,10 @@ CONNECTOR: Final = (
 
 
 def rate_of(params: Mapping[str, Any]) -> float:
-    """Expected rate of a source with these parameters, tuples/s."""
+    """Expected rate of a source with these parameters, tuples/s; that of packets is stated for event time."""
     stated = params.get("rate")
     if stated is not None:
-        return float(stated)
+        return float(stated) * ((pace_of(params) or 1.0) if params.get("connector") == "packets" else 1.0)
     signature = params.get("signature")
     if signature:
         return float(sum(seconds * rate for seconds, rate in signature) / sum(seconds for seconds, _ in signature))

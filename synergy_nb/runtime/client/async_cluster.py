@@ -57,6 +57,7 @@ from synergy_nb.runtime.process.ring_joining import form_ring
 from synergy_nb.runtime.transport.link import Links
 from synergy_nb.runtime.transport.wide_area import WideArea
 from synergy_nb.traces.rows import row_reader
+from synergy_nb.traces.trace_sizes import sizes_of_rows
 
 __all__ = ["AsyncCluster"]
 
@@ -273,7 +274,8 @@ class AsyncCluster(PeerRequests):
         except ValueError as error:
             raise ClusterError(str(error)) from None
         lease = 0.0 if detach else LEASE
-        address, state = await self._decided(plan, origin, placement, patience, lease=lease)
+        sized = plan.sized(sizes_of_rows(plan, feeding))
+        address, state = await self._decided(sized, origin, placement, patience, lease=lease)
         running = AsyncApplication(self, plan, address, state)
         if state.status == "rejected":
             states = await self.states()
@@ -317,7 +319,8 @@ class AsyncCluster(PeerRequests):
         """
         self._check_open()
         placement = placement_of(plan, placement, spread=spread, peers=len(self.peers))
-        _, state = await self._decided(plan, origin, placement, duration("timeout", timeout), trial=True)
+        sized = plan.sized(sizes_of_rows(plan, plan.rows))
+        _, state = await self._decided(sized, origin, placement, duration("timeout", timeout), trial=True)
         events = await self._journaled("events", state.application, _alive(await self.states()))
         return trial_of(plan, state.roles.peers, state.roles.backups, state.reason, events, self.names)
 

@@ -61,6 +61,7 @@ from synergy_nb.runtime.process.requests import (
 from synergy_nb.runtime.transport.arenas import machine
 from synergy_nb.runtime.transport.wide_area import WideArea
 from synergy_nb.runtime.transport.wire import REFUSED
+from synergy_nb.traces.trace_sizes import sized_by_traces
 
 __all__ = ["Service"]
 
@@ -340,13 +341,13 @@ class Service:
         application, requests = request.application, self.synergy.requests
         if application in requests:
             raise ValueError(f"application: {application!r}; expected a name that is not in use")
-        plan = Plan.from_bytes(request.plan)
+        plan = await asyncio.to_thread(sized_by_traces, Plan.from_bytes(request.plan))
         on_spark = PART in self.synergy.config.components
         check_memory(plan, on_peers(plan, spark=on_spark), self.host.hosting.memory.limit)
         if on_spark:
             self._spark_reports.publish()
         try:
-            await self._commands.submit(request)
+            await self._commands.submit(msgspec.structs.replace(request, plan=plan.to_bytes()))
         finally:
             for forgotten in self._measurements.keys() - requests.keys():
                 del self._measurements[forgotten]
