@@ -8,12 +8,11 @@ are forked.
 from __future__ import annotations
 
 import contextlib
-import re
-import secrets
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +24,7 @@ from spark_stream.checkpoints import Checkpoint
 from spark_stream.exchange import Exchange
 from spark_stream.inputs import Port
 from spark_stream.java import SparkUnavailable
+from spark_stream.part import Part, named
 from spark_stream.peer_endpoint import PeerEndpoint
 from spark_stream.progress import Progress, progress_of
 from spark_stream.results import DeliveryProgress
@@ -36,14 +36,15 @@ from spark_stream.supported import supported_source
 from spark_stream.tables import POSITION, arrow_schema
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item
-from synergy_nb.plan import Operator, Plan
+from synergy_nb.events import SkippedLines
+from synergy_nb.plan import Operator
 from synergy_nb.plan.spark_parts import has_state
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Part", "PartQuery", "Progress"]
+__all__ = ["PartQuery", "Progress"]
 
 ANYTHING: Final = (Exception, pl.exceptions.PanicException)  # a panic of Polars is no Exception
 CONNECTS_WITHIN: Final = 120.0  # time limit for a server to start or restart, seconds
@@ -51,7 +52,6 @@ PAUSE: Final = 0.5  # seconds between attempts to connect
 TRIES: Final = 4  # maximum number of starts without a micro-batch, when Spark cannot start its Python processes
 CHECK_INTERVAL: Final = 1  # seconds between two checks of a query
 STOPS_WITHIN: Final = 15.0  # time limit for a query to end, seconds
-_SHOWN: Final = 40  # maximum number of characters of an application's name in the name of its query
 RECENT: Final = 64  # number of micro-batches whose progress Spark remembers
 
 #: Settings of a session that queries require.
@@ -63,40 +63,6 @@ _SESSION: Final[Mapping[str, str]] = {
     "spark.sql.streaming.numRecentProgressUpdates": str(RECENT),
     "spark.sql.streaming.stopTimeout": "5s",
 }
-
-
-class Part(msgspec.Struct, frozen=True):
-    """A connected part of a plan with one result.
-
-    Parameters
-    ----------
-    application
-        Id of the application.
-    operator
-        Exit of the part, whose stream is the result.
-    plan
-        Query plan of the whole application.
-    members
-        Ids of the operators of the part, inputs before their readers.
-    inputs
-        Ids of the operators outside the part whose streams it reads, by port.
-    """
-
-    application: str
-    operator: str
-    plan: Plan
-    members: tuple[str, ...]
-    inputs: tuple[str, ...]
-
-
-def _named(part: Part) -> str:
-    """Make a name for the query of a part and its folder.
-
-    Names of plans are free text, but names of folders are not. So the name contains only letters, digits and hyphens of
-    the application's and operator's names, for people to recognise. The random end distinguishes queries.
-    """
-    words = (re.sub(r"[^A-Za-z0-9]+", "-", each).strip("-")[:_SHOWN] for each in (part.application, part.operator))
-    return "-".join([*filter(None, words), secrets.token_hex(8)])
 
 
 class PartQuery:
@@ -122,6 +88,8 @@ class PartQuery:
         no tuples.
     on_failed
         Callback for the failure of the query, with the reason.
+    on_skipped
+        Callback for the malformed lines of a trace that Spark reads itself, with the source that skips them.
     on_progress
         Callback for the progress of each completed micro-batch.
     on_room
@@ -154,6 +122,7 @@ class PartQuery:
         on_failed: Callable[[str], None],
         on_progress: Callable[[Progress], None],
         on_room: Callable[[], None],
+        on_skipped: Callable[[str, SkippedLines], None] = lambda _source, _lines: None,
         leave: Callable[[SparkSession, bool], None] | None = None,
         on_handed: Callable[[DeliveryProgress], None] | None = None,
         on_committed: Callable[[], None] | None = None,
@@ -162,7 +131,7 @@ class PartQuery:
         server: Callable[[], str] = str,
     ) -> None:
         self.part = part
-        self.name = _named(part) if since is None else since.name
+        self.name = named(part) if since is None else since.name
         self._run_name = f"{self.name}-{epoch}" if epoch else self.name  # an earlier one here may not have ended yet
         self._since = Resumption(self.name) if since is None else since
         self._epoch = epoch
@@ -178,6 +147,7 @@ class PartQuery:
         self._on_failed = on_failed
         self._on_progress = on_progress
         self._on_room = on_room
+        self._on_skipped = on_skipped
         self._leave = leave or _leave
         self._on_handed = on_handed
         self._on_committed = on_committed
@@ -434,7 +404,8 @@ class PartQuery:
         folder, columns = own / f"source-{len(self._ports)}", self.part.plan.schema(operator.id)
         files = Files(folder, taps=taps)
         found = None if numbered else direct(operator, columns)
-        ready = iter([found[0]]) if found is not None else convert(operator, folder, numbered=numbered)
+        skipped = partial(self._on_skipped, operator.id)
+        ready = iter([found[0]]) if found is not None else convert(operator, folder, skipped, numbered=numbered)
         layout = Layout() if found is None else found[1]
         port = self._attach(exchange, operator.id, files, layout, taps, numbered=numbered)
         name = f"spark {self.name} {operator.id}"

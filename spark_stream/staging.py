@@ -111,7 +111,9 @@ def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layo
     return Staged(path, END, temporary=False), Layout(clock, frozenset(zoneless))
 
 
-def convert(operator: Operator, folder: Path, *, numbered: bool = False) -> Iterator[Staged]:
+def convert(
+    operator: Operator, folder: Path, skipped: traces.Skipped | None = None, *, numbered: bool = False
+) -> Iterator[Staged]:
     """Write the stream of a source into files, one each time the next is asked for.
 
     Parameters
@@ -120,6 +122,8 @@ def convert(operator: Operator, folder: Path, *, numbered: bool = False) -> Iter
         A source with connector ``trace`` or ``packets``.
     folder
         Folder of the converted files.
+    skipped
+        Callback for malformed lines, see :func:`synergy_nb.traces.read`.
     numbered
         Whether rows keep their position in the stream, in a column ``_position``.
 
@@ -131,7 +135,7 @@ def convert(operator: Operator, folder: Path, *, numbered: bool = False) -> Iter
     spool = Spool(numbered=numbered)
     reached = FIRST
     number = 0
-    for item in traces.read({**operator.params, "batch": FILE_ROWS}):
+    for item in traces.read({**operator.params, "batch": FILE_ROWS}, skipped):
         spool.append(item)
         if not isinstance(item, Punctuation):
             continue

@@ -10,6 +10,7 @@ import pytest
 from synergy_nb import Simulation, source
 from synergy_nb.runtime.data.changed_values import MOST, ChangedValues
 from synergy_nb.runtime.data.sources import Stream
+from synergy_nb.traces import Skipped
 from tests.two_hosts import Pair, items, numbers, play, trace
 
 on_loop = play  # how the tests that are coroutines run
@@ -17,7 +18,7 @@ on_loop = play  # how the tests that are coroutines run
 HOURLY = 3600.0  # seconds between two items
 
 
-def slow(_params: Mapping[str, Any]) -> tuple[Stream, bool]:
+def slow(_params: Mapping[str, Any], _skipped: Skipped) -> tuple[Stream, bool]:
     """A paced stream that would take an hour."""
 
     def stream() -> Iterator[tuple[float, Any]]:

@@ -12,7 +12,7 @@ import pytest
 
 from spark_stream import checkpoints, session
 from spark_stream.java import SparkUnavailable
-from spark_stream.query import Part
+from spark_stream.part import Part
 from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption
 from synergy_nb.control.driver_messages import CopiesLagging, CopyReady, CopyUnusable

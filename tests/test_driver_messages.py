@@ -11,6 +11,7 @@ from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Instruct, Reco
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.dataflow.streams.input_reports import InputReport, StreamsMeasured
+from synergy_nb.events import SkippedLines
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import source
 from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports
@@ -34,6 +35,7 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.SinksEnded("r"),
     driver.PartReady("r", "part"),
     driver.OperatorStopped("r", "filter", "no memory"),
+    driver.LinesMalformed("r", "part", "source", SkippedLines("rows.csv", 2, "line 7: field 'v': 'x'")),
     driver.ReaderStalled("r", "source", "filter", "took nothing"),
     driver.CopyReady("r", "filter"),
     driver.CopyUnusable("r", "filter", "its Spark is elsewhere"),

@@ -7,17 +7,19 @@ import datetime as dt
 import re
 import threading
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from synergy_nb import Cluster, ClusterError, Feed, FeedError, NotAdmitted, PlanError, connect_cluster, source
+from synergy_nb import Cluster, ClusterError, Feed, FeedError, NotAdmitted, PlanError, connect_cluster, source, watch
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import LateRows
 from synergy_nb.runtime.client.feeds import BATCH_ROWS, check_rows_or_feed, items, supply
 from synergy_nb.traces.rows import RowReader
+from tests.test_skipped_lines import ROWS, assert_told, few, rows_of, written
 from tests.waiting import DEADLINE
 
 COLUMNS = {"v": "int"}
@@ -360,6 +362,15 @@ def test_late_rows_are_dropped_counted_and_journaled(cluster: Cluster) -> None:
     assert "late at source: 2 rows dropped" in repr(application)
     told = application.events().of(LateRows)
     assert (told[-1].operator, told[-1].dropped) == ("source", 2)
+
+
+def test_malformed_lines_that_are_skipped_are_told_as_late_rows_are(cluster: Cluster, tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.csv", 150, 320)
+    application = cluster.submit(rows_of(path).sink("rows"))
+    assert application.results().height == ROWS - 2
+    assert application.wait() == "finished"
+    assert_told(application, few(path, 152, 2))
+    assert f"source skips {few(path, 152, 2)}" in watch(application).to_text()
 
 
 def test_coroutines_push_to_feeds_and_yield_rows(cluster: Cluster) -> None:

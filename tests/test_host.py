@@ -28,6 +28,7 @@ from synergy_nb.runtime.data import instances, stream_driver
 from synergy_nb.runtime.data.sinks import SILENT, Portion
 from synergy_nb.runtime.data.sources import Stream
 from synergy_nb.runtime.data.stream_driver import STREAM
+from synergy_nb.traces import Skipped
 from tests.two_hosts import PLACES, Pair, arrival, deployment, fetched, numbers, play, reading, table, trace
 from tests.waiting import DEADLINE, turns, until
 
@@ -187,7 +188,7 @@ def test_a_panic_of_polars_is_a_failure_like_any_other(monkeypatch: pytest.Monke
 
 
 def test_a_source_that_cannot_be_read_fails() -> None:
-    def read(params: Mapping[str, Any]) -> tuple[Stream, bool]:
+    def read(params: Mapping[str, Any], _skipped: Skipped) -> tuple[Stream, bool]:
         raise FileNotFoundError(2, "No such file", params["path"])
 
     async def scenario() -> None:

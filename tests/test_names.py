@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_stream.query import Part, _named
+from spark_stream.part import Part, named
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedProducer, SharedReader
 from synergy_nb.dataflow.streams.frames import Data, Frame, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import Limits
@@ -236,7 +236,7 @@ def test_a_name_of_a_peer_is_not_taken_for_another_stream() -> None:
 @pytest.mark.parametrize("name", NASTY, ids=range(len(NASTY)))
 def test_the_folder_of_a_query_on_spark_has_a_harmless_name(name: str) -> None:
     query = trace().sink()
-    found = {_named(Part(name, "sink", query, ("source",), ())) for _ in range(50)}
+    found = {named(Part(name, "sink", query, ("source",), ())) for _ in range(50)}
     assert len(found) == 50
     for each in found:
         assert each.replace("-", "").isalnum()

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from synergy_nb.events import (
     ComponentMoved,
     HotSpotDetected,
     LateRows,
-    LinesSkipped,
     PeerDeclaredDead,
     PeerMeasured,
     TakenOver,
@@ -444,18 +442,6 @@ def test_late_rows_are_dropped_counted_and_journaled() -> None:
     assert "late at source: 2 rows dropped" in repr(application)
     told = application.events().of(LateRows)
     assert [(each.operator, each.dropped) for each in told] == [("source", 2)]
-
-
-def test_malformed_lines_that_were_skipped_are_told_with_the_first(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("time,v\n" + "".join(f"{row},{'x' if row == 150 else 1}\n" for row in range(200)))
-    query = source("trace", path=str(path), format="csv", columns={"time": "time", "v": "int"}, speed=0.0)
-    application = local().submit(query.sink("rows"))
-    assert application.results().height == 199
-    told = application.events().of(LinesSkipped)
-    assert [(each.operator, each.count) for each in told] == [("source", 1)]
-    assert "skipped 1 malformed line" in str(application.explain())
-    assert "line 152: field 'v': 'x'" in str(application.explain())
 
 
 def test_without_lateness_a_row_out_of_order_ends_the_application() -> None:

@@ -138,7 +138,7 @@ class Replay:
             most=1 << 20,
             since=since,
             loop=asyncio.get_running_loop(),
-            read=lambda: (iter(items), paced),
+            read=lambda _skipped: (iter(items), paced),
             failed=self.failures.append,
             name="synergy test",
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from synergy_nb import Cluster, NotAdmitted, Plan, source, traces
+from tests.test_skipped_lines import ROWS, assert_told, few, rows_of, written
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -50,6 +52,15 @@ def test_a_server_that_is_killed_costs_no_row_and_doubles_none(spark_peers: Clus
     assert ordered(application.results()).equals(expected())
     kinds = set(Counter(event.kind for event in spark_peers.events()) - before)
     assert {"spark_died", "spark_ready", "part_prepared"} <= kinds
+
+
+def test_malformed_lines_that_spark_skips_are_told(spark_peers: Cluster, tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.csv", 150, 320)
+    read = rows_of(path, id="read", engine="spark").filter("v >= 0", engine="spark")
+    application = spark_peers.submit(read.sink("rows"), timeout=240.0)
+    assert application.results().height == ROWS - 2
+    assert len({application.graph["read"], application.graph["filter"]}) == 1
+    assert_told(application, few(path, 152, 2), "read")
 
 
 def elsewhere(cluster: Cluster, peer: str) -> str:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from spark_stream.part import Part
 from spark_stream.peer_endpoint import PeerEndpoint
-from spark_stream.query import Part, PartQuery, Progress
+from spark_stream.query import PartQuery, Progress
 from synergy_nb import source, traces
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan import Plan, Stream

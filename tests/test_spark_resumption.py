@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_stream.exchange import Exchange
+from spark_stream.part import Part
 from spark_stream.peer_endpoint import PeerEndpoint
-from spark_stream.query import Part, PartQuery
+from spark_stream.query import PartQuery
 from spark_stream.results import NONE, DeliveryProgress, ExchangeRefused
 from spark_stream.spool import FIRST, Offset, Spool
 from spark_stream.tables import MARK, arrow_schema

@@ -129,7 +129,7 @@ class World:
                 most=1 << 20,
                 since=since,
                 loop=wire.loop,
-                read=lambda: (items(), False),
+                read=lambda _skipped: (items(), False),
                 failed=lambda error: self.facts.append(
                     ("", Fact(FactKind.COMPONENT_FAILED, "app", operator, repr(error)))
                 ),

@@ -533,10 +533,12 @@ def test_heartbeats_tell_how_far_a_silent_stream_is() -> None:
 
 
 @pytest.mark.parametrize("open_source", [instances.read_paced, paced_sources.opened])
-def test_the_heartbeat_of_a_source_is_that_of_its_plan_live_and_simulated(open_source: Callable[[Any], Any]) -> None:
+def test_the_heartbeat_of_a_source_is_that_of_its_plan_live_and_simulated(
+    open_source: Callable[[Any, Callable[[Any], None]], Any],
+) -> None:
     def punctuations(**stated: float) -> int:
         params = {"connector": "packets", "rate": 1.0, "duration": 60.0, "speed": 10.0, "seed": 3, **stated}
-        items, timed = open_source(params)
+        items, timed = open_source(params, lambda _lines: None)
         assert timed
         return sum(isinstance(item, Punctuation) for _, item in items)
 

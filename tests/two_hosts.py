@@ -19,6 +19,7 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.data.host import Host
 from synergy_nb.runtime.data.sinks import Portion
 from synergy_nb.runtime.data.sources import Stream
+from synergy_nb.traces import Skipped
 from tests.waiting import DEADLINE, run_loop
 
 OPENED: list[Pair] = []
@@ -161,10 +162,10 @@ def items(batches: int, rows: int) -> Iterator[Item]:
 
 def reading(
     batches: int, rows: int, counted: list[int] | None = None
-) -> Callable[[Mapping[str, Any]], tuple[Stream, bool]]:
+) -> Callable[[Mapping[str, Any], Skipped], tuple[Stream, bool]]:
     """A reader of traces that gives ``batches`` of ``rows`` and counts in ``counted`` the items that were taken."""
 
-    def read(params: Mapping[str, Any]) -> tuple[Stream, bool]:
+    def read(params: Mapping[str, Any], skipped: Skipped) -> tuple[Stream, bool]:
         def stream() -> Stream:
             for item in items(batches, rows):
                 if counted is not None:

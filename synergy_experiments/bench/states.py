@@ -122,7 +122,7 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
             most=1 << 20,
             since=since,
             loop=asyncio.get_running_loop(),
-            read=lambda: (items(), False),
+            read=lambda _skipped: (items(), False),
             failed=lambda error: failed.append(str(error)),
             name=f"synergy bench {component.operator}",
         )

@@ -16,6 +16,7 @@ from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.requests import Requests
 from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.lifecycle.skipped_lines import SkippedReports
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.overlay.load_levels import LoadLevels
@@ -48,6 +49,7 @@ class Parts:
     probing: Probing
     hot_spots: HotSpots
     collection: StreamCollection
+    skipped: SkippedReports
 
 
 class DriverPort(Protocol):
@@ -109,6 +111,7 @@ class DriverPort(Protocol):
             driver.OperatorStopped: lambda _, message: session.component_failed(
                 message.application, message.operator, message.reason
             ),
+            driver.LinesMalformed: lambda _, message: parts.skipped.found(message),
             driver.ReaderStalled: lambda _, message: session.lost.reader_failed(
                 message.application, message.operator, message.reader, message.reason
             ),

@@ -35,6 +35,7 @@ from synergy_nb.lifecycle.requests import Requests
 from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.lifecycle.skipped_lines import SkippedReports
 from synergy_nb.lifecycle.succession_messages import Entrusted
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
@@ -306,9 +307,10 @@ class SynergyPeer:
             self.session.rebuilds.settled,
         )
         self.loads.on_overload.append(self._overloaded)
+        skipped = SkippedReports(peer, self.session.components, self.session.members, self.requests)
         parts = Parts(
             self.pastry, self.membership, self.directory, self.loads, self.streams, self.ledger, self.session,
-            self.requests, self.resilient, self.probing, self.hot_spots, self.collection,
+            self.requests, self.resilient, self.probing, self.hot_spots, self.collection, skipped,
         )  # fmt: skip
         self.driver_port = DriverPort(peer, parts, config.components, config.name, config.bandwidth, machine.supports)
         for protocol in (
@@ -321,6 +323,7 @@ class SynergyPeer:
             self.survey,
             self.hot_spots,
             self.collection,
+            skipped,
             self.driver_port,
             *(self.placement.protocols if self.placement is not None else ()),
         ):

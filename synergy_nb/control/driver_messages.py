@@ -16,6 +16,7 @@ from synergy_nb.control.peer import DriverMessage
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.input_reports import StreamsMeasured
+from synergy_nb.events import SkippedLines
 from synergy_nb.models.signatures import Segment
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "JoinRing",
     "LeaseRenewed",
     "LeaveRing",
+    "LinesMalformed",
     "LinkFailed",
     "LoadsMeasured",
     "LookUpHosts",
@@ -166,6 +168,15 @@ class OperatorStopped(DriverMessage, frozen=True):
     application: str
     operator: str
     reason: str
+
+
+class LinesMalformed(DriverMessage, frozen=True):
+    """A ``source`` at this peer skips malformed ``lines``; ``operator`` is its component, such as a part on Spark."""
+
+    application: str
+    operator: str
+    source: str
+    lines: SkippedLines
 
 
 class ReaderStalled(DriverMessage, frozen=True):

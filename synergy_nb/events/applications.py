@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
+import msgspec
+
 from synergy_nb.events.application_states import Status
 from synergy_nb.events.base import RequestEvent, Severity
+from synergy_nb.plan.units import counted
 
 __all__ = [
     "ENDINGS",
@@ -29,6 +32,7 @@ __all__ = [
     "CopiesBehind",
     "LateRows",
     "LeadershipLost",
+    "LinesSkipped",
     "MoveBegun",
     "MoveGivenUp",
     "MovePostponed",
@@ -42,6 +46,7 @@ __all__ = [
     "SharedStreamMoved",
     "SinkFinished",
     "SinkMeasured",
+    "SkippedLines",
     "SourceStarted",
     "SuccessionBegun",
     "TakenOver",
@@ -281,6 +286,41 @@ class LateRows(RequestEvent, frozen=True, gc=False):
 
     operator: str
     dropped: int
+
+
+class SkippedLines(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The malformed lines of a trace that its source skips, as few enough are.
+
+    Parameters
+    ----------
+    path
+        Path of the trace.
+    count
+        Number of the lines in the whole trace, however often it is read.
+    first
+        First of them: its number, its invalid field, the value and what was expected.
+
+    Examples
+    --------
+    >>> print(SkippedLines("rows.csv", 2, "line 7: field 'v': 'x'; expected an integer"))
+    2 malformed lines of rows.csv; the first: line 7: field 'v': 'x'; expected an integer
+    """
+
+    path: str
+    count: int
+    first: str
+
+    def __str__(self) -> str:
+        return f"{counted(self.count, 'malformed line')} of {self.path}; the first: {self.first}"
+
+
+class LinesSkipped(RequestEvent, frozen=True, gc=False):
+    """A source skips malformed ``lines`` of its trace; of a source that it shares, ``operator`` names the owner."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    operator: str
+    lines: SkippedLines
 
 
 class ResultsMissed(RequestEvent, frozen=True, gc=False):

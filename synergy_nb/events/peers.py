@@ -16,7 +16,6 @@ __all__ = [
     "FrameRefused",
     "FrameUnhandled",
     "HandlerFailed",
-    "LinesSkipped",
     "LinkBroken",
     "LinkClosed",
     "LinkMeasured",
@@ -122,25 +121,6 @@ class DataRefused(PeerTrouble, frozen=True, gc=False):
     """A received frame of a stream from the subject was refused."""
 
     reason: str
-
-
-class LinesSkipped(PeerTrouble, frozen=True, gc=False):
-    """Malformed lines of a trace were skipped, as few enough were; the subject is the application.
-
-    Parameters
-    ----------
-    operator, path
-        Source that reads the trace, and its path.
-    count
-        Number of the skipped lines.
-    first
-        First of them: its number, its invalid field, the value and what was expected.
-    """
-
-    operator: str
-    path: str
-    count: int
-    first: str
 
 
 class SparkDied(PeerTrouble, frozen=True, gc=False):

@@ -7,6 +7,7 @@ import msgspec
 from synergy_nb.control.graph import Report
 from synergy_nb.control.peer import Timer
 from synergy_nb.control.roles import Roles
+from synergy_nb.events import SkippedLines
 from synergy_nb.events.application_states import RUNS, STATUS, State, Status, check
 from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.messages import Graph
@@ -73,6 +74,8 @@ class Request:
         Addresses of the peers that have taken part, and take no part any more.
     ended_sinks : set of str
         Addresses of the peers at whose sinks all streams have ended.
+    skipped : dict of str to SkippedLines
+        Source to the malformed lines of its trace that it skips.
     timer : Timer or None
         Timer that limits the set-up.
     """
@@ -99,6 +102,7 @@ class Request:
         "rounds",
         "sharable_soon",
         "silent_looks",
+        "skipped",
         "spread",
         "submitted",
         "timer",
@@ -145,6 +149,7 @@ class Request:
         self.delays: dict[str, float] = {}
         self.former: set[str] = set()
         self.ended_sinks: set[str] = set()
+        self.skipped: dict[str, SkippedLines] = {}
         self.timer: Timer | None = None
         self._state = State.DISCOVERING
         self._graph: Graph | None = None

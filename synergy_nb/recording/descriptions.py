@@ -15,7 +15,7 @@ from synergy_nb.algorithms.replication import stream_collection as streams
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
-from synergy_nb.lifecycle import leases, shared_streams, sink_reports
+from synergy_nb.lifecycle import leases, shared_streams, sink_reports, skipped_lines
 from synergy_nb.lifecycle import messages as sessions
 from synergy_nb.lifecycle import succession_messages as succession
 from synergy_nb.overlay import directory_messages as directory
@@ -137,6 +137,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.SinksEnded: "the streams of all sinks here have ended",
     driver.PartReady: "{m.operator} takes tuples on Spark",
     driver.OperatorStopped: "{m.operator} cannot go on: {m.reason}",
+    driver.LinesMalformed: "{m.source} skips {m.lines}",
     driver.ReaderStalled: "{m.reader} holds up the readers of {m.operator}: {m.reason}",
     driver.CopyReady: "the copy of {m.operator} could go on",
     driver.CopyUnusable: "the copy of {m.operator} could not go on: {m.reason}",
@@ -211,6 +212,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sessions.Feedback: lambda m: f"lease and measurements of {_several(each.application for each in m.measured)}",
     sessions.TimesReported: lambda m: f"predicted times of {_several(each.application for each in m.times)}",
     sessions.End: lambda m: _reason("end the application", m.reason),
+    skipped_lines.SkippedReported: "{m.source} skips {m.lines}",
     sink_reports.SinksReported: lambda m: (
         "the streams of all sinks here have ended" if m.ended else f"the sinks here measured {seconds(m.delay)}"
     ),

@@ -61,6 +61,7 @@ class Explanation(Reasons):
             "hotspots": self.hotspots,
             "hot_spots": self.hot_spots.to_list(),
             "late": self.late,
+            "skipped": {name: to_builtins(lines) for name, lines in self.skipped.items()},
             "tried": self.tried,
             "left": self.left,
             "uncovered": self.uncovered,

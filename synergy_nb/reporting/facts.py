@@ -26,6 +26,7 @@ from synergy_nb.events import (
     GraphSelected,
     Handlers,
     LateRows,
+    LinesSkipped,
     MoveBegun,
     MoveGivenUp,
     MovePostponed,
@@ -51,6 +52,7 @@ from synergy_nb.events import (
     SharingGivenUp,
     SignaturesFound,
     SinkMeasured,
+    SkippedLines,
     StreamsDiscarded,
     StreamsWeighed,
     TakenOver,
@@ -158,13 +160,14 @@ class Facts:
         Hot spots of its components, and the migrations away from them.
     late : dict
         Source to the number of rows that were pushed too late and dropped.
+    skipped : dict of str to SkippedLines
+        Source to the malformed lines of its trace that it skips.
     left : dict
         Operator to the number of its remaining replicas, for operators with fewer replicas than were placed.
     behind : dict
         Operator to the peers whose copy could not take over, with the reasons.
     uncovered : dict
-        Peer to the parts of the application that only this peer has and no other could take over; empty without
-        replicas.
+        Peer to the parts of the application that no other peer could take over; empty without replicas.
     troubles : list of Trouble
         Errors of peers: protocols that raised an exception, links that broke, messages and data that were refused.
     delay : Delay or None
@@ -189,9 +192,8 @@ class Facts:
         self.request = request
         self.names = names
         self.qos: dict[str, float] = {}
-        self.scheduling = ""
+        self.scheduling = self.hotspots = self.changed = self.unshared = self.placed = self._orphaned = ""
         self.drops = False
-        self.hotspots = ""
         self.overdue: dict[str, int] = {}
         self.disciplines: dict[str, list[str]] = {}
         self.candidates: dict[str, list[str]] = {}
@@ -202,13 +204,10 @@ class Facts:
         self.signatures: dict[str, tuple[str, list[tuple[float, float]]]] = {}
         self.engines: dict[str, tuple[str, str]] = {}
         self.parts: dict[str, list[str]] = {}
-        self.changed = ""
         self.shared: dict[str, tuple[str, str]] = {}
         self.sharable: dict[str, list[str]] = {}
-        self.unshared = ""
         self.postponed: list[str] = []
         self.deployed: list[DeploymentConsidered] = []
-        self.placed = ""
         self.takeovers: list[str] = []
         self.moves: list[str] = []
         self._moved: dict[str, str] = {}
@@ -238,8 +237,8 @@ class Facts:
         self.moving: dict[str, tuple[str, str]] = {}
         self.hot_spots = HotSpotAccounts(request, self._name, self.readable)
         self.late: dict[str, int] = {}
+        self.skipped: dict[str, SkippedLines] = {}
         self._submitted: float | None = None
-        self._orphaned = ""
         for event in events:
             handle = self.SHOWN.get(type(event))
             if handle is not None:
@@ -442,12 +441,13 @@ class Facts:
         self.hot_spots.add(event)
 
     @SHOWN.add
-    def _late_rows(self, event: LateRows) -> None:
-        self.late[event.operator] = event.dropped
-
-    @SHOWN.add
-    def _sink_measured(self, event: SinkMeasured) -> None:
-        self.overdue |= {name: max(lost, self.overdue.get(name, 0)) for name, lost in event.dropped.items()}
+    def _rows_lost(self, event: LateRows | LinesSkipped | SinkMeasured) -> None:
+        if isinstance(event, LateRows):
+            self.late[event.operator] = event.dropped
+        elif isinstance(event, LinesSkipped):
+            self.skipped[event.operator] = event.lines
+        else:
+            self.overdue |= {name: max(lost, self.overdue.get(name, 0)) for name, lost in event.dropped.items()}
 
     @SHOWN.add
     def _session_expired(self, event: SessionExpired) -> None:

@@ -1,10 +1,17 @@
-"""Measurements of a sink: a dictionary that shows its numbers with six digits, and holds all of them."""
+"""Measurements of a sink: a dictionary that shows its numbers with six digits, and holds all of them.
+
+Beside what was measured at the sink are the rows that its results lack: those that came too late, and malformed lines.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Measurements"]
+from synergy_nb.events import SkippedLines
+from synergy_nb.plan.units import counted
+
+__all__ = ["Measurements", "lacking", "lacking_rows"]
 
 
 class Measurements(dict[str, Any]):
@@ -23,6 +30,31 @@ class Measurements(dict[str, Any]):
     def __repr__(self) -> str:
         lines = ",\n ".join(f"{name!r}: {_shown(value)}" for name, value in self.items())
         return f"{{{lines}}}"
+
+
+def lacking(measured: Mapping[str, Any], late: Mapping[str, int], skipped: Mapping[str, SkippedLines]) -> Measurements:
+    """Return measurements of a sink, with the rows that its sources have not emitted; nothing if there are none yet.
+
+    Parameters
+    ----------
+    measured
+        Measurements of a sink.
+    late
+        Source to the number of rows that it has dropped because they came too late.
+    skipped
+        Source to the malformed lines of its trace that it skips.
+    """
+    if not measured:
+        return Measurements()
+    count = sum(lines.count for lines in skipped.values())
+    first = next((f"{lines.path}: {lines.first}" for lines in skipped.values()), None)
+    return Measurements({**measured, "late": sum(late.values()), "malformed": count, "malformed_first": first})
+
+
+def lacking_rows(late: Mapping[str, int], skipped: Mapping[str, SkippedLines]) -> list[tuple[str, str]]:
+    """Return the same in words, each with a heading, for the summary of an application."""
+    rows = [(f"late at {name}", f"{counted(number, 'row')} dropped") for name, number in late.items()]
+    return rows + [(f"skipped by {name}", str(lines)) for name, lines in skipped.items()]
 
 
 def _shown(value: object) -> str:

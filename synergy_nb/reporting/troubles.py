@@ -16,7 +16,6 @@ from synergy_nb.events import (
     FrameUnhandled,
     HandlerFailed,
     Handlers,
-    LinesSkipped,
     LinkBroken,
     LinkOverflowed,
     LinkRefused,
@@ -96,12 +95,6 @@ def _frame_refused(event: FrameRefused) -> str:
 @SENTENCES.add
 def _data_refused(event: DataRefused) -> str:
     return f"data from {event.subject} were refused: {event.reason}"
-
-
-@SENTENCES.add
-def _lines_skipped(event: LinesSkipped) -> str:
-    many = counted(event.count, "malformed line")
-    return f"{event.operator} of {event.subject} skipped {many} of {event.path}; the first: {event.first}"
 
 
 @SENTENCES.add

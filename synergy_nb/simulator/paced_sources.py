@@ -51,9 +51,7 @@ QUICK: Final = 60.0  # seconds in which its rows enter instead
 Samples = Callable[[], Iterable[tuple[str, str, float]]]
 
 
-def opened(
-    params: Mapping[str, Any], skipped: Callable[[str, int, str], None] | None = None
-) -> tuple[Iterator[Entry], bool]:
+def opened(params: Mapping[str, Any], skipped: traces.Skipped | None = None) -> tuple[Iterator[Entry], bool]:
     """Open a trace or generated packets: the items with their due times, and whether these count.
 
     Parameters

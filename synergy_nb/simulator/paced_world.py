@@ -19,7 +19,7 @@ import msgspec
 
 from synergy_nb import events
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.control.driver_messages import SpeedMeasured
+from synergy_nb.control.driver_messages import LinesMalformed, SpeedMeasured
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.chunking import cut
 from synergy_nb.dataflow.streams.component import Component
@@ -207,9 +207,9 @@ class PacedWorld(PeerWorld):
                 return sampled(peer, interval, samples, lambda: self.now), True
         return opened(params, partial(self._skipped, peer, application, operator))
 
-    def _skipped(self, peer: str, application: str, operator: str, path: str, count: int, first: str) -> None:
-        """Record malformed lines that a source skipped."""
-        self._record(peer, events.LinesSkipped, application, operator=operator, path=path, count=count, first=first)
+    def _skipped(self, peer: str, application: str, operator: str, lines: events.SkippedLines) -> None:
+        """Report malformed lines that a source skips."""
+        self._later(0.0, self._report, peer, LinesMalformed(application, operator, operator, lines))
 
     def _dropped(self, peer: str, key: Key, rows: int) -> None:
         """Count the rows of a source that came too late; ``peer`` is the one that opened it first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,17 +12,19 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
+from synergy_nb.events import SkippedLines
 from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.table import Events
+from synergy_nb.lifecycle.request import Request
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import endless_sources
-from synergy_nb.plan.units import counted, duration
+from synergy_nb.plan.units import duration
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
 from synergy_nb.reporting.application_list import ListedApplication
 from synergy_nb.reporting.cluster_errors import ClusterError, check_rows, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds as span
-from synergy_nb.reporting.measurements import Measurements
+from synergy_nb.reporting.measurements import lacking, lacking_rows
 from synergy_nb.reporting.uncovered import notices_of
 
 if TYPE_CHECKING:
@@ -87,12 +89,17 @@ class SimulatedApplication:
     @property
     def roles(self) -> Roles:
         """The peers of each operator, as the origin knows them."""
-        origin = self.simulation.world.synergy.get(self.origin)
-        request = origin.requests.get(self.id) if origin is not None else None
+        request = self._request
         if request is not None and request.began is not None:
             return request.roles
         reports = self.simulation.world.reports.get(self.id, [])
         return next((each.roles for each in reversed(reports) if each.roles.peers), Roles())
+
+    @property
+    def _request(self) -> Request | None:
+        """The record of it at its origin, if that lives."""
+        origin = self.simulation.world.synergy.get(self.origin)
+        return origin.requests.get(self.id) if origin is not None else None
 
     @property
     def graph(self) -> dict[str, str]:
@@ -138,12 +145,17 @@ class SimulatedApplication:
             Operator id of the sink; needed only where the plan has several.
         """
         quality = self.simulation.world.quality(self.id, self._sink(sink))
-        return Measurements({} if quality is None else {**quality.qos(), "late": sum(self._late().values())})
+        return lacking({} if quality is None else quality.qos(), self._late(), self._skipped)
 
     def _late(self) -> dict[str, int]:
         """Return the rows that were dropped because they came too late, by source."""
         late = self.simulation.world.late_rows
         return {name: late[self.id, name] for name in self.plan.operators if (self.id, name) in late}
+
+    @property
+    def _skipped(self) -> Mapping[str, SkippedLines]:
+        """Malformed lines that the sources skip, by source."""
+        return {} if self._request is None else self._request.skipped
 
     # -- results -----------------------------------------------------------------------------------------------------
 
@@ -338,8 +350,7 @@ class SimulatedApplication:
         qos = {sink: self.qos(sink) for sink in self.plan.sinks}
         rows = [*application_rows(self.plan, self.status, self.reason, qos, self.graph, self.backups)]
         rows.insert(1, ("set up in", span(self.setup_s)))
-        rows += [(f"late at {name}", f"{counted(late, 'row')} dropped") for name, late in self._late().items()]
-        return [*rows, *(("notice", notice) for notice in self.notices)]
+        return [*rows, *lacking_rows(self._late(), self._skipped), *(("notice", notice) for notice in self.notices)]
 
     def __repr__(self) -> str:
         return rows_as_text(f"Simulated application {self.id}", self._summary())

@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
+from synergy_nb.events import SkippedLines
 from synergy_nb.plan.operators.sources import HEARTBEAT, TRACE_SCHEMAS
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.traces import packets
@@ -27,14 +28,14 @@ from synergy_nb.traces.time_order import Store, Survey, Times, sized
 from synergy_nb.traces.trace_files import Opened, opened, sniff
 from synergy_nb.traces.typed_columns import Tally
 
-__all__ = ["BATCH_ROWS", "Info", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]
+__all__ = ["BATCH_ROWS", "Info", "Skipped", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]
 
 BATCH_ROWS: Final = 65_536
 CONNECTORS: Final = ("packets", "trace")
 log = logging.getLogger(__name__)
 _Entry = TypeVar("_Entry")
-Skipped = Callable[[str, int, str], None]
-"""Callback with the path of a trace, the number of its malformed lines, and a text about the first."""
+Skipped = Callable[[SkippedLines], None]
+"""Callback with the malformed lines of a trace that are skipped."""
 
 
 class Info(msgspec.Struct, frozen=True):
@@ -132,7 +133,6 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
         without it, tuples are sorted by event time (ties stay in the order of the file); with it, they stay in the
         order of the file, and a file with more disorder is refused. For packets, those of
         :func:`synergy_nb.traces.packets.parameters`. For both, ``batch`` (tuples per batch, 65,536).
-
     skipped
         Callback for malformed lines that were skipped, called at most once, before the first item.
 
@@ -163,9 +163,10 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
         if store is not None:
             store.add(found)
     if tally.malformed is not None:
-        log.warning("%s: skipped %d malformed lines; %s", trace.path, tally.malformed.count, tally.malformed)
+        lines = SkippedLines(str(trace.path), tally.malformed.count, str(tally.malformed))
+        log.warning("skipped %s", lines)
         if skipped is not None:
-            skipped(str(trace.path), tally.malformed.count, str(tally.malformed))
+            skipped(lines)
     if lateness is not None and survey.disorder > round(lateness * 1e6):
         raise ValueError(
             f"{trace.path}: lateness: tuple {survey.latest_row} is {survey.disorder / 1e6:g} s behind an earlier one; "

@@ -28,6 +28,8 @@ from synergy_nb.events import (
     Handlers,
     HotSpotDetected,
     HotSpotDismissed,
+    LateRows,
+    LinesSkipped,
     MigrationAnswered,
     MigrationDecided,
     MigrationEnded,
@@ -278,6 +280,10 @@ class JournalSeries:
         key = (event.subject, event.operator)
         self.flows.setdefault(key, Flow(*key)).finished = True
 
+    @SHOWN.add
+    def _rows_lost(self, event: LateRows | LinesSkipped) -> None:
+        self.run(event.subject).mark_loss(event)
+
     # -- applications --------------------------------------------------------------------------------------------
 
     def run(self, application: str) -> Run:
@@ -423,12 +429,7 @@ class JournalSeries:
 
     @SHOWN.add
     def _dismissed(self, event: HotSpotDismissed) -> None:
-        self._mark_once(self.run(event.subject), event.time, f"{event.peer} does not act: {event.reason}")
-
-    def _mark_once(self, run: Run, time: float, text: str) -> None:
-        """Add a note to the events of an application, unless they contain it already."""
-        if all(mark.text != text for mark in run.marks):
-            run.mark(time, "note", "", text)
+        self.run(event.subject).mark_once(event.time, f"{event.peer} does not act: {event.reason}")
 
     @SHOWN.add
     def _decided(self, event: MigrationDecided) -> None:
@@ -438,7 +439,7 @@ class JournalSeries:
         if not event.act:
             candidates = ", ".join(event.candidates) or "no peer"
             text = f"{event.peer} only observes: {what} would leave it, {rates}; it would ask {candidates}"
-            self._mark_once(run, event.time, text)
+            run.mark_once(event.time, text)
             return
         run.mark(event.time, "note", "", f"{what} is to leave {event.peer}: {rates}")
         if (event.subject, event.operator) in self.components:
@@ -496,5 +497,4 @@ class JournalSeries:
 
     @SHOWN.add
     def _operator_failed(self, event: OperatorFailed | ComponentFailed) -> None:
-        component = self._component(event.subject, event.operator, event.peer)
-        component.failure = event.reason
+        self._component(event.subject, event.operator, event.peer).failure = event.reason

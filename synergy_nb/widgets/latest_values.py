@@ -9,8 +9,9 @@ from typing import Final
 import msgspec
 
 from synergy_nb.control.roles import Roles
-from synergy_nb.events import ComponentMeasurements, StreamsWeighed
+from synergy_nb.events import ComponentMeasurements, LateRows, LinesSkipped, StreamsWeighed
 from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.units import counted
 
 __all__ = ["Component", "Flow", "Mark", "Peer", "Run"]
 
@@ -192,6 +193,22 @@ class Run(msgspec.Struct):
     def mark(self, time: float, tone: str, label: str, text: str) -> None:
         """Add an event."""
         self.marks = [*self.marks[1 - MARKS :], Mark(time, tone, label, text)]
+
+    def mark_once(self, time: float, text: str) -> None:
+        """Add a note, unless the events contain it already."""
+        if all(mark.text != text for mark in self.marks):
+            self.mark(time, "note", "", text)
+
+    def mark_loss(self, event: LateRows | LinesSkipped) -> None:
+        """Add the rows that a source has left out so far, in place of what was added about it before."""
+        if isinstance(event, LateRows):
+            label, what = "late rows", f"dropped {counted(event.dropped, 'row')} that came too late"
+        else:
+            label, what = "lines skipped", f"skips {event.lines}"
+        self.marks = [
+            mark for mark in self.marks if mark.label != label or not mark.text.startswith(f"{event.operator} ")
+        ]
+        self.mark(event.time, "bad", label, f"{event.operator} {what}")
 
     @property
     def peers(self) -> set[str]:

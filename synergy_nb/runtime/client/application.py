@@ -10,9 +10,9 @@ import polars as pl
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
 from synergy_nb.reporting.formatting import seconds as duration
+from synergy_nb.reporting.measurements import lacking_rows
 from synergy_nb.reporting.one_sided import ONLY_SIMULATED_APPLICATION, OneSided
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.synchronous import Synchronous, iterated, synchronous
@@ -121,8 +121,7 @@ class Application(Synchronous[AsyncApplication], OneSided):
         reason = self._asynchronous.cluster.readable(state.reason)
         rows = [*application_rows(self.plan, state.status, reason, state.qos, self.graph, self.backups)]
         rows.insert(1, ("set up in", duration(state.setup)))
-        rows += [(f"late at {name}", f"{counted(late, 'row')} dropped") for name, late in state.late.items()]
-        return [*rows, *(("notice", notice) for notice in self.notices)]
+        return [*rows, *lacking_rows(state.late, state.skipped), *(("notice", notice) for notice in self.notices)]
 
     def __repr__(self) -> str:
         return rows_as_text(f"Application {self.id}", self._summary())

@@ -23,7 +23,7 @@ from synergy_nb.reporting.application_list import ListedApplication
 from synergy_nb.reporting.cluster_errors import check_rows, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds
-from synergy_nb.reporting.measurements import Measurements
+from synergy_nb.reporting.measurements import lacking
 from synergy_nb.reporting.uncovered import notices_of
 from synergy_nb.runtime.client.accounts import explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
@@ -142,7 +142,7 @@ class AsyncApplication(LedApplication):
             with contextlib.suppress(ClusterError):
                 answer = await self.cluster.request(self.sink_peer(name), "sinks", pack(ApplicationId(self.id)))
                 state = self.record_state(msgspec.structs.replace(state, qos=unpack(answer, SinksMeasured).qos))
-        return Measurements({**state.qos[name], "late": sum(state.late.values())} if name in state.qos else {})
+        return lacking(state.qos.get(name, {}), state.late, state.skipped)
 
     # -- results -------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,7 @@ from synergy_nb.runtime.data.standstill import STANDSTILL_S, Standstills
 from synergy_nb.runtime.data.stream_driver import SHARED, STREAM, StreamDriver
 from synergy_nb.runtime.process.processor_share import ProcessorShare
 from synergy_nb.runtime.process.running_peer import Runtime
+from synergy_nb.traces import Skipped
 
 __all__ = ["Host", "Runtime"]
 
@@ -76,6 +77,8 @@ class Host:
         long for one of its own readers.
     prepared
         Callback (application, operator) for a part on Spark that accepts tuples.
+    skipped
+        Callback (application, component, source, lines) for malformed lines that a source skips.
     copies
         Callback for facts about copies of components, with the hosting that states them.
     memory
@@ -87,8 +90,7 @@ class Host:
     keys
         Name to secret, for ``encrypt`` and ``decrypt``.
     samples
-        Function that returns this peer's load and ping times, for sources with connector ``peers``; None: there are
-        none.
+        Function that returns this peer's load and ping times, for sources with connector ``peers``; None: without.
     read
         Function that opens the stream of a source with connector ``trace`` or ``packets``, see
         :func:`~synergy_nb.runtime.data.instances.read_paced`.
@@ -121,13 +123,14 @@ class Host:
         measured: Callable[[str, str, dict[str, Any]], None] | None = None,
         on_slow_reader: Callable[[str, str, str, str], None] = lambda _application, _operator, _reader, _reason: None,
         prepared: Callable[[str, str], None] = lambda _application, _operator: None,
+        skipped: Callable[[str, str, str, events.SkippedLines], None] = lambda *_found: None,
         copies: Callable[[Fact, Hosting], None] = lambda _fact, _hosting: None,
         memory: float = math.inf,
         limits: Limits = LIMITS,
         standstill_s: float = STANDSTILL_S,
         keys: Mapping[str, bytes] | None = None,
         samples: Callable[[], Iterable[Sample]] | None = None,
-        read: Callable[[Mapping[str, Any]], tuple[Stream, bool]] = read_paced,
+        read: Callable[[Mapping[str, Any], Skipped], tuple[Stream, bool]] = read_paced,
         measure_s: float = 1.0,
         unused_cores: Callable[[], float] = float,
         on_unused_cores: Callable[[str, float], None] = lambda _address, _cores: None,
@@ -168,6 +171,7 @@ class Host:
             clock=runtime.clock,
             limits=limits,
             failed=self._abort_soon,
+            skipped=lambda component, *found: skipped(component.application, component.operator, *found),
             keys=keys or {},
             samples=samples,
             read=read,

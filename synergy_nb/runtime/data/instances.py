@@ -23,6 +23,7 @@ from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.stream_merging import merged
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
+from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.operators.sources import heartbeat_of, pace_of
 from synergy_nb.plan.replica_degrees import sums_exactly
@@ -48,10 +49,13 @@ LONGEST_S: Final = 0.1  # longest time waited too long that later waits make up 
 SPAN: Final = 0.005  # seconds of replay in one batch: shorter ones would have more overhead than work at high rates
 
 
-def read_paced(params: Mapping[str, Any]) -> tuple[Stream, bool]:
-    """Open the stream of a trace or of generated packets with due times, and whether these count (speed is not 0)."""
+def read_paced(params: Mapping[str, Any], skipped: traces.Skipped) -> tuple[Stream, bool]:
+    """Open the stream of a trace or of generated packets with due times, and whether these count (speed is not 0).
+
+    ``skipped`` is a callback for the malformed lines of a trace, see :func:`synergy_nb.traces.read`.
+    """
     speed = pace_of(params)
-    return traces.paced(traces.read(params), speed, SPAN, heartbeat_of(params)), speed > 0.0
+    return traces.paced(traces.read(params, skipped), speed, SPAN, heartbeat_of(params)), speed > 0.0
 
 
 class ExecutionContext(msgspec.Struct, frozen=True):
@@ -67,6 +71,8 @@ class ExecutionContext(msgspec.Struct, frozen=True):
         Callback on the loop with a component and the exception of its source.
     keys
         Name to secret, for ``encrypt`` and ``decrypt``.
+    skipped
+        Callback on the loop with a component, a source in it, and the malformed lines that the source skips.
     samples
         Function that returns this peer's load and ping times; None: there are none.
     read
@@ -90,9 +96,10 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     clock: Callable[[], float]
     limits: Limits
     failed: Callable[[Component, BaseException], None]
+    skipped: Callable[[Component, str, SkippedLines], None]
     keys: Mapping[str, bytes]
     samples: Callable[[], Iterable[Sample]] | None
-    read: Callable[[Mapping[str, Any]], tuple[Stream, bool]]
+    read: Callable[[Mapping[str, Any], traces.Skipped], tuple[Stream, bool]]
     prepared: Callable[[Component], None]
     room: Callable[[Component], None]
     committed: Callable[[Component], None]
@@ -168,6 +175,7 @@ def part_of(operator: Operator, component: Component, context: ExecutionContext)
         operator=operator,
         keys=context.keys,
         failed=partial(context.failed, component),
+        skipped=partial(context.skipped, component),
         prepared=partial(context.prepared, component),
         executed=lambda rows, seconds: component.executed(rows, seconds, context.clock()),
         room=partial(context.room, component),
@@ -222,6 +230,7 @@ def _feed_of(operator: Operator, plan: Plan, component: Component, since: Point,
                 since=since,
                 loop=context.loop,
                 read=partial(context.read, operator.params),
+                skipped=partial(context.skipped, component, operator.id),
                 failed=partial(context.failed, component),
                 name=f"synergy {component.application}/{operator.id}",
             )

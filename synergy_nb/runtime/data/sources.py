@@ -18,6 +18,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -29,6 +30,7 @@ from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.streams.pushes import rest_of
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
+from synergy_nb.events import SkippedLines
 
 __all__ = ["Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
 
@@ -138,9 +140,12 @@ class ThreadFeed(Feed):
     read
         Function that opens the stream: pairs of a due time, in seconds since the start, and an item; and whether the
         due times count; otherwise the stream is emitted as fast as it is read. In a paced stream each batch has to be
-        followed at once by its punctuation, for which the feed waits.
+        followed at once by its punctuation, for which the feed waits. It calls its parameter, at most once, with the
+        malformed lines of a trace.
     failed
         Callback on the event loop for an exception of the stream.
+    skipped
+        Callback on the event loop for the malformed lines of a trace.
     name
         Name of the thread.
     """
@@ -153,14 +158,16 @@ class ThreadFeed(Feed):
         most: int,
         since: Point = ORIGIN,
         loop: asyncio.AbstractEventLoop,
-        read: Callable[[], tuple[Stream, bool]],
+        read: Callable[[Callable[[SkippedLines], None]], tuple[Stream, bool]],
         failed: Callable[[BaseException], None],
+        skipped: Callable[[SkippedLines], None] = lambda _lines: None,
         name: str,
     ) -> None:
         super().__init__(ready, clock, most=most, since=since)
         self._loop = loop
         self._open = read
         self._failed = failed
+        self._skipped = skipped
         self._pace = 0.0, 0.0, 1.0  # a due time in the stream, its time of the clock, and the factor from then on
         self._permits = threading.Semaphore(AHEAD)
         self._halt = threading.Event()
@@ -213,7 +220,7 @@ class ThreadFeed(Feed):
         self._on_loop(self._end, error)
 
     def _read(self) -> None:
-        items, paced = self._open()  # parses the trace before the clock of the replay starts
+        items, paced = self._open(partial(self._on_loop, self._skipped))  # parses before the clock of the replay starts
         self.timed = paced
         stream = iter(items) if self.point == ORIGIN else self._behind(items)
         entry = next(stream, None)

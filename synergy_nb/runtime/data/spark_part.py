@@ -23,13 +23,15 @@ from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.execution import Committed
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import Batch, Item
+from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator
 from synergy_nb.plan.spark_parts import part_of
 from synergy_nb.runtime.data.sources import Feed
 from synergy_nb.runtime.data.spark_servers import SparkHost
 
 if TYPE_CHECKING:
-    from spark_stream.query import Part, PartQuery, Progress
+    from spark_stream.part import Part
+    from spark_stream.query import PartQuery, Progress
     from spark_stream.results import DeliveryProgress
     from spark_stream.resumption import Resumption
 
@@ -58,6 +60,8 @@ class SparkPart(Feed):
         Name to secret.
     failed
         Callback on the loop with the reason of a failure.
+    skipped
+        Callback on the loop with a source of the part and the malformed lines that it skips.
     prepared
         Callback on the loop when the query runs.
     executed
@@ -84,6 +88,7 @@ class SparkPart(Feed):
         operator: Operator,
         keys: Mapping[str, bytes],
         failed: Callable[[BaseException], None],
+        skipped: Callable[[str, SkippedLines], None] = lambda _source, _lines: None,
         prepared: Callable[[], None],
         executed: Callable[[int, float], None],
         room: Callable[[], None],
@@ -96,6 +101,7 @@ class SparkPart(Feed):
         self._operator = operator
         self._keys = keys
         self._failed = failed
+        self._skipped = skipped
         self._prepared = prepared
         self._executed = executed
         self._made_room = room
@@ -239,6 +245,7 @@ class SparkPart(Feed):
             on_items=self._arrived,
             on_ready=lambda: self._on_loop(self._runs),
             on_failed=lambda reason: self._on_loop(self.fail, reason),
+            on_skipped=lambda *found: self._on_loop(self._skipped, *found),
             on_progress=lambda progress: self._on_loop(self._progress, progress),
             on_room=lambda: self._on_loop(self._made_room),
             leave=self._host.leave,
@@ -313,7 +320,7 @@ class SparkPart(Feed):
 
 def part_to_execute(application: str, operator: Operator) -> Part:
     """Return the part that a query has to execute."""
-    from spark_stream.query import Part  # noqa: PLC0415 - only who uses Spark needs it
+    from spark_stream.part import Part  # noqa: PLC0415 - only who uses Spark needs it
 
     plan, members = part_of(operator)
     return Part(application, operator.id, plan, members, operator.inputs)

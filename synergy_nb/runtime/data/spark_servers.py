@@ -22,8 +22,8 @@ from synergy_nb.lifecycle.engine_choice import MICRO_BATCH
 from synergy_nb.runtime.process.requests import ClusterError, SparkState, SparkStatus
 
 if TYPE_CHECKING:
+    from spark_stream.part import Part
     from spark_stream.peer_endpoint import PeerEndpoint
-    from spark_stream.query import Part
     from spark_stream.resumption import Resumption
     from spark_stream.server import Server
     from synergy_nb.runtime.data.spark_part import SparkPart

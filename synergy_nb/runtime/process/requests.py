@@ -10,6 +10,7 @@ import msgspec
 from synergy_nb.control.cuts import Cut
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.values import ORIGIN
+from synergy_nb.events import SkippedLines
 from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted, PeerUnreachable
 
 __all__ = [
@@ -111,6 +112,8 @@ class ApplicationState(msgspec.Struct, frozen=True):
         Sink to its last measurements (``delay_p50_s``, ``delay_p99_s``, ``miss_rate``, ...).
     late
         Source to the number of rows that it has dropped so far because they were late.
+    skipped
+        Source to the malformed lines of its trace that it skips.
     needs_spark
         Whether it has parts on Spark, which take longer to start; a server may have to be started first.
     """
@@ -122,6 +125,7 @@ class ApplicationState(msgspec.Struct, frozen=True):
     setup: float = 0.0
     qos: dict[str, dict[str, Any]] = {}
     late: dict[str, int] = {}
+    skipped: dict[str, SkippedLines] = {}
     needs_spark: bool = False
 
 

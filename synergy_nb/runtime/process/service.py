@@ -124,6 +124,7 @@ class Service:
             measured=self._measured,
             keys=keys,
             prepared=self._prepared,
+            skipped=lambda *found: runtime.report(driver.LinesMalformed(*found)),
             copies=self._copy_reports.handle,
             samples=self._samples,
             measure_s=MEASURE,
@@ -397,6 +398,7 @@ class Service:
             0.0 if request.began is None else request.began - request.submitted,
             dict(of.qos),
             dict(of.late),
+            dict(request.skipped),
             needs_spark=request.on_spark,
         )
 
