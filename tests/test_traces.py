@@ -308,7 +308,7 @@ def test_skipped_lines_are_logged(write: Any, caplog: pytest.LogCaptureFixture) 
     path = write(TCP * 100 + "1 2 3\n")
     with caplog.at_level("WARNING", "synergy_nb.traces"):
         list(read({"connector": "trace", "path": str(path), "format": "tcp"}))
-    assert "skipped 1 malformed lines; line 301" in caplog.text
+    assert f"skipped 1 malformed line of {path}; the first: line 301" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from synergy_nb.plan.replica_degrees import asks_for_active
 from synergy_nb.plan.replication_techniques import technique_sentences
 from synergy_nb.plan.units import amount, counted
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cell, rate, seconds, share, window
+from synergy_nb.reporting.measurements import lacking_rows
 from synergy_nb.traces import Info
 from synergy_nb.traces.datasets import RECORD, Fetched, Found
 from synergy_nb.widgets import report as pages
@@ -154,6 +155,7 @@ def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
     rows.append(("set-up", f"{seconds(run.setup_s)}, {counted(run.peers, 'peer')} in all; ran {seconds(run.seconds)}"))
     if run.explanation.coverage:
         rows.append(("replicas", run.explanation.coverage))
+    rows += lacking_rows(run.explanation.late, run.explanation.skipped)
     rows += [("error", run.explanation.error_line(each)) for each in run.explanation.troubles[-WORST:]]
     fields(rows)
     if explain:
