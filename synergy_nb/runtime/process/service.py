@@ -486,8 +486,7 @@ class Service:
 
     async def _events(self, payload: bytes) -> bytes:
         subject = msgspec.msgpack.decode(payload, type=str)
-        journal = self.runtime.journal
-        return encode_events(journal.about(subject) if subject else journal.since(0))
+        return encode_events(self.runtime.journal.about(subject) if subject else self.runtime.journal.since(0))
 
     async def _subscribe_errors(self, payload: bytes) -> bytes:
         """Send errors of this peer to a client from now on."""
