@@ -53,6 +53,37 @@ def test_a_header_gives_format_types_and_the_columns_with_times(here: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("written", "stated", "found"),
+    [
+        ("utf-8", "", ""),
+        ("utf-8", "windows-1252", ""),  # what was stated for another file before
+        ("utf-16", "", "utf-16"),
+        ("latin-1", "", "windows-1252"),
+        ("latin-1", "iso-8859-2", "iso-8859-2"),
+        ("latin-1", "no encoding", "windows-1252"),
+        ("ascii", "iso-8859-2", "iso-8859-2"),
+        ("ascii", "utf-16", ""),
+    ],
+)
+def test_the_encoding_of_a_file_is_found_with_its_header(here: Path, written: str, stated: str, found: str) -> None:
+    names = "grosse,n" if written == "ascii" else "größe,n"
+    (here / "names.csv").write_text(
+        f"time,{names}\n1,Müller,2\n".replace("ü", "u" if written == "ascii" else "ü"), written
+    )
+    fields = file_fields("names.csv", stated)
+    assert (fields.encoding, list(fields.columns)) == (found, ["time", *names.split(",")])
+    assert (f"read as {found}" in fields.note) == bool(found)
+
+
+def test_the_encoding_of_a_log_and_of_bytes_in_none_is_found(here: Path) -> None:
+    line = 'host - - [01/Jul/1995:00:00:01 -0400] "GET /größe HTTP/1.0" 200 6245\n'
+    (here / "a.log").write_text(line, "latin-1")
+    assert file_fields("a.log")[1:6] == ("ncsa", {}, "", [], "windows-1252")
+    (here / "odd.csv").write_bytes(b"time,v\n1,\x81\n2,a\n")  # no text in Windows-1252 either
+    assert (file_fields("odd.csv").encoding, file_fields("odd.csv").time) == ("", "time")
+
+
+@pytest.mark.parametrize(
     ("path", "message"),
     [
         ("", "the path of a file"),

@@ -319,7 +319,7 @@ def test_a_file_is_chosen_and_its_header_is_read(empty: Page, tmp_path: Path, mo
     more = [f"c{n}" for n in range(12)]  # so that the form is longer than its place
     rows = "".join(f"{n}.5,2024-01-01 00:{n:02}:00,2024-01-01 01:00:00,{',' * 12}5\n" for n in range(30))
     (tmp_path / "trips" / "taxi.csv").write_text(f"tip,began,ended,{','.join(more)},1\n{rows}", "utf-8")
-    (tmp_path / "plain.csv").write_text("when,n\n1.5,2\n", "utf-8")
+    (tmp_path / "plain.csv").write_text("when,größe\n1.5,2\n", "latin-1")
     page = empty
     page.bare.page.set_viewport_size({"width": 700, "height": 800})
     page.button("Open a data file…").click()
@@ -341,7 +341,8 @@ def test_a_file_is_chosen_and_its_header_is_read(empty: Page, tmp_path: Path, mo
     page.type(" when", "Enter")
     page.still()
     found = page.editor.document["operators"][0]["fields"]
-    assert (found["path"], found["columns"], found["time"]) == ("plain.csv", "{when: float, n: int}", "when")
+    assert (found["path"], found["columns"], found["time"]) == ("plain.csv", "{when: float, größe: int}", "when")
+    assert found["encoding"] == "windows-1252"
     page.fill("path", "gone.csv")
     page.still()
     assert not page.editor.document["undo"].startswith("read")

@@ -304,6 +304,34 @@ def test_more_than_a_share_malformed_is_an_error(write: Any) -> None:
     assert load(path, "tcp", tolerance=0.05).table.height == 60
 
 
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("tcp", "808446143.5 1 2 1023 25 512"),
+        ("ncsa", 'host - - [01/Jul/1995:00:00:01 -0400] "GET /x HTTP/1.0" 200 6245'),
+        ("http", "N+H: Tue Aug 22 00:00:00 1995 (/file): operation: request"),
+    ],
+)
+def test_a_carriage_return_alone_ends_no_line(tmp_path: Path, kind: str, line: str) -> None:
+    """Two lines with one between them were one row with the values of both."""
+    path = tmp_path / "trace"
+    path.write_bytes(f"{line}\r\n{line}\r{line}\n{line}\r\r\n{line.replace(' ', chr(13), 1)}\n".encode())
+    found = load(path, kind, tolerance=0.5)
+    assert found.table.height == 2
+    assert found.malformed is not None
+    assert (found.malformed.count, found.malformed.line) == (2, 2)
+    assert "expected a line that ends with a line feed" in str(found.malformed)
+
+
+def test_a_header_in_another_encoding_is_refused(write: Any) -> None:
+    """It was a column with replacement characters, into which different names fall together."""
+    path = write("")
+    path.write_text("time,größe\n1,2\n", "latin-1")
+    with pytest.raises(ValueError, match=r"line 1: 'time,gr..e'; expected text in UTF-8, or another encoding"):
+        load(path, "csv")
+    assert list(load(path, "csv", encoding="latin-1").schema) == ["time", "größe"]
+
+
 def test_skipped_lines_are_logged(write: Any, caplog: pytest.LogCaptureFixture) -> None:
     path = write(TCP * 100 + "1 2 3\n")
     with caplog.at_level("WARNING", "synergy_nb.traces"):

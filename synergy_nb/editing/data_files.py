@@ -55,6 +55,8 @@ class FileFields(NamedTuple):
         Column with the event time; empty where the format has one, or none was found.
     times
         Columns that hold times.
+    encoding
+        Encoding of the text; empty: UTF-8, or none.
     note
         Sentence for people: what was read, and what is still to choose.
     """
@@ -64,6 +66,7 @@ class FileFields(NamedTuple):
     columns: dict[str, str]
     time: str
     times: list[str]
+    encoding: str
     note: str
 
 
@@ -95,8 +98,15 @@ def folder_contents(path: str = "") -> Folder:
     return Folder(_stated(whole), parent, folders[:MOST_ENTRIES], files[:MOST_ENTRIES], note)
 
 
-def file_fields(path: str) -> FileFields:
+def file_fields(path: str, encoding: str = "") -> FileFields:
     """Read the beginning of a file, and say how a source reads it.
+
+    Parameters
+    ----------
+    path
+        Path of the file.
+    encoding
+        Encoding that the source states; empty if it states none.
 
     Raises
     ------
@@ -106,14 +116,16 @@ def file_fields(path: str) -> FileFields:
         If the file cannot be read, or has no known format.
     """
     from synergy_nb.traces.headers import header_of  # noqa: PLC0415 - only files need Polars
+    from synergy_nb.traces.text_files import UTF8  # noqa: PLC0415 - likewise
 
     if not path.strip():
         raise EditError([Problem("", "path", path, "the path of a file")])
     file = Path(path.strip()).expanduser()
-    header = header_of(file)
-    stated = _stated(file.resolve())
+    header = header_of(file, encoding or UTF8)
+    stated, found = _stated(file.resolve()), "" if header.encoding == UTF8 else header.encoding
+    text = f" Its text is read as {found}: look at the names in it." if found else ""
     if header.fixed:
-        return FileFields(stated, header.format, {}, "", [], f"{file.name}: format {header.format}.")
+        return FileFields(stated, header.format, {}, "", [], found, f"{file.name}: format {header.format}.{text}")
     usual = [name for name in TIME_NAMES if name in header.columns]
     times = [name for name, kind in header.columns.items() if kind == "time"]
     clock = next(iter([*usual, *times]), "")
@@ -125,7 +137,7 @@ def file_fields(path: str) -> FileFields:
     else:
         also = f"; {', '.join(others)} {'holds' if len(others) == 1 else 'hold'} times, too" if others else ""
         note = f"{read}. Event time: {clock}{also}."
-    return FileFields(stated, header.format, columns, clock, times, note)
+    return FileFields(stated, header.format, columns, clock, times, found, note + text)
 
 
 def _is_trace(name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.traces.parquet import columns_of_parquet
 from synergy_nb.traces.tabular import columns_of_csv
+from synergy_nb.traces.text_files import UTF8, head, likely_encoding
 from synergy_nb.traces.trace_files import sniff
 
 __all__ = ["Header", "header_of"]
@@ -24,24 +25,35 @@ class Header(NamedTuple):
         Column to type, in the order of the file.
     fixed
         Whether all files of this format have these columns.
+    encoding
+        Encoding of the text, as :func:`~synergy_nb.traces.text_files.likely_encoding` finds it.
     """
 
     format: str
     columns: dict[str, str]
     fixed: bool
+    encoding: str
 
 
-def header_of(path: Path) -> Header:
+def header_of(path: Path, encoding: str = UTF8) -> Header:
     """Read the format and the columns of a file from its beginning.
+
+    Parameters
+    ----------
+    path
+        Path of the file.
+    encoding
+        Encoding that is stated for it.
 
     Raises
     ------
     ValueError
         If the file cannot be read, or has no known format.
     """
-    kind = sniff(path)
+    if head(path)[:4] == b"PAR1":
+        return Header("parquet", columns_of_parquet(path), fixed=False, encoding=UTF8)
+    encoding = likely_encoding(path, encoding)
+    kind = sniff(path, encoding)
     if kind == "csv":
-        return Header(kind, columns_of_csv(path), fixed=False)
-    if kind == "parquet":
-        return Header(kind, columns_of_parquet(path), fixed=False)
-    return Header(kind, dict(TRACE_SCHEMAS[kind]), fixed=True)
+        return Header(kind, columns_of_csv(path, encoding), fixed=False, encoding=encoding)
+    return Header(kind, dict(TRACE_SCHEMAS[kind]), fixed=True, encoding=encoding)

@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
-from synergy_nb.traces.records import NOT_UTF8, undecodable
+from synergy_nb.traces.records import LONE_RETURN, NOT_UTF8, undecodable
 from synergy_nb.traces.text_files import UTF8, whole_lines
 from synergy_nb.traces.typed_columns import Malformed, Tally
 
@@ -62,6 +62,8 @@ def log_blocks(path: Path, kind: str, tally: Tally, encoding: str = UTF8) -> Ite
         if kind == "ncsa":
             read = read.with_columns(pl.col("bytes").replace("-", "0").cast(pl.Int64, strict=False))
             wrong.append(pl.col("bytes").is_null())
+        if "\r" in text:
+            wrong.append(pl.col("line").str.contains("\r", literal=True))
         if broken:
             wrong.append(pl.col("number").is_in([number + index for index, _ in broken]))
         good = ~read.select(pl.any_horizontal(wrong)).to_series()
@@ -82,7 +84,9 @@ def _malformed(line: dict[str, Any], undecoded: str | None, untimed: bool, examp
     """Describe a malformed line: ``undecoded`` is its text if it is no UTF-8; if ``untimed``, its time is no date."""
     text = line["line"] if undecoded is None else undecoded
     field, value, expected = "line", text, example if undecoded is None else NOT_UTF8
-    if undecoded is None and line["time"] is not None:
+    if undecoded is None and "\r" in text:
+        expected = LONE_RETURN
+    elif undecoded is None and line["time"] is not None:
         field, value, expected = ("time", line["time"], "a date") if untimed else ("bytes", line["bytes"], _SIZE)
     return Malformed(1, 1, line["number"], text, field, value, expected)
 

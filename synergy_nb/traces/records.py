@@ -17,12 +17,24 @@ import functools
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["AFTER_QUOTE", "NOT_CLOSED", "NOT_UTF8", "Records", "Rejected", "fields_of", "shown", "split", "undecodable"]
+__all__ = [
+    "AFTER_QUOTE",
+    "LONE_RETURN",
+    "NOT_CLOSED",
+    "NOT_UTF8",
+    "Records",
+    "Rejected",
+    "fields_of",
+    "shown",
+    "split",
+    "undecodable",
+]
 
 _REMEDY: Final = "a quote in a quoted field is doubled, or with quotes=False all quotes are text"
 AFTER_QUOTE: Final = f"a separator or a line end after a closing quote: {_REMEDY}"
 NOT_CLOSED: Final = f"a closing quote: {_REMEDY}"
 NOT_UTF8: Final = "text in UTF-8, or another encoding of the file as encoding='windows-1252'"
+LONE_RETURN: Final = "a line that ends with a line feed, without other carriage returns than those before it"
 _UNDECODED: Final = re.compile("[\udc80-\udcff]")  # bytes that are no UTF-8, as Python decodes them
 
 

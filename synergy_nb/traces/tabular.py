@@ -23,7 +23,7 @@ from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.plan.units import counted
 from synergy_nb.traces.columns import clock_of, inferred, stream_schema, text_kinds
 from synergy_nb.traces.quoting import Quoting, quoting
-from synergy_nb.traces.records import NOT_UTF8, Rejected, fields_of, split, undecodable
+from synergy_nb.traces.records import LONE_RETURN, NOT_UTF8, Rejected, fields_of, shown, split, undecodable
 from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, pieces, too_long, whole_lines
 from synergy_nb.traces.typed_columns import BASIC_DATES, EXPECTED, Malformed, Tally, typed
 
@@ -130,16 +130,21 @@ def csv_layout(
     return Layout(separator, names, kinds, clock, stream_schema(path, kinds, clock), quoted)
 
 
-def columns_of_csv(path: Path) -> dict[str, str]:
+def columns_of_csv(path: Path, encoding: str = UTF8) -> dict[str, str]:
     """Column to type, inferred from the first 1,000 rows."""
-    return inferred(_sampled(path, SAMPLE, UTF8, None)[3])
+    return inferred(_sampled(path, SAMPLE, encoding, None)[3])
 
 
 def _sampled(path: Path, rows: int, encoding: str, quotes: bool | None) -> tuple[str, list[str], bool, pl.DataFrame]:
     """Separator and names of the columns of a CSV file, whether fields may be quoted, and its first rows as texts."""
     for size in _SAMPLED:
         data, whole = beginning(path, size, encoding)
-        header, body = _header(data)
+        first, body = _header(data)
+        try:
+            header = first.decode()
+        except UnicodeDecodeError:
+            found = shown(first.decode("utf-8", "surrogateescape"))
+            raise ValueError(f"{path}: line 1: {found[:120]!r}; expected {NOT_UTF8}") from None
         separator = separator_of(header) or ","
         names = _names(path, header, separator, quotes=quotes)
         quoted = separator != "\t" if quotes is None else quotes
@@ -207,11 +212,11 @@ def separator_of(line: str) -> str | None:
     return best if counts[best] else None
 
 
-def _header(data: bytes) -> tuple[str, int]:
+def _header(data: bytes) -> tuple[bytes, int]:
     """Return the first line, and the offset of the next one."""
     start = len(_BOM) if data.startswith(_BOM) else 0
     body = data.find(b"\n", start) + 1 or len(data)
-    return data[start:body].decode("utf-8", "replace").strip("\r\n"), body
+    return data[start:body].strip(b"\r\n"), body
 
 
 def _names(path: Path, header: str, separator: str, *, quotes: bool | None) -> list[str]:
@@ -441,18 +446,22 @@ class _LineParser:
         frame = pl.DataFrame({"line": pl.Series([text]).str.split("\n").explode()})
         frame = frame.with_row_index("number", offset=number)
         line = pl.col("line").str.strip_chars_end("\r")
-        if self._separator == " ":  # any run of blanks separates
+        torn = pl.lit(value=False)
+        if self._separator == " ":  # any run of blanks separates, but a carriage return is none
+            torn = line.str.contains("\r", literal=True)
             line = line.str.strip_chars().str.replace_all(r"\s+", " ")
-        frame = frame.with_columns(line).filter(pl.col("line") != "")
+        frame = frame.with_columns(line, torn=torn).filter(pl.col("line") != "")
         width = len(self._names)
         fits = frame["line"].str.count_matches(self._separator, literal=True) == width - 1
+        fits &= ~frame["torn"]
         if broken:
             fits &= ~frame["number"].is_in([number + index for index, _ in broken])
         good, odd = frame.filter(fits), frame.filter(~fits)
         fields = good["line"].str.split_exact(self._separator, width - 1).struct.unnest()
         first = None
         if odd.height:
-            first = Rejected(int(odd["number"][0]), str(odd["line"][0]), self._expected)
+            expected = LONE_RETURN if odd["torn"][0] else self._expected
+            first = Rejected(int(odd["number"][0]), str(odd["line"][0]), expected)
             if broken and number + broken[0][0] == first.line:
                 first = Rejected(first.line, broken[0][1], NOT_UTF8)
         raw = fields.rename(dict(zip(fields.columns, self._names, strict=True)))

@@ -17,11 +17,12 @@ from typing import BinaryIO, Final
 from synergy_nb.plan.operators.sources import FORMATS
 from synergy_nb.plan.units import did_you_mean
 
-__all__ = ["BLOCK", "LONGEST", "UTF8", "beginning", "head", "pieces", "too_long", "whole_lines"]
+__all__ = ["BLOCK", "LONGEST", "UTF8", "beginning", "head", "likely_encoding", "pieces", "too_long", "whole_lines"]
 
 BLOCK: Final = 2 << 20  # bytes of a piece: larger ones are not parsed faster, and need more memory
 LONGEST: Final = 32 << 20  # largest number of bytes of a line, as lines are not split
 UTF8: Final = "utf-8"  # encoding of a text that states none
+_WESTERN: Final = "windows-1252"  # encoding of most files that are in neither UTF-8 nor UTF-16
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 PACKED: Final = {
     b"\x1f\x9d": "compress (.Z)",
@@ -90,6 +91,36 @@ def beginning(path: Path, size: int, encoding: str = UTF8) -> tuple[bytes, bool]
         if len(found) >= size:
             return found[:size], False
     return found, True
+
+
+def likely_encoding(path: Path, stated: str = UTF8) -> str:
+    """Return the encoding that a text seems to have by its beginning, for people to check.
+
+    UTF-16 and UTF-8 are recognised. Other encodings cannot be told from each other: the ``stated`` one is taken if it
+    reads the beginning, or else that of most such files, Windows-1252. Where all encodings would be the same, it is the
+    stated one.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or is no text.
+    """
+    data = next(_pieces(path, BLOCK, _WESTERN))
+    if data[:2] in _UTF16:
+        return "utf-16"
+    if data.isascii():
+        return stated if _reads(data, stated) else UTF8
+    candidates = (UTF8, *([stated] if _reads(b"a", stated) else []), _WESTERN)
+    return next((encoding for encoding in candidates if _reads(data, encoding)), UTF8)
+
+
+def _reads(data: bytes, encoding: str) -> bool:
+    """Whether the beginning of a text can be in an encoding, in which ASCII is as in UTF-8."""
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(data)
+        return b"a".decode(encoding) == "a"
+    except (LookupError, UnicodeError):
+        return False
 
 
 def pieces(path: Path, encoding: str = UTF8) -> Iterator[bytes]:

@@ -222,5 +222,5 @@ class EditorPages(StillView):
         return folder_contents(str(content.get("folder") or ""))._asdict()
 
     def _header(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        found = file_fields(str(content.get("path") or ""))
+        found = file_fields(str(content.get("path") or ""), str(content.get("encoding") or ""))
         return {**found._asdict(), "columns": list(found.columns.items())}  # in order: JavaScript puts "1" first

@@ -36,7 +36,8 @@ export const inFolder = ({ path }, name) => (path === "." ? name : `${path.repla
 // Has the kernel read the beginning of a file, and writes what it finds into the fields of the source, as one gesture.
 export function readHeader(editor, operator, path) {
   const { picking } = editor;
-  editor.ask({ type: "header", path }, (answer) => {
+  const encoding = yaml.plain(editor.operator(operator)?.fields.encoding ?? "") ?? "";
+  editor.ask({ type: "header", path, encoding }, (answer) => {
     if (answer.error) {
       if (picking && editor.picking === picking) {
         picking.error = words(answer.error);
@@ -47,13 +48,14 @@ export function readHeader(editor, operator, path) {
     if (editor.picking === picking) editor.picking = null;
     const present = editor.operator(operator);
     if (!present) return;
-    const { columns, time } = answer;
+    const { columns, time, encoding: found } = answer;
     const fixed = !columns.length;
     const wanted = {
       connector: "trace",
       path: yaml.text(answer.path),
       format: yaml.text(answer.format),
       columns: fixed ? null : yaml.mapping(columns),
+      encoding: found ? yaml.text(found) : null,
       time: fixed || !time || time === "time" ? null : yaml.text(time),
     };
     const known = new Set(editor.parametersOf({ ...present, fields: { connector: "trace" } }).map(({ name }) => name));
