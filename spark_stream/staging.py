@@ -24,6 +24,7 @@ from spark_stream.spool import FIRST, Offset, Spool
 from synergy_nb import traces
 from synergy_nb.dataflow.tuples import END, START, Punctuation
 from synergy_nb.plan import Operator
+from synergy_nb.traces.times import in_years
 
 __all__ = ["Files", "Layout", "Staged", "convert", "direct"]
 
@@ -77,7 +78,8 @@ def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layo
     """The trace itself, if Spark can read it as it is; None if it has to be converted.
 
     That takes a Parquet file in the order of its event times, all of which are there, of 4 million rows at most (as it
-    is one micro-batch), whose columns have exactly the types of the stream's.
+    is one micro-batch), whose columns have exactly the types of the stream's, and whose times are of the years 1 to
+    9999.
 
     Parameters
     ----------
@@ -105,8 +107,10 @@ def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layo
             return None
         if kind == "time" and schema.field(index).type.tz is None:
             zoneless.add(stored)
-    times = pl.scan_parquet(path).select(pl.col(clock)).collect().get_column(clock)
-    if times.null_count() or not times.is_sorted():
+    stored_times = [clock if name == "time" else name for name, kind in columns.items() if kind == "time"]
+    found = pl.scan_parquet(path).select(stored_times).collect()
+    times = found.get_column(clock)
+    if times.null_count() or not times.is_sorted() or any(in_years(each) is not each for each in found):
         return None
     return Staged(path, END, temporary=False), Layout(clock, frozenset(zoneless))
 

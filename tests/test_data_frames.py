@@ -151,7 +151,7 @@ def test_stated_columns_select_and_convert_those_of_a_frame() -> None:
         ({"time": [1], "x": [[1]]}, {}, "column 'x': type List(Int64); expected numbers, text"),
         ({"time": [1], "x": [dt.timedelta(1)]}, {}, "column 'x': type Duration(time_unit='us'); expected numbers"),
         ({"time": [1], "x": [1]}, {"columns": {"X": "int"}}, "'X' is no column of the frame; found time, x; did you"),
-        (pd.DataFrame({"time": [1, 2], "mixed": [1, "a"]}), {}, "column 'mixed': object with values of several types"),
+        (pd.DataFrame({"time": [1, 2], "mixed": [1, "a"]}), {}, "column 'mixed': 'a' in row 1, and 1 before it;"),
         (pd.DataFrame([[1, 2, 3]], columns=["time", "a", "a"]), {}, "column 'a': the name occurs twice"),
         (pl.DataFrame({"time": [1]}).lazy().select("gone"), {}, "a LazyFrame whose columns cannot be read"),
         ({"time": [True]}, {}, "column 'time': True in row 0"),
@@ -178,7 +178,7 @@ def test_faults_of_a_frame_are_named_by_column(frame: Any, options: dict[str, An
         (
             Feed({"v": "int"}),
             {"columns": {"v": "int"}},
-            "source: columns and time; expected none of them with a Feed, which has its own",
+            "source: columns, time and time_unit; expected none of them with a Feed, which has its own",
         ),
         (TABLE, {"tim": "time"}, None),
     ],

@@ -24,7 +24,8 @@ from synergy_nb.traces.quoting import quoting
 from synergy_nb.traces.records import AFTER_QUOTE, NOT_CLOSED, NOT_UTF8
 from synergy_nb.traces.time_order import Store, Survey, sized
 from synergy_nb.traces.trace_files import load
-from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally
+from synergy_nb.traces.typed_columns import Malformed, Tally
+from synergy_nb.traces.typed_columns import expected as expected_of
 
 # -- a literal reader ----------------------------------------------------------------------------------------------
 
@@ -105,8 +106,8 @@ def judged(lines: Any, kinds: dict[str, str], expected: str, mark: str) -> tuple
         elif ... in values:
             place = values.index(...)
             field = list(kinds)[place]
-            told = {"int": "an integer", "time": EXPECTED["time"]}
-            bad.append(Malformed(spans, 0, number, mark.join(row), field, row[place], told[kinds[field]]))
+            told = expected_of(kinds[field], row[place])
+            bad.append(Malformed(spans, 0, number, mark.join(row), field, row[place], told))
         else:
             good.append(tuple(values))
     if not bad:
@@ -461,7 +462,7 @@ def test_a_malformed_row_of_parquet_is_named_wherever_it_is(stored: Any, slices:
     path = stored(pl.DataFrame({"time": np.arange(200.0), "n": texts, "other": texts}), slices=slices)
     found = load(path, columns={"time": "time", "n": "int"}, tolerance=0.1)
     assert found.table["n"].to_list() == [number for number in range(200) if number not in (77, 170)]
-    assert found.malformed == Malformed(2, 200, 78, "(77.0, 'x', 'x')", "n", "x", "an integer")
+    assert found.malformed == Malformed(2, 200, 78, "(77.0, 'x', 'x')", "n", "x", "an integer of 64 bits")
     with pytest.raises(ValueError, match="line 78: field 'n': 'x'; expected an integer"):
         load(path, columns={"time": "time", "n": "int"}, strict=True)
 

@@ -406,6 +406,10 @@ def data_info(
     time: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of a CSV or Parquet file that holds the event time.")
     ] = None,
+    time_unit: Annotated[
+        str | None,
+        typer.Option(metavar="UNIT", help="Unit of times that are numbers: s, ms, us, ns, or date, as in 20260101."),
+    ] = None,
     encoding: Annotated[
         str, typer.Option(metavar="NAME", help="Encoding of a text that is not in UTF-8, such as windows-1252.")
     ] = "utf-8",
@@ -423,7 +427,7 @@ def data_info(
         found = datasets.find(name) if known else None
         path = name if found is None else found.path
         holds = (
-            traces.info(path, time=time, encoding=encoding)
+            traces.info(path, time=time, time_unit=time_unit, encoding=encoding)
             if path is not None and (found is None or found.dataset.format)
             else None
         )

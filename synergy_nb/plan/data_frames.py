@@ -9,7 +9,11 @@ ignored, unless it holds times and the table has no other event time, or ``time`
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+import decimal
+import math
+import numbers
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -26,6 +30,16 @@ CLOCKS: Final = ("time", "int", "float", "str")
 TIMES_OF_PANDAS: Final = ("datetime64", "datetime", "date")
 UNNAMED_INDEX: Final = ("time", "index")  # names by which ``time`` means an index without a name
 EXPECTED: Final = "a pandas, Polars or Arrow table, a dictionary of columns"
+VALUES: Final = "numbers, text, truth values, times or bytes"
+#: Errors of libraries at values that they do not convert.
+FAULTS: Final = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    pa.ArrowException,
+    TypeError,
+    ValueError,
+    OverflowError,
+)
 
 
 class DataFrameError(SynergyError, ValueError):
@@ -68,21 +82,25 @@ def normal(frame: Any, time: str | None = None) -> pl.DataFrame | pl.LazyFrame |
     DataFrameError
         If it cannot be read; the text names the column.
     """
-    if isinstance(frame, pl.DataFrame | pl.LazyFrame) or single_use(frame):
+    if isinstance(frame, pl.LazyFrame) or single_use(frame):
         return frame
     if _is_pandas(frame):
         return _from_pandas(frame, time)
+    if isinstance(frame, pa.RecordBatch | pa.Table):
+        return _from_arrow(frame)
     try:
         if isinstance(frame, list | tuple):
-            return pl.DataFrame(list(frame), infer_schema_length=None)
-        if isinstance(frame, Mapping):
-            return pl.DataFrame(dict(frame))
-        found = pl.from_arrow(frame) if isinstance(frame, pa.RecordBatch | pa.Table) else pl.DataFrame(frame)
-    except (pl.exceptions.PolarsError, pa.ArrowException, TypeError, ValueError) as error:
-        if isinstance(frame, pa.RecordBatch | pa.Table):
-            _check_names(frame.schema.names)
+            found = pl.DataFrame(list(frame), infer_schema_length=None)
+        else:
+            found = pl.DataFrame(dict(frame) if isinstance(frame, Mapping) else frame)
+    except FAULTS as error:
+        for name, values in _columns_of(frame).items():
+            if (fault := _fault(name, values)) is not None:
+                raise fault from error
         raise DataFrameError(f"a {type(frame).__name__} that cannot be read: {_first_line(error)}") from error
-    assert isinstance(found, pl.DataFrame)
+    for name, dtype in found.schema.items():
+        if isinstance(dtype, pl.Object) and (fault := _fault(name, found.get_column(name).to_list())) is not None:
+            raise fault
     return found
 
 
@@ -97,9 +115,7 @@ def tables(frame: pl.DataFrame | pl.LazyFrame | pa.RecordBatchReader) -> Iterato
             raise DataFrameError(f"a LazyFrame that cannot be collected: {_first_line(error)}") from error
     else:
         for batch in frame:
-            table = pl.from_arrow(batch)
-            assert isinstance(table, pl.DataFrame)
-            yield table
+            yield _from_arrow(batch)
 
 
 def declared(
@@ -166,8 +182,8 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
     columns, time = params.get("columns"), params.get("time")
     pushed = getattr(rows, "source_columns", None)
     if isinstance(pushed, Mapping):
-        if columns is not None or time is not None:
-            raise TypeError("source: columns and time; expected none of them with a Feed, which has its own")
+        if columns is not None or time is not None or params.get("time_unit") is not None:
+            raise TypeError("source: columns, time and time_unit; expected none of them with a Feed, which has its own")
         return rows, {**params, "columns": dict(pushed)}
     if columns is None and _is_column_alone(rows):
         raise DataFrameError(
@@ -280,10 +296,7 @@ def _kind(name: str, dtype: pl.DataType) -> str:
     ):
         if isinstance(dtype, kinds):
             return kind
-    raise DataFrameError(
-        f"column {name!r}: type {dtype}; expected numbers, text, truth values, times or bytes: "
-        "convert the column, or omit it"
-    )
+    raise DataFrameError(f"column {name!r}: type {dtype}; expected {VALUES}: convert the column, or omit it")
 
 
 def _kind_or_type(name: str, dtype: pl.DataType) -> str:
@@ -303,19 +316,109 @@ def _from_pandas(frame: Any, time: str | None) -> pl.DataFrame:
         frame = frame.reset_index(names=own)
         names = [own, *names]
     _check_names(names)
+    for place, name in enumerate(names):
+        column = frame.iloc[:, place]
+        if column.dtype == object and isinstance(next((each for each in column if each is not None), None), uuid.UUID):
+            raise _fault(name, column.tolist()) or AssertionError(name)
     try:
         return pl.from_pandas(frame.set_axis(names, axis=1))
-    except (pl.exceptions.PolarsError, pa.ArrowException, TypeError, ValueError) as error:
+    except FAULTS as error:
         for place, name in enumerate(names):  # find the column that failed
             column = frame.iloc[:, place]
             try:
                 pl.from_pandas(column)
-            except (pl.exceptions.PolarsError, pa.ArrowException, TypeError, ValueError) as problem:
-                raise DataFrameError(
-                    f"column {name!r}: {column.dtype} with values of several types: {_first_line(problem)}; "
-                    "expected numbers, text, truth values, times or bytes"
+            except FAULTS as problem:
+                fault = _fault(name, column.tolist()) if column.dtype == object else None
+                raise fault or DataFrameError(
+                    f"column {name!r}: type {column.dtype}: {_first_line(problem)}; expected {VALUES}"
                 ) from error
         raise DataFrameError(f"a pandas table that cannot be read: {_first_line(error)}") from error
+
+
+def _from_arrow(frame: pa.RecordBatch | pa.Table) -> pl.DataFrame:
+    _check_names(frame.schema.names)
+    table = frame if isinstance(frame, pa.Table) else pa.Table.from_batches([frame])
+    for place, field in enumerate(table.schema):
+        if pa.types.is_decimal256(field.type):  # Polars has decimals of 128 bits
+            narrow = pa.decimal128(38, min(max(field.type.scale, 0), 38))
+            try:
+                table = table.set_column(place, field.name, table.column(place).cast(narrow))
+            except pa.ArrowException as error:
+                raise _fault(field.name, table.column(place).to_pylist()) or _unreadable(field) from error
+        elif isinstance(field.type, pa.UuidType):
+            raise _unreadable(field)
+    try:
+        found = pl.from_arrow(table)
+    except FAULTS as error:
+        for field in table.schema:
+            try:
+                pl.from_arrow(table.select([field.name]))
+            except FAULTS:
+                raise _unreadable(field) from error
+        raise DataFrameError(f"a {type(frame).__name__} that cannot be read: {_first_line(error)}") from error
+    assert isinstance(found, pl.DataFrame)
+    return found
+
+
+def _unreadable(field: pa.Field) -> DataFrameError:
+    return DataFrameError(
+        f"column {field.name!r}: type {field.type}; expected {VALUES}: convert the column, or omit it"
+    )
+
+
+def _columns_of(frame: Any) -> dict[str, list[Any]]:
+    """Values by column, of a dictionary of columns or a list of dictionaries that have the same keys."""
+    if isinstance(frame, Mapping):
+        return {str(name): list(column) for name, column in frame.items()}
+    rows = frame if isinstance(frame, list | tuple) else []
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {str(name): [row.get(name) for row in rows] for name in names}
+
+
+def _fault(name: str, values: Sequence[Any]) -> DataFrameError | None:
+    """Return the error about the first value that is of no type, or of another one than the first; None: all fit.
+
+    Integers, floats and decimals go together, and so do dates and times.
+    """
+    first: tuple[str, Any] | None = None
+    for row, value in enumerate(values):
+        if _is_null(value):
+            continue
+        text = _shown(value)
+        if isinstance(value, int | decimal.Decimal) and not -(2**63) <= value < 2**63:
+            return DataFrameError(f"column {name!r}: {text} in row {row}; expected an integer of 64 bits")
+        family = next((words for kinds, words in _FAMILIES if isinstance(value, kinds)), None)
+        if family is None:
+            return DataFrameError(f"column {name!r}: {text} in row {row}; expected {VALUES}")
+        if first is not None and first[0] != family:
+            return DataFrameError(
+                f"column {name!r}: {text} in row {row}, and {_shown(first[1])} before it; expected values of one type"
+            )
+        first = first or (family, value)
+    return None
+
+
+def _is_null(value: Any) -> bool:
+    """Whether a value is that of a NULL in some library."""
+    return (
+        value is None
+        or (isinstance(value, float | decimal.Decimal) and math.isnan(value))
+        or type(value).__name__ in ("NAType", "NaTType")
+    )
+
+
+_FAMILIES: Final = (
+    ((bool,), "truth value"),
+    ((numbers.Real, decimal.Decimal), "number"),
+    ((str,), "text"),
+    ((bytes, bytearray, memoryview), "bytes"),
+    ((dt.date,), "time"),
+)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _index_clause(frame: Any) -> str:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.traces.columns import clock_of, parquet_kinds, stored_kinds, stream_schema
-from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally, typed
+from synergy_nb.traces.typed_columns import Malformed, Tally, typed, value_at
 
 __all__ = ["Stored", "columns_of_parquet", "parquet_blocks", "stored"]
 
@@ -35,17 +35,20 @@ class Stored(NamedTuple):
     schema
         Columns of the tuples with their types: the event time first, as ``time``.
     doubtful
-        Columns whose values may be malformed: the event time, and those that are stored with another type.
+        Columns whose values may be malformed: times, and those that are stored with another type.
+    unit
+        Unit of times that are numbers.
     """
 
     kinds: dict[str, str]
     clock: str
     schema: dict[str, str]
     doubtful: list[str]
+    unit: str | None = None
 
 
-def stored(path: Path, columns: Mapping[str, str] | None, time: str | None) -> Stored:
-    """Read the layout of a Parquet file; ``columns`` and ``time`` as in :func:`synergy_nb.traces.trace_files.load`.
+def stored(path: Path, columns: Mapping[str, str] | None, time: str | None, unit: str | None = None) -> Stored:
+    """Read the layout of a Parquet file; parameters as in :func:`synergy_nb.traces.trace_files.load`.
 
     Raises
     ------
@@ -55,8 +58,8 @@ def stored(path: Path, columns: Mapping[str, str] | None, time: str | None) -> S
     found = _schema(path)
     clock = clock_of(path, list(found), columns, time, lambda: stored_kinds(found))
     kinds = parquet_kinds(path, found, columns, clock)
-    doubtful = [name for name, kind in kinds.items() if name == clock or found[name] != TYPES[kind]]
-    return Stored(kinds, clock, stream_schema(path, kinds, clock), doubtful)
+    doubtful = [name for name, kind in kinds.items() if kind == "time" or found[name] != TYPES[kind]]
+    return Stored(kinds, clock, stream_schema(path, kinds, clock), doubtful, unit)
 
 
 def columns_of_parquet(path: Path) -> dict[str, str]:
@@ -88,15 +91,16 @@ def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = F
     names = layout.doubtful if judged else list(layout.kinds)
     kinds = {name: layout.kinds[name] for name in names}
     wanted = [pl.col(layout.clock).alias("time"), *(name for name in layout.schema if name in kinds and name != "time")]
-    start = 0
+    start, unit = 0, layout.unit
     for raw in _slices(path, names):
-        table, bad = typed(raw, kinds, [layout.clock])
+        table, bad = typed(raw, kinds, [layout.clock], unit)
         malformed = None
         if bad is not None:
             row = start + bad.row
             text = str(_row(path, row)) if tally.malformed is None else ""
-            expected = EXPECTED.get(kinds[bad.field], "a value")
-            malformed = Malformed(bad.rows, raw.height, row + 1, text, bad.field, bad.value, expected)
+            malformed = Malformed(bad.rows, raw.height, row + 1, text, bad.field, bad.value, bad.expected)
+        elif raw.height:
+            unit = unit or "s"  # they are no dates, and of later slices only all together could be some
         tally.add(raw.height, malformed)
         start += raw.height
         if table.height:
@@ -133,7 +137,7 @@ def _row(path: Path, number: int) -> tuple[object, ...]:
     """Read one row of all columns, counted from 0."""
     for raw in _slices(path, None):
         if number < raw.height:
-            return raw.row(number)
+            return tuple(value_at(raw.get_column(name), number) for name in raw.columns)
         number -= raw.height
     return ()
 

@@ -20,7 +20,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.events import SkippedLines
-from synergy_nb.plan.operators.sources import HEARTBEAT, TRACE_SCHEMAS
+from synergy_nb.plan.operators.sources import HEARTBEAT, TIME_UNITS, TRACE_SCHEMAS
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.traces import packets
 from synergy_nb.traces.text_files import UTF8
@@ -84,8 +84,8 @@ def open_trace(params: Mapping[str, Any]) -> Opened:
     Parameters
     ----------
     params
-        Parameters ``path``, and optionally ``format``, ``columns``, ``time``, ``encoding``, ``quotes``, ``strict``,
-        ``tolerance`` as in
+        Parameters ``path``, and optionally ``format``, ``columns``, ``time``, ``encoding``, ``quotes``, ``time_unit``,
+        ``strict``, ``tolerance`` as in
         :func:`synergy_nb.traces.trace_files.load`.
 
     Raises
@@ -96,6 +96,11 @@ def open_trace(params: Mapping[str, Any]) -> Opened:
     path = params.get("path")
     if not isinstance(path, str | Path) or not str(path):
         raise ValueError(f"path: {path!r}; expected the path of a trace")
+    unit = params.get("time_unit")
+    if unit is not None and unit not in TIME_UNITS:
+        raise ValueError(
+            f"time_unit: {unit!r}; expected one of {', '.join(TIME_UNITS)}{did_you_mean(unit, TIME_UNITS)}"
+        )
     encoding = params.get("encoding") or UTF8
     try:
         codecs.lookup(encoding)
@@ -108,6 +113,7 @@ def open_trace(params: Mapping[str, Any]) -> Opened:
         time=params.get("time"),
         encoding=encoding,
         quotes=params.get("quotes"),
+        time_unit=unit,
         strict=bool(params.get("strict", False)),
         tolerance=float(params.get("tolerance", 0.01)),
     )

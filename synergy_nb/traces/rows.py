@@ -2,12 +2,17 @@
 
 Values are converted where that is lossless: an integer to a number, 2.0 to an integer, text to a number or a date. Any
 other value is refused with its column, its row and its value. None is NULL; an event time is never NULL.
+
+What numbers in times count is a matter of the stream and not of a batch: without a stated unit they are seconds.
+Whether they could be dates, such as 20260101, is asked at its first rows only; one warning tells of implausible years.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import inspect
+import warnings
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,18 +23,12 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, single_use, tables
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
-from synergy_nb.traces.typed_columns import EARLIEST, FARTHEST, convert
+from synergy_nb.traces.text_files import LONGEST
+from synergy_nb.traces.times import BASIC_DATES, EARLIEST, FARTHEST, PER_SECOND, PLAUSIBLE, implausible, instant_of
+from synergy_nb.traces.typed_columns import convert, expected, value_at
 
 __all__ = ["FeedError", "RowReader", "check_rows", "row_reader"]
 
-EXPECTED: Final = {
-    "int": "an integer of 64 bits",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "time": "a time, seconds since 1970, or ISO 8601 text (years 1 to 9999; divide milliseconds by 1000)",
-    "bytes": "bytes",
-}
 PROBLEMS: Final = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError)
 
 
@@ -48,10 +47,16 @@ class RowReader:
         Column to type of the stream, including ``time``.
     clock
         Column of the rows with the event time.
+    unit
+        Unit of times that are numbers, see :func:`synergy_nb.traces.times.times`.
     """
 
-    def __init__(self, source: str, columns: Mapping[str, str], clock: str = "time") -> None:
+    def __init__(self, source: str, columns: Mapping[str, str], clock: str = "time", unit: str | None = None) -> None:
         self.source = source
+        self.unit = unit
+        self._settled = unit  # without a stated unit, seconds once the first rows are no dates
+        self._years = (EARLIEST, FARTHEST) if unit else PLAUSIBLE  # in which a number causes no warning, seconds
+        self._per = PER_SECOND.get(unit or "s", 0)
         self.columns = {"time": "time", **columns}
         self.clock = clock
         self._from = {name: clock if name == "time" else name for name in self.columns}
@@ -71,8 +76,7 @@ class RowReader:
             If these are not rows, or a value or a column is not as declared.
         """
         if isinstance(rows, pl.DataFrame) and rows.schema == self._schema and self.clock == "time":
-            self._check_times(rows.get_column("time"))
-            return self._in_order(rows)
+            return self._in_order(self._of_frame(rows))
         if isinstance(rows, Mapping) and not is_frame(rows):
             return self.of_rows([rows])
         if isinstance(rows, list | tuple) and all(isinstance(row, Mapping) for row in rows):
@@ -98,10 +102,9 @@ class RowReader:
             except KeyError:
                 row = next(row for row in rows if own not in row)
                 raise self._missing(own, kind, row, f"row {_shown(row)}") from None
-            values = self._without_numpy(own, kind, values)
+            values = self._plain_values(own, kind, values)
             made[name] = self._column(own, kind, _series(values, kind), values)
-        self._check_times(made["time"])
-        return pl.DataFrame(made, schema=self._schema)
+        return self._checked(pl.DataFrame(made, schema=self._schema))
 
     def accepts(self, row: Mapping[str, Any]) -> bool:
         """Whether a row is certainly as declared, checked in a microsecond; False where a full check is needed."""
@@ -113,10 +116,10 @@ class RowReader:
                 if (value := row[name]) is not None and not -(2**63) <= value < 2**63:
                     return False
             for name in self._texts:
-                if (text := row[name]) is not None and not text.isascii() and not _is_text(text):
+                if (text := row[name]) is not None and (len(text) > LONGEST // 4 or not _is_text(text)):
                     return False
             for name in self._floats:
-                if type(row[name]) is int and not -(2**63) <= row[name] < 2**63:
+                if type(row[name]) is int and not -(2**53) <= row[name] <= 2**53:
                     return False
             for name in self._instants:
                 value = row[name]
@@ -126,11 +129,19 @@ class RowReader:
                 elif value is None:
                     if name == self.clock:
                         return False
-                elif not EARLIEST <= value < FARTHEST:
+                elif not self._counts(value):
                     return False
         except KeyError:
             return False
+        self._settled = self._settled or "s"
         return True
+
+    def _counts(self, number: float) -> bool:
+        """Whether a number is a time for certain, and one that needs no warning."""
+        low, high = self._years
+        if self._settled is None and BASIC_DATES[0] <= number <= BASIC_DATES[1]:
+            return False
+        return low * self._per <= number < high * self._per
 
     def is_row(self, value: Any) -> bool:
         """Whether a value is certainly one row and not a frame, checked quickly; False where a full check is needed."""
@@ -151,43 +162,80 @@ class RowReader:
         for name, kind in self.columns.items():
             own = table.get_column(self._from[name])
             made[name] = self._column(own.name, kind, own, own)
-        self._check_times(made["time"])
-        return pl.DataFrame(made)
+        return self._checked(pl.DataFrame(made))
 
     def _column(self, name: str, kind: str, column: pl.Series | None, values: Any) -> pl.Series:
         """Convert the values of one column to ``kind``; refuse values that do not convert."""
         if column is not None:
-            made = _converted(column, kind)
+            made = _converted(column, kind, self._settled)
             if made.null_count() == column.null_count():
+                if name == self.clock and self.unit is None:
+                    self._tell(name, column, made)
                 return made
             wrong = int((made.is_null() & column.is_not_null()).arg_true()[0])
         else:  # values of several types: each by itself
-            singles = [_single(value, kind) for value in values]
+            singles = [_single(value, kind, self._settled) for value in values]
             bad = (row for row, made in enumerate(singles) if made is None and values[row] is not None)
             wrong = next(bad, -1)
             if wrong < 0:
                 return pl.Series(name, singles, dtype=TYPES[kind])
-        raise FeedError(
-            f"{self.source}: column {name!r}: {_shown(values[wrong])} in row {wrong}; expected {EXPECTED[kind]}"
+        raise self._wrong(
+            name, kind, value_at(values, wrong) if isinstance(values, pl.Series) else values[wrong], wrong
         )
 
-    def _without_numpy(self, name: str, kind: str, values: list[Any]) -> list[Any]:
-        """Convert NumPy's times, whose units Polars does not see, to Python's; refuse its durations."""
+    def _plain_values(self, name: str, kind: str, values: list[Any]) -> list[Any]:
+        """Convert NumPy's times, whose units Polars does not see, to Python's.
+
+        Its durations are refused, and so is what Polars would convert with a loss, or to what it does not mean.
+        """
         for row, value in enumerate(values):
+            if isinstance(value, int | decimal.Decimal) and kind == "float" and not _is_float(value):
+                raise self._wrong(name, kind, value, row)
             unit = getattr(getattr(value, "dtype", None), "kind", "")
-            if unit == "m":
-                raise FeedError(
-                    f"{self.source}: column {name!r}: {_shown(value)} in row {row}; expected {EXPECTED[kind]}"
-                )
+            if unit == "m" or (kind == "time" and (unit == "b" or isinstance(value, bool))):
+                raise self._wrong(name, kind, value, row)
             if unit == "M":
-                values[row] = value.astype("datetime64[us]").item()
+                try:
+                    values[row] = instant_of(value)
+                except OverflowError:
+                    raise self._wrong(name, kind, value, row) from None
         return values
 
-    def _check_times(self, times: pl.Series) -> None:
+    def _wrong(self, name: str, kind: str, value: Any, row: int) -> FeedError:
+        expectation = {"str": "text", "bytes": "bytes"}.get(kind) or expected(kind, value, self._settled)
+        return FeedError(f"{self.source}: column {name!r}: {_shown(value)} in row {row}; expected {expectation}")
+
+    def _tell(self, name: str, column: pl.Series, made: pl.Series) -> None:
+        """Warn of implausible event times, once."""
+        if self._years == PLAUSIBLE and (text := implausible(column, made)):
+            self._years = (EARLIEST, FARTHEST)
+            warnings.warn(f"{self.source}: column {name!r}: {text}", stacklevel=2)
+
+    def _checked(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Refuse rows without an event time, and those that are too long for a message between peers."""
+        times = table.get_column("time")
         if times.null_count():
             row = int(times.is_null().arg_true()[0])
             raise FeedError(
                 f"{self.source}: column {self.clock!r}: no value in row {row}; expected an event time in each"
+            )
+        if table.height:
+            self._settled = self._settled or "s"
+        if table.estimated_size() > LONGEST:
+            self._check_lengths(table)
+        return table
+
+    def _check_lengths(self, table: pl.DataFrame) -> None:
+        sizes = [
+            pl.col(name).str.len_bytes() if kind == "str" else pl.col(name).bin.size()
+            for name, kind in self.columns.items()
+            if kind in ("str", "bytes")
+        ]
+        total = table.select(pl.sum_horizontal(sizes)).to_series() if sizes else pl.Series([0])
+        most: Any = total.max()
+        if most > LONGEST:
+            raise FeedError(
+                f"{self.source}: {most} bytes in row {total.arg_max()}; expected at most {LONGEST >> 20} MB in a row"
             )
 
     def _missing(self, name: str, kind: str, found: Iterable[str], where: str) -> FeedError:
@@ -208,10 +256,11 @@ def _series(values: list[Any], kind: str) -> pl.Series | None:
     wanted = TYPES[kind]
     if kind == "time":
         first = next((value for value in values if value is not None), None)
-        wanted = pl.Float64() if isinstance(first, int | float) else pl.String() if isinstance(first, str) else wanted
+        number = pl.Int64() if isinstance(first, int) else pl.Float64()
+        wanted = number if isinstance(first, int | float) else pl.String() if isinstance(first, str) else wanted
         if isinstance(first, dt.datetime) and first.tzinfo is not None:
             wanted = pl.Datetime("us", "UTC")
-    for options in ({"dtype": wanted}, {"dtype": pl.Float64()} if kind == "int" else {}, {}):
+    for options in ({"dtype": wanted}, {"dtype": pl.Float64()} if kind in ("int", "time") else {}, {}):
         try:
             column = pl.Series(values, strict=True, **options)
         except PROBLEMS:
@@ -221,63 +270,40 @@ def _series(values: list[Any], kind: str) -> pl.Series | None:
     return None
 
 
-def _converted(column: pl.Series, kind: str) -> pl.Series:
-    """Convert a column to ``kind``; null where a value cannot be converted without loss."""
-    wanted = TYPES[kind]
-    dtype = column.dtype
-    if dtype == wanted:
-        return column
-    if isinstance(dtype, pl.Categorical | pl.Enum):
-        column, dtype = column.cast(pl.String), pl.String()
-    if isinstance(dtype, pl.Decimal) and kind in ("int", "bool"):
-        return convert(column, kind)
-    if isinstance(dtype, pl.Decimal):
-        column, dtype = column.cast(pl.Float64), pl.Float64()
-    nothing = pl.Series(column.name, [None] * len(column), dtype=wanted)
-    if isinstance(dtype, pl.Null):
-        return nothing
-    if kind == "time":
-        return _times(column)
-    plain = dtype.is_numeric() or isinstance(dtype, pl.String | pl.Boolean)
-    if kind == "bytes":
-        return column.cast(wanted, strict=False) if isinstance(dtype, pl.String) else nothing
-    if not plain and not (kind == "str" and isinstance(dtype, pl.Date | pl.Datetime)):
-        return nothing
-    if isinstance(dtype, pl.String):
-        column = column.str.strip_chars()
-        if kind == "bool":
-            truths = {"true": True, "1": True, "false": False, "0": False}
-            return column.str.to_lowercase().replace_strict(truths, default=None, return_dtype=pl.Boolean)
-    if kind == "int" and dtype.is_float():
-        whole = column == column.round()
-        column = column.to_frame("v").select(pl.when(whole).then(pl.col("v"))).to_series()
-    if kind == "bool" and dtype.is_numeric():
-        column = column.to_frame("v").select(pl.when(pl.col("v").is_in([0, 1])).then(pl.col("v"))).to_series()
-    return column.cast(wanted, strict=False)
+def _converted(column: pl.Series, kind: str, unit: str | None) -> pl.Series:
+    """Convert a column to ``kind``, as traces are read; null where a value cannot be converted without loss."""
+    if isinstance(column.dtype, pl.Categorical | pl.Enum):
+        column = column.cast(pl.String)
+    if isinstance(column.dtype, pl.Null):
+        return pl.Series(column.name, [None] * len(column), dtype=TYPES[kind])
+    return convert(column, kind, unit).alias(column.name)
 
 
-def _times(column: pl.Series) -> pl.Series:
-    """Convert times, seconds since 1970 or ISO 8601 text to times in UTC, as traces are read."""
-    dtype = column.dtype
-    if not (dtype.is_numeric() or isinstance(dtype, pl.Datetime | pl.Date | pl.String)):
-        return pl.Series(column.name, [None] * len(column), dtype=TYPES["time"])
-    return convert(column, "time").alias(column.name)
-
-
-def _single(value: Any, kind: str) -> Any:
+def _single(value: Any, kind: str, unit: str | None) -> Any:
     """Convert one value to ``kind``; None if that is impossible."""
     if hasattr(value, "item") and hasattr(value, "dtype"):
         value = value.item()  # a NumPy scalar
     if value is None or not isinstance(value, str | bytes | bool | int | float | dt.date):
         return None
     try:
-        return _converted(pl.Series([value]), kind)[0]
+        return _converted(pl.Series([value]), kind, unit)[0]
     except PROBLEMS:
         return None
 
 
+def _is_float(value: int | decimal.Decimal) -> bool:
+    """Whether a float has the digits of an integer or a decimal."""
+    try:
+        near = float(value)
+    except OverflowError:
+        return False
+    return int(near) == value if isinstance(value, int) else near != near or decimal.Decimal(repr(near)) == value  # noqa: PLR0124
+
+
 def _is_text(text: str) -> bool:
     """Whether UTF-8 can write a text: it has no half of a pair of surrogates."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -304,7 +330,8 @@ _PLAIN: Final[Mapping[str, frozenset[type]]] = {
 
 def row_reader(plan: Plan, operator: str) -> RowReader:
     """Create the row reader of a ``python`` source of a plan."""
-    return RowReader(operator, plan.schema(operator), plan.operators[operator].params["time"])
+    params = plan.operators[operator].params
+    return RowReader(operator, plan.schema(operator), params["time"], params.get("time_unit"))
 
 
 def check_rows(rows: Any, reader: RowReader) -> Any:

@@ -25,7 +25,8 @@ from synergy_nb.traces.columns import clock_of, inferred, stream_schema, text_ki
 from synergy_nb.traces.quoting import Quoting, quoting
 from synergy_nb.traces.records import LONE_RETURN, NOT_UTF8, Rejected, fields_of, shown, split, undecodable
 from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, pieces, too_long, whole_lines
-from synergy_nb.traces.typed_columns import BASIC_DATES, EXPECTED, Malformed, Tally, typed
+from synergy_nb.traces.times import BASIC_DATES
+from synergy_nb.traces.typed_columns import Malformed, Tally, typed
 
 __all__ = ["Layout", "columns_of_csv", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
 
@@ -57,6 +58,8 @@ class Layout(NamedTuple):
         Columns of the tuples with their types: the event time first, as ``time``.
     quotes
         Whether fields may be quoted.
+    unit
+        Unit of times that are numbers.
     """
 
     separator: str
@@ -65,6 +68,7 @@ class Layout(NamedTuple):
     clock: str
     schema: dict[str, str]
     quotes: bool = True
+    unit: str | None = None
 
 
 class _Rows(NamedTuple):
@@ -113,6 +117,7 @@ def csv_layout(
     *,
     encoding: str = UTF8,
     quotes: bool | None = None,
+    unit: str | None = None,
 ) -> Layout:
     """Read the layout of a CSV file with a header; the parameters are those of
     :func:`synergy_nb.traces.trace_files.load`.
@@ -127,7 +132,7 @@ def csv_layout(
     separator, names, quoted, sample = _sampled(path, SAMPLE if columns is None else 0, encoding, quotes)
     clock = clock_of(path, names, columns, time, lambda: inferred(sample))
     kinds = text_kinds(path, names, columns, clock, sample)
-    return Layout(separator, names, kinds, clock, stream_schema(path, kinds, clock), quoted)
+    return Layout(separator, names, kinds, clock, stream_schema(path, kinds, clock), quoted, unit)
 
 
 def columns_of_csv(path: Path, encoding: str = UTF8) -> dict[str, str]:
@@ -167,7 +172,9 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally, encoding: str = UTF8) -
         memory.
     """
     wanted = [pl.col(layout.clock).alias("time"), *(name for name in layout.schema if name != "time")]
-    parser = _Parser(layout.separator, layout.names, layout.kinds, [layout.clock], quotes=layout.quotes)
+    parser = _Parser(
+        layout.separator, layout.names, layout.kinds, [layout.clock], quotes=layout.quotes, unit=layout.unit
+    )
     data, number, last = b"", 1, False
     source = pieces(path, encoding)
     while data or not last:
@@ -256,10 +263,17 @@ class _Parser:
     """
 
     def __init__(
-        self, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str], *, quotes: bool
+        self,
+        separator: str,
+        names: list[str],
+        kinds: Mapping[str, str],
+        required: Sequence[str],
+        *,
+        quotes: bool,
+        unit: str | None = None,
     ) -> None:
-        self._fast = _FastParser(separator, names, kinds, required, quotes=quotes)
-        self._lines = _LineParser(separator, names, kinds, required, quotes=quotes)
+        self._fast = _FastParser(separator, names, kinds, required, quotes=quotes, unit=unit)
+        self._lines = _LineParser(separator, names, kinds, required, quotes=quotes, unit=unit)
         self._careful = 0  # bytes that are left of a block that the fast parser has refused
         self._few = _FEW
 
@@ -310,15 +324,23 @@ class _FastParser:
     """
 
     def __init__(
-        self, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str], *, quotes: bool
+        self,
+        separator: str,
+        names: list[str],
+        kinds: Mapping[str, str],
+        required: Sequence[str],
+        *,
+        quotes: bool,
+        unit: str | None = None,
     ) -> None:
         self.clean = 0
         self._quotes = quotes
+        self._unit = unit
         self._separator = separator
         self._names = names
         self._kinds = kinds
         self._required = required
-        self._seconds = True  # whether event times have been numbers so far
+        self._seconds = True  # whether times have been numbers so far
 
     def block(self, data: bytes, *, last: bool) -> _Block | None:
         """Parse the rows of ``data`` up to the last that ends in it (all, if it is the ``last`` of the file).
@@ -346,17 +368,18 @@ class _FastParser:
         if raw is None or not self._as_wide(raw, text, quotes):
             return None
         wanted = raw.select(list(self._kinds)).with_columns(pl.col(pl.String).fill_null(""))  # absent is empty
-        table, bad = typed(wanted, self._kinds, self._required)
+        table, bad = typed(wanted, self._kinds, self._required, self._unit)
         lines = raw.height + (quotes.line_feeds if quotes is not None else 0)
         return None if bad is not None else _Block(table, raw.height, None, end, lines)
 
     def _parsed(self, text: bytes, *, quoted: bool) -> pl.DataFrame | None:
-        """Parse the columns of ``text``: numbers, and times in seconds, as numbers; all others as text.
+        """Parse the columns of ``text``: numbers, and times that are numbers, as numbers; all others as text.
 
         The CSV reader parses numbers in an eighth of the time of a conversion from text.
         """
         for seconds in (True, False) if self._seconds else (False,):
-            parsed = {**_PARSED, "time": TYPES["float"]} if seconds else _PARSED
+            number = TYPES["float" if self._unit in (None, "s") else "int"]
+            parsed = {**_PARSED, "time": number} if seconds else _PARSED
             try:
                 raw = pl.read_csv(
                     text,
@@ -368,7 +391,7 @@ class _FastParser:
             except pl.exceptions.PolarsError:
                 continue
             times = [raw.get_column(name) for name, kind in self._kinds.items() if kind == "time"] if seconds else []
-            if any(column.is_between(*BASIC_DATES).all() for column in times):
+            if self._unit is None and any(column.is_between(*BASIC_DATES).all() for column in times):
                 continue  # they may be dates without separators, which their text tells
             self._seconds = seconds
             return raw
@@ -391,13 +414,21 @@ class _LineParser:
     """Parser of blocks line by line; its parameters are those of :class:`_FastParser`."""
 
     def __init__(
-        self, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str], *, quotes: bool
+        self,
+        separator: str,
+        names: list[str],
+        kinds: Mapping[str, str],
+        required: Sequence[str],
+        *,
+        quotes: bool,
+        unit: str | None = None,
     ) -> None:
         self._separator = separator
         self._names = names
         self._kinds = kinds
         self._required = required
         self._quotes = quotes
+        self._unit = unit
         self._expected = _TCP_EXPECTED if separator == " " else f"{counted(len(names), 'field')} as in the header"
 
     def block(self, data: bytes, number: int, *, last: bool, cut: bool = False, most: int | None = None) -> _Block:
@@ -407,7 +438,7 @@ class _LineParser:
         that begin after ``most`` characters are not parsed.
         """
         rows = self.split(data, number, last=last, cut=cut, most=most)
-        table, bad = typed(rows.raw.select(list(self._kinds)), self._kinds, self._required)
+        table, bad = typed(rows.raw.select(list(self._kinds)), self._kinds, self._required, self._unit)
         if bad is None and not rows.odd:
             return _Block(table, table.height, None, rows.used, rows.lines)
         count = rows.odd
@@ -416,7 +447,7 @@ class _LineParser:
         first = rows.first_odd
         if bad is not None and (first is None or rows.numbers[bad.row] < first.line):
             line, text = int(rows.numbers[bad.row]), self._separator.join(rows.raw.row(bad.row))
-            field, value, expected = bad.field, bad.value, EXPECTED.get(self._kinds[bad.field], "a value")
+            field, value, expected = bad.field, bad.value, bad.expected
         else:
             assert first is not None
             line, text, field, value, expected = first.line, first.text, "line", first.text, first.expected

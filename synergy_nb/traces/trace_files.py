@@ -120,6 +120,7 @@ def opened(
     time: str | None = None,
     encoding: str = UTF8,
     quotes: bool | None = None,
+    time_unit: str | None = None,
     strict: bool = False,
     tolerance: float = 0.01,
 ) -> Opened:
@@ -137,14 +138,14 @@ def opened(
     if kind == "parquet":
         if head(path)[:4] != b"PAR1":
             raise ValueError(f"{path}: not a Parquet file{_other_format(path, kind)}")
-        layout = stored(path, columns, time)
+        layout = stored(path, columns, time, time_unit)
         return Opened(
             path, kind, layout.schema, strict, tolerance,
             lambda tally: parquet_blocks(path, layout, tally, judged=True),
             lambda tally: parquet_blocks(path, layout, tally),
         )  # fmt: skip
     if kind == "csv":
-        table = csv_layout(path, columns, time, encoding=encoding, quotes=quotes)
+        table = csv_layout(path, columns, time, encoding=encoding, quotes=quotes, unit=time_unit)
         return Opened(
             path, kind, table.schema, strict, tolerance, lambda tally: csv_blocks(path, table, tally, encoding)
         )
@@ -163,6 +164,7 @@ def load(
     time: str | None = None,
     encoding: str = UTF8,
     quotes: bool | None = None,
+    time_unit: str | None = None,
     strict: bool = False,
     tolerance: float = 0.01,
 ) -> Trace:
@@ -177,13 +179,16 @@ def load(
         Columns of a CSV or Parquet file to read, name to type (int, float, str, bool, time, bytes). None reads all,
         with types taken from the file.
     time
-        Column that holds the event time, renamed to ``time``. Numbers are seconds. None selects the first existing one
+        Column that holds the event time, renamed to ``time``. None selects the first existing one
         of ``time``, ``timestamp``, ``ts``, ``datetime``, ``date``.
     encoding
         Encoding of a text, by a name that Python knows. A line that is no text in UTF-8, the default, is malformed; in
         any other encoding it is an error.
     quotes
         Whether the fields of a CSV file may be quoted; None: unless tabs separate them.
+    time_unit
+        What numbers in columns of times of a CSV or Parquet file count since 1970: ``s``, ``ms``, ``us`` or ``ns``; or
+        ``date``, if they are dates such as 20260101. None: seconds.
     strict
         Whether to refuse any malformed line.
     tolerance
@@ -202,6 +207,7 @@ def load(
         time=time,
         encoding=encoding,
         quotes=quotes,
+        time_unit=time_unit,
         strict=strict,
         tolerance=tolerance,
     )

@@ -7,37 +7,19 @@ converted; a :class:`Tally` adds up the blocks, so that at the end of the file i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.traces.times import expected_time, in_years, times
 
-__all__ = ["BASIC_DATES", "EXPECTED", "Bad", "Malformed", "Tally", "convert", "typed"]
+__all__ = ["Bad", "Malformed", "Tally", "convert", "expected", "typed", "value_at"]
 
-EXPECTED: Final = {
-    "int": "an integer",
-    "float": "a number",
-    "bool": "true or false",
-    "time": "seconds as a finite number, or an ISO 8601 date and time (years 1 to 9999; divide milliseconds by 1000)",
-}
+_EXPECTED: Final = {"int": "an integer of 64 bits", "float": "a number", "bool": "true or false"}
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
-#: Seconds from 1970 to the years 1 and 10000; what lies beyond is mostly a number of milliseconds.
-EARLIEST: Final = -62_135_596_800
-FARTHEST: Final = 253_402_300_800
-_BASIC: Final = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # a date of ISO 8601 without separators
-BASIC_DATES: Final = (19_000_101, 20_991_231)  # these dates as numbers
-# Times of one layout are parsed together, by a format: 10 ms for 50,000 rows, where trying all layouts takes 160 ms.
-_DAY: Final = r"\d{4}-\d{2}-\d{2}"
-_CLOCK: Final = r"\d{2}:\d{2}:\d{2}"
-_LAYOUTS: Final = tuple(
-    (f"^{_DAY}{mark}{_CLOCK}{fraction}{zone}$", f"%Y-%m-%d{mark}%H:%M:%S{part}{zone}")
-    for mark in (" ", "T")
-    for zone in ("", "Z")
-    for fraction, part in (("", ""), (r"\.\d{1,9}", "%.f"))
-)
-_TO_THE_MINUTE: Final = rf"^({_DAY} \d{{2}}:\d{{2}})($|[+-])"
 
 
 class Malformed(msgspec.Struct, frozen=True):
@@ -98,11 +80,14 @@ class Tally:
 
 
 class Bad(NamedTuple):
-    """Rows that cannot be converted: index of the first, its field, the field's value; indexes of all of them."""
+    """Rows that cannot be converted: index of the first, its field, the field's value and what was expected; indexes of
+    all of them.
+    """
 
     row: int
     field: str
     value: str
+    expected: str
     where: pl.Series
 
     @property
@@ -111,7 +96,9 @@ class Bad(NamedTuple):
         return len(self.where)
 
 
-def typed(raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str]) -> tuple[pl.DataFrame, Bad | None]:
+def typed(
+    raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str], unit: str | None = None
+) -> tuple[pl.DataFrame, Bad | None]:
     """Convert columns of ``raw`` to ``kinds``; omit rows that cannot be converted, and return facts about them.
 
     Parameters
@@ -122,8 +109,10 @@ def typed(raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str]) 
         Columns to convert, with their types.
     required
         Columns in which an absent value is an error.
+    unit
+        Unit of times that are numbers, see :func:`synergy_nb.traces.times.times`.
     """
-    table = pl.DataFrame([convert(raw.get_column(name), kind).alias(name) for name, kind in kinds.items()])
+    table = pl.DataFrame([convert(raw.get_column(name), kind, unit).alias(name) for name, kind in kinds.items()])
     wrong = {}
     for name in kinds:
         nulls = table.get_column(name).null_count()
@@ -141,13 +130,39 @@ def typed(raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str]) 
         return table, None
     index = int(where[0])
     field = next(name for name in wrong if wrong[name][index])
-    return table.filter(~bad), Bad(index, field, str(raw.get_column(field)[index]), where)
+    return table.filter(~bad), _bad(raw.get_column(field), index, kinds[field], unit, where)
 
 
-def convert(column: pl.Series, kind: str) -> pl.Series:
-    """Convert ``column`` to ``kind``; null where a value cannot be converted."""
+def _bad(column: pl.Series, row: int, kind: str, unit: str | None, where: pl.Series) -> Bad:
+    value = value_at(column, row)
+    return Bad(row, column.name, str(value), expected(kind, value, unit), where)
+
+
+def value_at(column: pl.Series, row: int) -> Any:
+    """Value of a column for a message; a time that Python does not have as its number."""
+    if isinstance(column.dtype, pl.Datetime | pl.Date | pl.Duration):
+        number = column.to_physical()[row]
+        unit = "days" if isinstance(column.dtype, pl.Date) else column.dtype.time_unit
+        return column[row] if not in_years(column.slice(row, 1)).has_nulls() else f"{number} {unit} since 1970"
+    return column[row]
+
+
+def expected(kind: str, value: Any, unit: str | None = None) -> str:
+    """Text about what was expected instead of a value that is none of a type."""
     if kind == "time":
-        return _times(column)
+        return expected_time(value, unit)
+    if kind == "float" and isinstance(value, int | Decimal):
+        return "a number that a float has exactly, of 53 bits; as int or str it keeps its digits"
+    return _EXPECTED.get(kind, "a value")
+
+
+def convert(column: pl.Series, kind: str, unit: str | None = None) -> pl.Series:
+    """Convert ``column`` to ``kind``; null where a value cannot be converted without loss.
+
+    A number becomes the nearest float that has its digits: 1.10 of a decimal column does, 2^53 + 1 does not.
+    """
+    if kind == "time":
+        return times(column, unit)
     if column.dtype == TYPES[kind]:
         return column
     if isinstance(column.dtype, pl.String):
@@ -162,51 +177,25 @@ def convert(column: pl.Series, kind: str) -> pl.Series:
 def _lossless(column: pl.Series, kind: str) -> pl.Series:
     """Convert a column of another type than text; null where the value would be another one."""
     dtype = column.dtype
-    made = column.cast(TYPES[kind], strict=False)
     plain = dtype.is_numeric() or isinstance(dtype, pl.Boolean)
-    if kind in ("int", "bool") and plain:
-        return made.zip_with((made.cast(dtype, strict=False) == column).fill_null(value=False), made.clear(len(made)))
-    if kind in ("int", "float", "bool") and not plain:
-        return made.clear(len(made))
-    return made
+    if isinstance(dtype, pl.Datetime | pl.Date):
+        column = in_years(column)
+    written = plain or isinstance(dtype, pl.Categorical | pl.Enum | pl.Date | pl.Datetime | pl.String)
+    if not {"str": written, "bytes": isinstance(dtype, pl.String)}.get(kind, plain):
+        return pl.Series(column.name, [None] * len(column), dtype=TYPES[kind])
+    if kind == "float" and isinstance(dtype, pl.Decimal):
+        return _rounded(column)
+    made = column.cast(TYPES[kind], strict=False)
+    if kind in ("str", "bytes") or (kind == "float" and dtype.is_float()):
+        return made
+    return made.zip_with((made.cast(dtype, strict=False) == column).fill_null(value=False), made.clear(len(made)))
 
 
-def _times(column: pl.Series) -> pl.Series:
-    target = pl.Datetime("us")
-    if isinstance(column.dtype, pl.Datetime):
-        if column.dtype.time_zone is not None:
-            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        return column.cast(target)
-    if isinstance(column.dtype, pl.Date):
-        return column.cast(target)
-    if isinstance(column.dtype, pl.Time | pl.Duration):
-        return pl.Series(column.name, [None] * len(column), dtype=target)
-    if not isinstance(column.dtype, pl.String):
-        return _instants(column)
-    text = column.str.strip_chars()
-    for pattern, form in _LAYOUTS:
-        if text.head(1).str.contains(pattern).any() and text.str.contains(pattern).all(ignore_nulls=False):
-            return text.str.to_datetime(form, strict=False, time_unit="us")
-    if text.str.contains(_BASIC).all(ignore_nulls=False):
-        return text.str.to_datetime("%Y%m%d", strict=False, time_unit="us")
-    found = _instants(text)
-    if not found.null_count():
-        return found
-    return found.zip_with(found.is_not_null(), _dates(text))
-
-
-def _instants(column: pl.Series) -> pl.Series:
-    """Convert seconds since 1970 to times; null where there is no finite number."""
-    frame = pl.DataFrame({"seconds": column.cast(pl.Float64, strict=False)})
-    seconds = pl.col("seconds")
-    known = pl.when((seconds >= EARLIEST) & (seconds < FARTHEST)).then(seconds)
-    return frame.select((known * 1_000_000).round().cast(pl.Int64).cast(pl.Datetime("us"))).to_series()
-
-
-def _dates(column: pl.Series) -> pl.Series:
-    """Convert ISO 8601 dates and times, with and without time and zone, to times."""
-    text = column.str.replace(f"^({_DAY})[Tt]", "$1 ").str.replace(r"[Zz]$", "").str.replace(_TO_THE_MINUTE, "$1:00$2")
-    naive = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="us")
-    day = text.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))
-    zoned = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%#z", strict=False, time_unit="us").dt.replace_time_zone(None)
-    return naive.zip_with(naive.is_not_null(), day.zip_with(day.is_not_null(), zoned))
+def _rounded(column: pl.Series) -> pl.Series:
+    """Convert decimals to the nearest floats; null where the shortest text of the float is another decimal."""
+    text = column.cast(pl.String)
+    made = text.cast(pl.Float64)
+    short = text.str.replace(r"(\.\d*?)0+$", "$1").str.strip_suffix(".")
+    odd = (short != made.cast(pl.String).str.strip_suffix(".0")).arg_true().to_list()
+    wrong = [row for row in odd if Decimal(repr(made[row])) != column[row]]  # 1e+16 is written in another way
+    return made.scatter(wrong, None) if wrong else made

@@ -38,6 +38,7 @@ __all__ = [
     "SINK",
     "SOURCE",
     "TIME_NAMES",
+    "TIME_UNITS",
     "TRACE_SCHEMAS",
     "heartbeat_of",
     "is_endless",
@@ -86,6 +87,9 @@ TRACE_SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 #: Default names of the column with the event time; the first existing one is used.
 TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
+
+#: What a number in a column of times may count since 1970; ``date``: it is a date such as 20260101.
+TIME_UNITS: Final = ("s", "ms", "us", "ns", "date")
 
 
 def _links(value: Any) -> list[str]:
@@ -142,6 +146,7 @@ _HEARTBEAT: Final = Parameter(
     HEARTBEAT,
 )
 
+_TIME_UNIT: Final = "what numbers in columns of times are: `s`, `ms`, `us` or `ns` since 1970, or `date`, as 20260101"
 #: Parameters of sources, by connector.
 CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
     "trace": {
@@ -165,6 +170,12 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "column with the event time, only for csv and parquet; in the stream it is called `time`",
             None,
             "the first of `time`, `timestamp`, `ts`, `datetime`, `date` among `columns`, else `time`",
+        ),
+        "time_unit": Parameter(
+            choice(*TIME_UNITS),
+            f"{_TIME_UNIT}; only for csv and parquet",
+            None,
+            "`s`; numbers that would be implausible times are reported or refused",
         ),
         "encoding": Parameter(
             ENCODING,
@@ -242,6 +253,12 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "time",
             named=False,
         ),
+        "time_unit": Parameter(
+            choice(*TIME_UNITS),
+            _TIME_UNIT,
+            None,
+            "`s`; numbers that would be implausible times are reported or refused",
+        ),
         "lateness": Parameter(
             DURATION,
             "largest age of a row relative to the latest row before it, `2 s`; older rows are dropped",
@@ -312,6 +329,8 @@ def _source(it: Derivation) -> Schema | None:
     for field, where in (("encoding", trace_format != "parquet"), ("quotes", trace_format == "csv")):
         if field in params and not where:
             it.wrong(field, params[field], f"no {field}: a file of format {trace_format} has none")
+    if "time_unit" in params and trace_format in TRACE_SCHEMAS:
+        it.wrong("time_unit", params["time_unit"], f"no time_unit: the times of format {trace_format} are fixed")
     if trace_format in TRACE_SCHEMAS:
         for field in ("columns", "time"):
             if field in params:

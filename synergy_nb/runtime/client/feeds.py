@@ -19,6 +19,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame
+from synergy_nb.plan.operators.sources import TIME_UNITS
 from synergy_nb.plan.parameter_types import TYPES
 from synergy_nb.plan.units import counted, did_you_mean, duration
 from synergy_nb.reporting.formatting import seconds
@@ -44,6 +45,9 @@ class Feed:
         Column to type (int, float, str, bool, time, bytes) of the rows.
     time
         Column with the event time: times, seconds since 1970, or ISO 8601 text.
+    time_unit
+        What numbers in columns of times are: ``s``, ``ms``, ``us`` or ``ns`` since 1970, or ``date``, such as 20260101.
+        Default: seconds; numbers that would be implausible times are reported or refused.
     room
         Most rows in the queue; a push waits until there are fewer.
 
@@ -58,18 +62,23 @@ class Feed:
         application.results()
     """
 
-    def __init__(self, columns: Mapping[str, str], *, time: str = "time", room: int = ROOM) -> None:
+    def __init__(
+        self, columns: Mapping[str, str], *, time: str = "time", time_unit: str | None = None, room: int = ROOM
+    ) -> None:
         if not isinstance(columns, Mapping) or not columns:
             raise FeedError(f"columns: {columns!r}; expected column to type, as in {{'user': 'str'}}")
         for name, kind in columns.items():
             if kind not in TYPES:
                 hint = did_you_mean(kind, TYPES)
                 raise FeedError(f"columns: {name!r}: {kind!r}; expected one of {', '.join(TYPES)}{hint}")
+        if time_unit is not None and time_unit not in TIME_UNITS:
+            hint = did_you_mean(time_unit, TIME_UNITS)
+            raise FeedError(f"time_unit: {time_unit!r}; expected one of {', '.join(TIME_UNITS)}{hint}")
         if isinstance(room, bool) or not isinstance(room, int) or room < 1:
             raise FeedError(f"room: {room!r}; expected a number of rows of at least 1")
         #: What :func:`~synergy_nb.plan.builder.source` takes from a feed.
         self.source_columns = {"time": "time", **{name: kind for name, kind in columns.items() if name != time}}
-        self.reader = RowReader("feed", self.source_columns, time)
+        self.reader = RowReader("feed", self.source_columns, time, time_unit)
         self._room = room
         self._pieces: deque[Any] = deque()  # rows as dictionaries, and tables
         self._waiting = 0  # rows in them
@@ -287,6 +296,10 @@ def check_rows_or_feed(rows: Rows, reader: RowReader) -> Rows:
         if differing or len(rows.source_columns) != len(reader.columns):
             raise FeedError(
                 f"{reader.source}: a feed of {_listed(rows.source_columns)}; expected {_listed(reader.columns)}"
+            )
+        if reader.unit not in (None, rows.reader.unit):
+            raise FeedError(
+                f"{reader.source}: a feed with time_unit={rows.reader.unit!r}; expected {reader.unit!r}, as in the plan"
             )
         return rows
     return check_rows(rows, reader)
