@@ -28,6 +28,7 @@ from synergy_nb.plan.source_sizes import SourceSize
 from synergy_nb.traces.parquet import stored
 from synergy_nb.traces.reading import open_trace
 from synergy_nb.traces.text_files import UTF8, beginning, head
+from synergy_nb.traces.times import in_years
 from synergy_nb.traces.trace_files import Opened
 from synergy_nb.traces.typed_columns import typed
 
@@ -158,7 +159,7 @@ def _rows(trace: Opened) -> pl.DataFrame:
 
 
 def _of_parquet(path: Path, params: Mapping[str, Any]) -> SourceSize:
-    layout = stored(path, params.get("columns") or None, params.get("time"))
+    layout = stored(path, params.get("columns") or None, params.get("time"), params.get("time_unit"))
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=_PIECE) as file:
         rows, groups = file.metadata.num_rows, file.num_row_groups
         ends = pl.Series(layout.clock, _ends(file, layout.clock))
@@ -169,12 +170,14 @@ def _of_parquet(path: Path, params: Mapping[str, Any]) -> SourceSize:
                 parts.append(pl.DataFrame(pl.from_arrow(batch)).select(list(layout.kinds)))
     if not parts:
         return SourceSize(float(rows), 0.0, True)
-    sample = typed(pl.concat(parts), layout.kinds, [layout.clock])[0]
+    sample = typed(pl.concat(parts), layout.kinds, [layout.clock], layout.unit)[0]
     widths, distinct = _values(sample, rows)
     whole = sample.height == rows
     seconds = _duration(sample, layout.clock) if whole else None
     if ends.len() and not whole:
-        seconds = _duration(typed(ends.to_frame(), {layout.clock: "time"}, [layout.clock])[0], layout.clock)
+        seconds = _duration(
+            typed(ends.to_frame(), {layout.clock: "time"}, [layout.clock], layout.unit)[0], layout.clock
+        )
     return SourceSize(float(rows), seconds, True, widths, distinct)
 
 
@@ -200,8 +203,9 @@ def _duration(table: pl.DataFrame, clock: str) -> float | None:
     times = table.get_column(clock)
     if times.dtype == pl.String:
         times = times.str.to_datetime(strict=False)
-    if not times.dtype.is_temporal():
+    if not isinstance(times.dtype, pl.Datetime | pl.Date):
         return None
+    times = in_years(times)
     low, high = times.cast(pl.Datetime("us")).to_physical().min(), times.cast(pl.Datetime("us")).to_physical().max()
     return (high - low) / 1e6 if isinstance(low, int) and isinstance(high, int) else None
 
