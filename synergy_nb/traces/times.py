@@ -68,7 +68,7 @@ def times(column: pl.Series, unit: str | None = None) -> pl.Series:
     column
         Times, dates, numbers, or text.
     unit
-        What numbers count since 1970: ``s``, ``ms``, ``us`` or ``ns``; or ``date``, if they are dates such as 20260101.
+        Unit of numbers since 1970: ``s``, ``ms``, ``us`` or ``ns``; or ``date``, if they are dates such as 20260101.
         None: seconds.
     """
     dtype = column.dtype

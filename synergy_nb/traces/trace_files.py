@@ -187,7 +187,7 @@ def load(
     quotes
         Whether the fields of a CSV file may be quoted; None: unless tabs separate them.
     time_unit
-        What numbers in columns of times of a CSV or Parquet file count since 1970: ``s``, ``ms``, ``us`` or ``ns``; or
+        Unit of numbers in columns of times of a CSV or Parquet file, since 1970: ``s``, ``ms``, ``us`` or ``ns``; or
         ``date``, if they are dates such as 20260101. None: seconds.
     strict
         Whether to refuse any malformed line.

@@ -46,7 +46,7 @@ class Feed:
     time
         Column with the event time: times, seconds since 1970, or ISO 8601 text.
     time_unit
-        What numbers in columns of times are: ``s``, ``ms``, ``us`` or ``ns`` since 1970, or ``date``, such as 20260101.
+        Unit of times that are numbers: ``s``, ``ms``, ``us`` or ``ns`` since 1970, or ``date``, such as 20260101.
         Default: seconds; numbers that would be implausible times are reported or refused.
     room
         Most rows in the queue; a push waits until there are fewer.
