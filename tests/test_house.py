@@ -423,6 +423,22 @@ def parameters_name_things(module: Module) -> Iterator[str]:
                     yield f"{getattr(node, 'name', 'module')}, {name}: {text[:60]!r} {found}"
 
 
+def hides_no_module(module: Module) -> Iterator[str]:
+    """No package gives the name of one of its modules to something else: ``import a.b.c as x`` is the module."""
+    for node in module.tree.body:
+        bound: list[tuple[str, str]] = []  # name, and what it is
+        if isinstance(node, ast.ImportFrom):
+            bound = [(alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names]
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound = [(node.name, "")]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            bound = [(each.id, "") for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+        for name, origin in bound:
+            if f"{module.name}.{name}" in NAMES and origin not in (f"{module.name}.{name}", f".{name}"):
+                yield f"line {node.lineno}: {name} hides the module {module.name}.{name}"
+
+
 RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     is_in_a_room,
     imports_point_down,
@@ -440,6 +456,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     documented,
     errors_share_a_base,
     parameters_name_things,
+    hides_no_module,
 )
 
 
@@ -584,6 +601,9 @@ def test_tests_never_sleep() -> None:
         (documented, "plan", "'''Doc.'''\nclass A: ..."),
         (documented, "plan", "'''Doc.'''\nclass A:\n    '''Doc.'''\n    def f(self): ..."),
         (errors_share_a_base, "plan", "class BrokenPlan(ValueError): ..."),
+        (hides_no_module, "plan", "from synergy_nb.plan.units import amount as naming"),
+        (hides_no_module, "plan", "def naming(): ..."),
+        (hides_no_module, "plan", "units: Final = 3"),
     ],
 )
 def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:
@@ -613,6 +633,7 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
             "class Broken(SynergyError, ValueError): ...\nclass _Inner(ValueError): ...",
         ),
         (errors_share_a_base, "plan", "class BrokenSource(PlanError): ..."),
+        (hides_no_module, "traces", "from synergy_nb.traces import packets\nfrom synergy_nb.plan import plan"),
     ],
 )
 def test_a_kept_rule_finds_nothing(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:

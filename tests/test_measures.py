@@ -6,6 +6,7 @@ import math
 import random
 import statistics
 from collections import deque
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -32,10 +33,19 @@ def test_quantiles_of_delays_are_exact_within_one_percent(delays: list[float], s
     histogram = DelayHistogram(limit=1.0)
     for delay in delays:
         histogram.add(delay)
-    exact = sorted(delays)[math.floor(share * (len(delays) - 1))]
+    exact = sorted(delays)[max(math.ceil(Fraction(str(share)) * len(delays)), 1) - 1]
     assert histogram.quantile(share) == pytest.approx(exact, rel=0.0101)
     assert histogram.mean == pytest.approx(statistics.fmean(delays))
     assert histogram.missed == sum(delay > 1.0 for delay in delays)
+
+
+def test_a_quantile_has_the_rank_that_it_says() -> None:
+    """Of ten delays nine tenths do not exceed the ninth, so only the tenth is one that 99 % do not exceed."""
+    histogram = DelayHistogram()
+    for delay in range(1, 11):
+        histogram.add(float(delay))
+    found = [histogram.quantile(share) for share in (0.5, 0.9, 0.91, 0.99)]
+    assert found == pytest.approx([5.0, 9.0, 10.0, 10.0], rel=0.0101)
 
 
 def test_an_empty_histogram_has_no_quantiles() -> None:

@@ -160,7 +160,7 @@ def test_a_start_that_is_not_in_keeping_is_one_clear_error(arguments: dict[str, 
 @pytest.mark.parametrize("seed", quick_first(range(6), 2))
 def test_the_optimum_is_the_best_of_all_placements(seed: int, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if compiled:
-        monkeypatch.setattr(importlib.import_module("synergy_nb.algorithms.resilience.optimum"), "FEW", 0)
+        monkeypatch.setattr(importlib.import_module("synergy_nb.algorithms.resilience.best_placement"), "FEW", 0)
     rng = np.random.default_rng(seed)
     load = linearised(random_trees(6, 2, rng)).load
     capacity = np.ones(3) if seed % 2 else rng.uniform(0.5, 1.5, 3)
@@ -177,7 +177,7 @@ def test_the_optimum_is_the_best_of_all_placements(seed: int, compiled: bool, mo
 
 def test_few_placements_need_no_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes up to a minute on a busy machine, and an explorer has four operators on two nodes."""
-    module = importlib.import_module("synergy_nb.algorithms.resilience.optimum")
+    module = importlib.import_module("synergy_nb.algorithms.resilience.best_placement")
     for name in ("best_placements", "refine"):
         monkeypatch.setattr(module, name, None)
     assert optimum([[14, 0], [6, 0], [0, 9], [0, 7]], [1, 1]).tolist() == [0, 1, 1, 0]

@@ -9,6 +9,8 @@ import math
 from collections import deque
 from typing import Final
 
+from synergy_nb.plan.units import rank_of
+
 __all__ = ["DelayHistogram", "Ewma", "Rate", "UnitCost"]
 
 
@@ -197,18 +199,18 @@ class DelayHistogram:
             self.missed += count
 
     def quantile(self, share: float) -> float | None:
-        """Return the delay that ``share`` of the tuples did not exceed, in seconds, within 1 %; None without tuples.
+        """Return the least delay that ``share`` of the tuples did not exceed, seconds, within 1 %; None without tuples.
 
         It is never beyond the shortest and the longest delay, which are exact.
         """
         if self.least is None or self.most is None:
             return None
-        rank = share * (self.count - 1)
+        rank = rank_of(share, self.count)
         seen = 0
         index = 0
         for index in sorted(self._bins):
             seen += self._bins[index]
-            if seen > rank:
+            if seen >= rank:
                 break
         # the point of the bin that is equally far, in relative terms, from both of its ends
         middle = 2.0 * math.exp(index * _LOG_GAMMA) / (1.0 + math.exp(_LOG_GAMMA))

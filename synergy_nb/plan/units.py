@@ -35,6 +35,7 @@ __all__ = [
     "parse_rate",
     "parse_size",
     "parse_throughput",
+    "rank_of",
     "ratio_of",
 ]
 
@@ -330,6 +331,16 @@ def ratio_of(fraction: float) -> tuple[int, int]:
     if number.denominator > _FINEST:
         number = Fraction(math.ceil(number * _FINEST), _FINEST)
     return number.numerator, number.denominator
+
+
+def rank_of(fraction: float, number: int) -> int:
+    """Least number of things that is at least ``fraction`` of ``number``, exactly.
+
+    >>> rank_of(0.07, 100), rank_of(0.0701, 100), rank_of(0.0, 100)
+    (7, 8, 0)
+    """
+    part, whole = ratio_of(fraction)
+    return -(-part * number // whole)
 
 
 _SIZE_EXPECTED: Final = "a size such as '64 kB', '5 MB' or '1 MiB', or a number of bytes"

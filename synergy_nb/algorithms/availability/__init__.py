@@ -4,8 +4,8 @@
 evaluation       availability of a placement, exact or sampled, for failures of several kinds; the degree for a target
 protocol         :class:`PlacementOrigin`: decentralized placement hop by hop (section 4.4)
 baselines        Optimal, Random, Partition and Latency (section 4.5), with or without limits
-optimum          the most available placement within limits, by a mixed-integer programme
-costs            delays between operators and to backups; what no other placement dominates
+best_placement   the most available placement within limits, by a mixed-integer programme
+placement_costs  delays between operators and to backups; what no other placement dominates
 ===============  ====================================================================================================
 
 References
@@ -23,7 +23,7 @@ from synergy_nb.algorithms.availability.baselines import (
     partition_placement,
     random_placement,
 )
-from synergy_nb.algorithms.availability.costs import Costs, costs, nondominated
+from synergy_nb.algorithms.availability.best_placement import Optimum, on_one_group, optimum
 from synergy_nb.algorithms.availability.evaluation import (
     Estimate,
     availability,
@@ -37,8 +37,8 @@ from synergy_nb.algorithms.availability.failures import ExactlyFailed, Failures,
 from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, components_of
 from synergy_nb.algorithms.availability.link_survey import Link
 from synergy_nb.algorithms.availability.messages import PlacementConfig
-from synergy_nb.algorithms.availability.optimum import Optimum, on_one_group, optimum
 from synergy_nb.algorithms.availability.origin import Placed, PlacementOrigin
+from synergy_nb.algorithms.availability.placement_costs import Costs, costs, nondominated
 
 __all__ = [
     "Costs",

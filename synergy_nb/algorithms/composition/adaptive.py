@@ -20,6 +20,7 @@ import math
 from typing import Final
 
 from synergy_nb.plan import Plan
+from synergy_nb.plan.units import rank_of, ratio_of
 
 __all__ = ["History", "adapted", "share"]
 
@@ -66,8 +67,11 @@ def adapted(ratio: float, plan: Plan, history: History) -> float:
 def share(ratio: float, candidates: int) -> int:
     """Number of candidates to probe, given the ratio and the number of all candidates.
 
-    >>> [share(0.1, number) for number in (10, 20, 80, 500)]
-    [1, 2, 4, 10]
+    >>> [share(0.1, number) for number in (10, 20, 80, 500)], share(0.55, 20), share(0.07, 500)
+    ([1, 2, 4, 10], 11, 7)
     """
-    counted = min(candidates, math.sqrt(candidates * MANY)) if candidates > MANY else candidates
-    return math.ceil(ratio * counted)
+    if candidates <= MANY:
+        return rank_of(ratio, candidates)
+    part, whole = ratio_of(ratio)
+    square = -(-part * part * candidates * MANY // (whole * whole))  # of the share of the root, rounded up
+    return math.isqrt(square - 1) + 1 if square else 0

@@ -38,6 +38,7 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan, catalogue
 from synergy_nb.plan.stream_sharing import Provider, provider
+from synergy_nb.plan.units import rank_of
 
 __all__ = ["Probing"]
 
@@ -341,7 +342,7 @@ class Probing(Protocol):
             if request.choice == APART:
                 candidates = [peer for peer in candidates if all(peer != hop.peer for hop in path)] or candidates
         many = len(candidates)
-        portion = share(request.ratio, many) if self.config.adaptive else math.ceil(request.ratio * many)
+        portion = share(request.ratio, many) if self.config.adaptive else rank_of(request.ratio, many)
         wanted = max(portion, request.at_least)
         allowed = max(budget, request.at_least) if meets and budget > 0 else budget
         many = max(1, min(wanted, allowed, len(candidates)))

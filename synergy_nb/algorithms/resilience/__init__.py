@@ -10,8 +10,8 @@ ideal one (:mod:`feasible`, :mod:`volume`).
 
 ROD (:mod:`greedy`) places operators one by one, the largest first: on a node whose hyperplane stays above the ideal
 one, or else on the node whose hyperplane stays farthest from the origin. Clusters (:mod:`clustering`) reduce
-communication before that. :mod:`baselines` has the placements that the paper compares with, :mod:`optimum` the best
-placement of small graphs.
+communication before that. :mod:`baselines` has the placements that the paper compares with, :mod:`best_placement` the
+best placement of small graphs.
 
 Beyond the paper: :mod:`refinement` improves ROD's placement by local search, :mod:`explanation` names the node and the
 rates where a placement fails first, and all functions can measure a feasible set by given points of rate space, such as
@@ -35,6 +35,7 @@ from synergy_nb.algorithms.resilience.baselines import (
     max_rate,
     random_placement,
 )
+from synergy_nb.algorithms.resilience.best_placement import optimum
 from synergy_nb.algorithms.resilience.clustering import Clustered, cluster, clustered_rod
 from synergy_nb.algorithms.resilience.explanation import Explanation, explain
 from synergy_nb.algorithms.resilience.feasible import (
@@ -49,7 +50,6 @@ from synergy_nb.algorithms.resilience.feasible import (
 )
 from synergy_nb.algorithms.resilience.greedy import rod
 from synergy_nb.algorithms.resilience.linear_load import LoadModel, QueryOperator, linearised, load_model
-from synergy_nb.algorithms.resilience.optimum import optimum
 from synergy_nb.algorithms.resilience.policy import Placement, place
 from synergy_nb.algorithms.resilience.random_graphs import random_trees
 from synergy_nb.algorithms.resilience.refinement import refine
