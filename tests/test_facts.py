@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from synergy_nb.events import (
@@ -22,6 +23,7 @@ from synergy_nb.events import (
     SparkDied,
     SparkFailed,
 )
+from synergy_nb.plan import QoS
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.troubles import trouble
 
@@ -81,3 +83,12 @@ def test_all_errors_of_peers_have_sentences(event: PeerTrouble, said: str) -> No
 
 def test_events_that_are_no_errors_have_no_sentence() -> None:
     assert trouble(LinkClosed(1.0, A, "client-1", "connection closed")) == ""
+
+
+def test_every_number_of_a_requirement_is_in_the_account() -> None:
+    said = ""
+    for name in QoS.__struct_fields__:
+        if name not in ("scheduling", "overdue", "hotspots"):
+            said = str(Explanation("r", [msgspec.structs.replace(ASKED, qos={name: 3e7})], {}))
+            assert "requirements: " in said, name
+    assert "at most 30 MB of memory for each operator" in said

@@ -11,11 +11,12 @@ import pytest
 from synergy_nb.dataflow.operators import base
 from synergy_nb.dataflow.operators.base import OperatorLogic, implements
 from synergy_nb.dataflow.tuples import Batch
-from synergy_nb.plan import Plan, source
+from synergy_nb.lifecycle.engine_choice import SparkOffer, choose
+from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan import catalogue as declared
 from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Parameter
 from synergy_nb.plan.engines import off_spark
-from synergy_nb.plan.memory_estimates import retained_bytes
+from synergy_nb.plan.memory_estimates import on_peers, retained_bytes
 from synergy_nb.plan.parameter_types import COLUMN, integer
 from synergy_nb.plan.schemas import Derivation
 from synergy_nb.runtime.process.calibration import CalibrationCase, calibration_cases, make_plans
@@ -37,7 +38,6 @@ CLIP = Declaration(
     example=Example(lambda packets, _: packets.operator("clip", column="bytes", most=1)),
     preserves_order=True,
     agrees="it processes each tuple alone",
-    off_spark=lambda _: "it is there for peers only",
 )
 
 
@@ -70,7 +70,7 @@ def test_a_plan_uses_an_own_operator_like_any_other() -> None:
         list(plan.schema("source"))
     )
     assert through(plan, "small", {"source": packets})["bytes"].to_list() == [7, 100]
-    assert off_spark("clip", plan.operators["small"].params) == "it is there for peers only"
+    assert off_spark("clip", plan.operators["small"].params) == "nothing implements it on Spark"
 
 
 def test_faults_of_an_own_operator_are_named_like_those_of_any_other() -> None:
@@ -104,6 +104,21 @@ def test_an_own_operator_that_keeps_tuples_needs_the_memory_of_its_window_unless
         packets = source("packets", rate="1000 tuples/s", seed=1)
         plan = packets.operator("clip", window="1 h").sink()
         assert retained_bytes(plan, "clip") == needed * 1000 * plan.tuple_bytes("source")
+
+
+def test_an_own_operator_keeps_one_of_its_input_s_windows_and_stays_on_peers() -> None:
+    declared._declared["clip"] = msgspec.structs.replace(
+        CLIP, parameters={"window": OWN_WINDOW}, columns=lambda it: dict(it.input), state="tuples"
+    )
+    sums = source("packets", rate="1e6/s").aggregate("source", "1 h", n="count(*)", selectivity=0.1)
+    plan = sums.operator("clip").sink()
+    assert retained_bytes(plan, "clip") == pytest.approx(3600 * 1e5 * plan.tuple_bytes("aggregate"))
+    assert "clip" not in choose(plan, SparkOffer(), {}).reasons
+    assert "clip" in on_peers(plan, spark=True)
+    with pytest.raises(
+        PlanError, match="operator 'clip', engine: 'spark'; expected peer or auto: nothing implements it"
+    ):
+        sums.operator("clip", engine="spark").sink()
 
 
 def test_a_kind_is_declared_once_and_before_its_logic() -> None:

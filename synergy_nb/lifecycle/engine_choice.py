@@ -26,6 +26,7 @@ from synergy_nb.plan.memory_estimates import held
 from synergy_nb.plan.source_sizes import Basis
 from synergy_nb.plan.spark_parts import Profile, has_state, profiled, replace_parts, trusted_profiles
 from synergy_nb.plan.units import counted, format_duration
+from synergy_nb.reporting.formatting import size
 
 __all__ = ["MICRO_BATCH", "Choice", "SparkOffer", "choose"]
 
@@ -194,7 +195,7 @@ def _weigh(plan: Plan, name: str, offer: SparkOffer, *, measured_rate: bool) -> 
     kept, load, rate = held(plan, name), plan.load(name), plan.input_rate(name)
     state = kept.nbytes * STATE_OVERHEAD
     by = f" at {rate:,.0f} tuples/s, measured" if measured_rate else ""
-    much, most = _size(state), f"more than the {_size(offer.state_bytes)} of a peer"
+    much, most = size(state), f"more than the {size(offer.state_bytes)} of a peer"
     tuples = (
         counted(math.ceil(float(f"{kept.tuples:.3g}")), "tuple") if kept.tuples < math.inf else "tuples without end"
     )
@@ -215,14 +216,6 @@ def _weigh(plan: Plan, name: str, offer: SparkOffer, *, measured_rate: bool) -> 
 
 def _tuples(number: float) -> str:
     return counted(math.ceil(float(f"{number:.3g}")), "tuple") if number < math.inf else "tuples without end"
-
-
-def _size(size: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 999.5 or unit == "GB":
-            break
-        size /= 1000
-    return f"{size:.3g} {unit}"
 
 
 def _with_readable(plan: Plan, chosen: Iterable[str], offer: SparkOffer) -> set[str]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.declaration import Flow
+from synergy_nb.plan.engines import off_spark
 from synergy_nb.plan.operator_flows import pause_of
 from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.source_sizes import Amount, Basis, SourceSize, duration_of, tuples_within
@@ -146,9 +147,13 @@ def check_memory(plan: RatedPlan, operators: Iterable[str], limit: float) -> Non
 
 
 def on_peers(plan: RatedPlan, *, spark: bool) -> list[str]:
-    """Operators that peers will certainly execute; with ``spark``, ``auto`` operators may run there instead."""
-    engines = ("peer",) if spark else ("peer", "auto")
-    return [name for name, operator in plan.operators.items() if operator.engine in engines]
+    """Operators that peers will certainly execute; with ``spark``, ``auto`` ones run there instead if Spark can."""
+
+    def on_peer(operator: Operator) -> bool:
+        alone = not spark or bool(off_spark(operator.kind, operator.params))
+        return operator.engine == "peer" or (operator.engine == "auto" and alone)
+
+    return [name for name, operator in plan.operators.items() if on_peer(operator)]
 
 
 def span_of(plan: RatedPlan, operator: str) -> float:

@@ -11,7 +11,7 @@ from synergy_nb.events import (
     ReplicasDeployed,
 )
 from synergy_nb.plan.units import counted
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, rate, seconds, share
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, rate, seconds, share, size
 from synergy_nb.reporting.reasons import Reasons, replica_reason
 from synergy_nb.reporting.replica_streams import (
     cost_sentence,
@@ -35,6 +35,7 @@ REQUIREMENTS: Final = {
     "synchronized": "{} of each component, which holds its output until its backups have it",
     "ordered": "{} of each component, which all execute in the order of event times",
     "replica_distance": "more than {} of round trip between two of them",
+    "memory": "at most {} of memory for each operator",
 }
 
 #: Requirements that are numbers of replicas.
@@ -57,6 +58,7 @@ def lines(explanation: Reasons) -> list[str]:
     if explanation.qos:
         lasting = ("delay", "replica_distance")
         values = {name: seconds(value) if name in lasting else value for name, value in explanation.qos.items()}
+        values |= {"memory": size(explanation.qos["memory"])} if "memory" in values else {}
         values |= {name: counted(explanation.qos[name], noun) for name, noun in REPLICAS.items() if name in values}
         written.append(
             "  requirements: " + "; ".join(REQUIREMENTS[name].format(value) for name, value in values.items())

@@ -57,10 +57,10 @@ def seconds(value: float | None) -> str:
 def size(value: float) -> str:
     """Format a number of bytes.
 
-    >>> size(0), size(999), size(12_345), size(256e6), size(4.2e9)
-    ('0 B', '999 B', '12.3 kB', '256 MB', '4.2 GB')
+    >>> size(0), size(999), size(12_345), size(256e6), size(4.2e9), size(1.7e12)
+    ('0 B', '999 B', '12.3 kB', '256 MB', '4.2 GB', '1.7 TB')
     """
-    for unit, of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, of in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= 0.9995 * of:
             return f"{value / of:.3g} {unit}"
     return f"{value:.0f} B"
