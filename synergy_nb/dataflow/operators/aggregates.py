@@ -233,6 +233,7 @@ class WindowAggregate(OperatorLogic):
         frames = [self._values.reduce(prepared, self._keys, rows)]
         frames += [self._values.members(prepared, self._keys, name) for name in self._sets]
         tables = [*(computed(frame, rows.height) for frame in frames), *limbs]
+        self._values.completed(tables[0])
         for fresh, table in zip(self._fresh.values(), tables, strict=True):
             fresh.append(table)
             self._fresh_rows += table.height
@@ -250,8 +251,11 @@ class WindowAggregate(OperatorLogic):
         if not self._doubled:
             return
         for name, rows in self._merged.items():
-            lazy = rows.lazy()
-            lazy = self._values.merge(lazy, self._keys) if name == "partials" else self._united(name, lazy)
+            if name == "partials":
+                merged = computed(self._values.merge(rows.lazy(), self._keys), rows.height)
+                self._merged[name] = self._values.completed(merged)
+                continue
+            lazy = self._united(name, rows.lazy())
             self._merged[name] = computed(lazy.select(self._empty[name].columns), rows.height)
         self._keep(self._merged)
         self._doubled = False
@@ -351,10 +355,11 @@ class SessionAggregate(WindowAggregate):
         for name, rows in self._merged.items():
             if name == "partials":
                 lazy = self._values.merge(self._values.aged(runs, pl.col(LAST) - pl.col(was[1])), self._keys)
-            else:
-                lazy = rows.lazy().rename(dict(zip(now, was, strict=True)))
-                lazy = lazy.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
-                lazy = self._united(name, lazy)
+                self._merged[name] = self._values.completed(computed(lazy, rows.height))
+                continue
+            lazy = rows.lazy().rename(dict(zip(now, was, strict=True)))
+            lazy = lazy.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
+            lazy = self._united(name, lazy)
             self._merged[name] = computed(lazy.select(self._empty[name].columns), rows.height)
         self._keep(self._merged)
         self._doubled = False

@@ -26,6 +26,7 @@ MEMBER: Final = internal("member")
 WEIGHT: Final = internal("weight")
 TERM: Final = internal("term")
 _UNIT: Final = 2**32  # of the upper bits of sums
+_ZERO: Final = pl.Series([0], dtype=pl.Int64)
 _DECAYED: Final = internal("decayed ")  # beginning of the names of columns that decay
 
 
@@ -171,10 +172,9 @@ class Values:
         """Add the arguments of all calls to ``rows`` as columns; return this, and those rows that are computed."""
         if not self._arguments:
             return rows.lazy(), rows
-        prepared = rows.lazy().with_columns(*self._arguments.values())
         if self._whole.keys().isdisjoint(self._arguments):
-            return prepared, rows
-        made = computed(prepared, rows.height)
+            return rows.lazy().with_columns(*self._arguments.values()), rows
+        made = rows.with_columns(*self._arguments.values())
         return made.lazy(), made
 
     def weighed(self, prepared: pl.LazyFrame, moment: pl.Expr) -> pl.LazyFrame:
@@ -203,12 +203,17 @@ class Values:
         self._wide = self._wide or self._reach >= 2**63
 
     def _grouped(self, rows: pl.LazyFrame, keys: Sequence[str], parts: Mapping[str, pl.Expr]) -> pl.LazyFrame:
-        if self._wide or not self._whole:
-            return rows.group_by(keys).agg(parts.values())
-        upper = {high for high, _ in self._whole.values()}  # which are 0
-        grouped = rows.group_by(keys).agg(part for name, part in parts.items() if name not in upper)
-        nothing = [pl.lit(0, dtype=pl.Int64).alias(name) for name in upper]
-        return grouped.with_columns(nothing).select(*keys, *self._partials)
+        upper = set() if self._wide else {high for high, _ in self._whole.values()}  # which are 0
+        return rows.group_by(keys).agg(part for name, part in parts.items() if name not in upper)
+
+    def completed(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """Add the upper bits of sums, which are left out while they are 0, to a table of partial results."""
+        nothing = _ZERO.new_from_index(0, partials.height)
+        first = partials.width - sum(name in partials.columns for name in self._partials)
+        for place, name in enumerate(self._partials, first):
+            if name not in partials.columns:
+                partials.insert_column(place, nothing.alias(name))
+        return partials
 
     def limbs(self, weighed: pl.DataFrame, keys: Sequence[str], name: str) -> pl.DataFrame:
         """Reduce rows to the limbs of an exact sum by ``keys``."""
