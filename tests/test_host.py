@@ -471,6 +471,9 @@ async def test_results_are_retained_after_all_other_components_have_gone() -> No
     assert list(one.hosting.components) == [("app", "sink")]
     assert numbers(await pair.results("a", "app", max_bytes=1)) == list(range(5000))
     one.carry_out(Deployment("app", 1))
+    assert not one.hosting.components
+    assert one.fetch("app", None, "another", None, 1).items, "it reads them after the sink has gone, too"
+    one.ended.discard("app")
     with pytest.raises(LookupError):
         one.fetch("app", None, "test", None, 1)
     assert not pair.failed

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.control.roles import Roles
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.values import ORIGIN
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.events import Event
@@ -19,8 +19,10 @@ from synergy_nb.events.application_states import Status
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.client.results import Results
-from synergy_nb.runtime.data.deliveries import COLLECTED, Deliveries
+from synergy_nb.runtime.client.results import Results, gone_notice
+from synergy_nb.runtime.data.deliveries import Deliveries
+from synergy_nb.runtime.data.ended_sinks import ENDED
+from synergy_nb.runtime.data.sinks import Sink
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
     ClusterError,
@@ -53,7 +55,7 @@ class Peer:
         self.pair = Pair(limits=limits)
         self.told: list[str] = []  # lines for the user
         self.pair.deploy("app", plan(), HERE)
-        self.stopped = False
+        self.ended = Status.RUNNING  # what has become of it, unless its streams have ended
         self.deliveries = Deliveries(self.pair.net["a"], asyncio.get_running_loop(), lambda _: self.status)
         self.asked = 0  # fetches that were answered
         self.lost = False  # whether answers to fetches get lost
@@ -70,7 +72,7 @@ class Peer:
     @property
     def status(self) -> Status:
         """The state of the application."""
-        return Status.FINISHED if self.stopped or self.pair.finished else Status.RUNNING
+        return Status.FINISHED if self.pair.finished else self.ended
 
     async def push(self, rows: int, *, ends: bool = False) -> None:
         """Have so many tuples more at the sink."""
@@ -258,9 +260,11 @@ async def test_a_removed_sink_ends_a_waiting_request() -> None:
     first = await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="other"))
     waiting = asyncio.create_task(peer.fetch(Fetch("app", "sink", first.end, wait=5.0, reader="other")))
     await turns(10)
-    peer.stopped = True
+    peer.ended = Status.FINISHED
     peer.pair.undeploy("app", HERE)
-    assert (await waiting).gone
+    assert (await waiting) == Fetched([], first.end, first.end, finished=False)
+    peer.pair.net["a"].ended.discard("app")
+    assert (await peer.fetch(Fetch("app", "sink", first.end, reader="other"))).gone
     with pytest.raises(ClusterError, match="its results have been discarded: another handle of it has collected them"):
         await mine.results()
 
@@ -305,9 +309,50 @@ def test_an_answer_with_results_that_were_received_before_is_refused() -> None:
     assert results.rows == 6
 
 
-async def test_results_that_a_client_has_stay_for_others_until_those_of_sixteen_more_have_been_collected() -> None:
+async def test_what_is_unread_when_another_handle_stops_the_application_stays_readable() -> None:
     peer = Peer()
-    names = [f"app-{number}" for number in range(COLLECTED + 2)]
-    assert [peer.deliveries.collected(name) for name in names[:COLLECTED]] == [[]] * COLLECTED
-    assert peer.deliveries.collected(names[0]) == [], "collected again, through another handle"
-    assert [peer.deliveries.collected(name) for name in names[COLLECTED:]] == [[names[1]], [names[2]]]
+    mine = peer.notebook()
+    await peer.push(10)
+    assert (await mine.head(3))["bytes"].to_list() == [0, 1, 2]
+    await peer.push(20)
+    peer.ended = Status.STOPPED
+    peer.pair.undeploy("app", HERE)
+    late = peer.notebook()
+    for each in (mine, late):
+        assert (await each.latest(2))["bytes"].to_list() == [28, 29]
+        assert (await each.results(wait=False))["bytes"].to_list() == list(range(30))
+        assert each.notices == []
+        with pytest.raises(ClusterError, match=r"app: stopped: on request"):
+            await each.head(31)
+    reading = peer.notebook().stream()
+    assert (await anext(reading))["bytes"].to_list() == list(range(10))
+    assert (await anext(reading))["bytes"].to_list() == list(range(10, 30))
+    with pytest.raises(ClusterError, match=r"app: stopped: on request"):
+        await anext(reading)
+
+
+async def test_unread_results_are_retained_within_a_bound_and_who_lacks_some_says_so() -> None:
+    peer = Peer(Limits(results=40_000))
+    mine = peer.notebook()
+    await peer.push(10)
+    peer.ended = Status.STOPPED
+    peer.pair.undeploy("app", HERE)
+    ended = peer.pair.net["a"].ended
+    ((_, log),) = ended.of("app")
+    many = [Sink(f"other-{number}", "sink", limit=None, now=0.0) for number in range(ENDED + 1)]
+    for each in many[:-2]:
+        ended.add(each, StreamLog())
+        assert not ended.of(each.application), "nobody lacks anything of it"
+        each.ended = True
+        ended.add(each, StreamLog())
+    assert (await mine.results(wait=False)).height == 10
+    for each in many[-2:]:
+        ended.add(each, log)
+    assert not ended.of("app"), "one more than are retained"
+    other = peer.notebook()
+    assert (await other.results(wait=False)).height == 0
+    assert other.notices == [gone_notice("sink")]
+    big = [type("Big", (), {"size": 30_000})() for _ in range(2)]
+    ended.add(many[0], big[0])
+    ended.add(many[1], big[1])
+    assert [name for each in many if ended.of(name := each.application)] == [many[1].application], "in bytes, too"

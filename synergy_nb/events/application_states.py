@@ -13,10 +13,10 @@ taking over        backups replace components whose peer has died; other compone
 moving             a follower copies a component, to replace it
 rebuilding         a new peer gets a copy of a component, for a lost active replica or a lost backup
 paused             it waits for a silent peer without which it cannot continue; it continues when that peer answers
-finished           all its streams have ended; its results are retained until they have been collected
+finished           all its streams have ended; its results are retained at its sinks
 failed             it cannot continue; the results that have arrived at its sinks are retained
 rejected           no graph was admitted
-stopped            a user has stopped it
+stopped            a user has stopped it; the peers of its sinks retain results that others have not read
 =================  =================================================================================================
 """
 

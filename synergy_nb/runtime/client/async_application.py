@@ -29,7 +29,7 @@ from synergy_nb.runtime.client.accounts import explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.led_application import ClusterAccess, LedApplication
 from synergy_nb.runtime.client.pushing import Pushing
-from synergy_nb.runtime.client.results import Results, missed_notice, rows_of, why_endless, why_none
+from synergy_nb.runtime.client.results import Results, missed_notice, rows_of, why_discarded, why_endless, why_none
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.process.requests import (
@@ -89,8 +89,8 @@ class AsyncApplication(LedApplication):
     @property
     def notices(self) -> list[str]:
         """Notices for the user: limits of replication, rows that went to a loop or were missed, windows cut short."""
-        missed = [missed_notice(sink, each.missed) for sink, each in self._results.items() if each.missed]
-        return [*notices_of(self.graph, self.last.roles.backups, self._looped), *missed, *self._open_windows]
+        lacking = [notice for each in self._results.values() for notice in each.notices]
+        return [*notices_of(self.graph, self.last.roles.backups, self._looped), *lacking, *self._open_windows]
 
     @property
     def listed(self) -> ListedApplication:
@@ -222,11 +222,9 @@ class AsyncApplication(LedApplication):
             answered = b""
         answer = unpack(answered, Fetched) if answered else None
         if answer is None or answer.gone:
-            if (await self.state()).status == "finished":
-                raise ClusterError(
-                    f"{self.id}: its results have been discarded: another handle of it has collected them, and others "
-                    "have ended since"
-                )
+            if (state := await self.state()).status == "finished":
+                raise ClusterError(why_discarded(self.id))
+            self._results[sink].gone = state.status == "stopped" and bool(state.roles.peers)  # if it ran
             return 0
         size = self._results[sink].add(answer)
         if answer.missed:
@@ -257,6 +255,9 @@ class AsyncApplication(LedApplication):
         comes later begins. If it retains no more, the stream waits for its readers. A handle that asks for nothing
         during ten seconds, while 32 MiB wait for it alone, is passed over, so that others can read on. What a handle
         has missed is on the standard error and in :attr:`notices`.
+
+        What the peer retains when the application ends, whoever stops it, stays readable until 16 others with results
+        at this peer have ended, or their results exceed 64 MiB together.
 
         Parameters
         ----------

@@ -385,6 +385,8 @@ class AsyncCluster(PeerRequests):
     async def stop(self, application: str | Identified) -> None:
         """End an application, whoever submitted it; do nothing if it has ended already.
 
+        Results that other handles have not read stay readable for them, see :meth:`AsyncApplication.results`.
+
         Parameters
         ----------
         application

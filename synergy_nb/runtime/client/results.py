@@ -20,7 +20,7 @@ from synergy_nb.plan.units import counted
 from synergy_nb.reporting.cluster_errors import PeerUnreachable, rows_left
 from synergy_nb.runtime.process.requests import ClusterError, Fetch, Fetched
 
-__all__ = ["Results", "missed_notice", "rows_of", "why_endless", "why_none"]
+__all__ = ["Results", "gone_notice", "missed_notice", "rows_of", "why_discarded", "why_endless", "why_none"]
 
 
 class Results:
@@ -45,6 +45,8 @@ class Results:
         Whether all results have arrived.
     missed
         Number of rows that the sink did not retain any more.
+    gone
+        Whether the application was stopped, and its results were discarded before all of them had arrived.
     """
 
     def __init__(self, application: str, sink: str, reader: str) -> None:
@@ -56,6 +58,7 @@ class Results:
         self.fetching = asyncio.Lock()
         self.ended = False
         self.missed = 0
+        self.gone = False
         self._received_to: tuple[int, int] | None = None  # point up to which everything sent has arrived
 
     def request(self, wait: float) -> Fetch:
@@ -101,6 +104,12 @@ class Results:
         """Bytes of all received results that are stored or not returned yet."""
         return sum(int(table.estimated_size()) for table in (*self.stored, *self.arrived))
 
+    @property
+    def notices(self) -> list[str]:
+        """What this reader lacks, for the user."""
+        missed = [missed_notice(self.sink, self.missed)] if self.missed else []
+        return [*missed, *([gone_notice(self.sink)] if self.gone else [])]
+
     def table(self) -> pl.DataFrame | None:
         """Return all received results that a loop has not consumed, as one table; None if there are none."""
         self.store()
@@ -122,6 +131,22 @@ def missed_notice(sink: str, rows: int) -> str:
         f"{counted(rows, 'row')} of {sink!r} had been discarded before this handle read them. Of what all handles have "
         f"read, a peer retains {most // 4} MiB; it passes over a handle that reads nothing for ten seconds while "
         f"{most // 2} MiB wait for it alone"
+    )
+
+
+def gone_notice(sink: str) -> str:
+    """Say that a handle may lack the last results of a sink whose application was stopped."""
+    return (
+        f"results of {sink!r} that this handle had not read are not retained any more: the application was stopped, "
+        "and others have ended since"
+    )
+
+
+def why_discarded(application: str) -> str:
+    """Say why a handle of a finished application gets no more results."""
+    return (
+        f"{application}: its results have been discarded: another handle of it has collected them, and others have "
+        "ended since"
     )
 
 

@@ -16,7 +16,6 @@ __all__ = ["POLL", "Deliveries"]
 
 SOURCE_START: Final = 3.0  # seconds by which tuples may arrive before their source starts
 NOT_HERE: Final = Pushed(0, ORIGIN, ORIGIN, gone=True)
-COLLECTED: Final = 16  # ended applications whose results are retained although a client has them all
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the present state
 
 
@@ -37,12 +36,12 @@ class Deliveries:
         self._host = host
         self._loop = loop
         self._status = status
-        self._collected: dict[str, None] = {}
 
     async def fetch(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.Fetch`."""
         request = unpack(payload, Fetch)
-        self._status(request.application)
+        if not self._host.ended.of(request.application):  # a peer of a sink remembers nothing else of what has ended
+            self._status(request.application)
         since = None if request.since is None else Point(*request.since)
         deadline, missed = self._loop.time() + min(request.wait, POLL), 0
         while True:
@@ -53,7 +52,8 @@ class Deliveries:
                 missed += found.missed
                 left = deadline - self._loop.time()
                 nothing = found.start == found.end  # otherwise there were only promises, and the request waits on
-                if found.items or found.finished or (nothing and left <= 0):
+                over = bool(self._host.ended.of(request.application))
+                if found.items or found.finished or (nothing and (over or left <= 0)):
                     return pack(Fetched(found.items, found.start, found.end, found.finished, missed=missed))
                 since = found.end
                 if nothing:
@@ -63,15 +63,6 @@ class Deliveries:
                     raise
                 point = since or ORIGIN
                 return pack(Fetched([], point, point, finished=False, gone=True))
-
-    def collected(self, application: str) -> list[str]:
-        """Note that a client has all results of an application; return those whose results may be discarded."""
-        self._collected.pop(application, None)
-        self._collected[application] = None
-        outdated = list(self._collected)[:-COLLECTED]
-        for name in outdated:
-            del self._collected[name]
-        return outdated
 
     async def push(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.Push`."""

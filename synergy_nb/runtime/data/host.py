@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from synergy_nb import events
 from synergy_nb.control.driver_messages import DepartureLimits, InputsReported, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
@@ -29,12 +27,12 @@ from synergy_nb.dataflow.streams.input_reports import InputsMeasured, first_coun
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.losses import lost_results
 from synergy_nb.dataflow.streams.values import Point
-from synergy_nb.dataflow.tuples import Batch, encode
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
+from synergy_nb.runtime.data.ended_sinks import EndedSink, EndedSinks
 from synergy_nb.runtime.data.instances import (
     ExecutionContext,
     feed_of,
@@ -186,6 +184,7 @@ class Host:
         self._plans: dict[bytes, Plan] = {}
         self._started: set[Component] = set()  # parts with sources that were started
         self._warm: set[str] = set()  # kinds of operators that have run once
+        self.ended = EndedSinks(limits.results)
         self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
         components = self.hosting.components.values
         self._standstills = Standstills(runtime.loop, runtime.clock, components, on_slow_reader, standstill_s)
@@ -263,6 +262,7 @@ class Host:
             plan = self._plan(self.hosting.deployments[component.application].plan)
             lost = partial(lost_results, plan=plan, sink=component.operator)
             of, now = (component.application, component.operator), self._clock()
+            self.ended.discard(component.application)
             self._sinks.add(Sink(*of, limit=limit, now=now, began=component.log.start, lost=lost))
         if isinstance(component.logic, SparkPart) and not component.failed:
             self._driver.feeds[component] = component.logic
@@ -278,6 +278,7 @@ class Host:
         sink = self._sinks.get(component.application, component.operator)
         if sink is not None:
             self._sinks.remove(sink)
+            self.ended.add(sink, component.log)
         self._runtime.record(events.ComponentUndeployed, component.application, operator=component.operator)
 
     def _read(self, component: Component, since: Point, _ready: Callable[[], None]) -> Feed | None:
@@ -410,35 +411,30 @@ class Host:
         LookupError
             If there is no such sink.
         """
+        now = self._clock()
+        if (ended := self._ended(application, operator)) is not None:
+            sink, log = ended
+            start, missed, _ = sink.place(reader, since, log.start, now)
+            return sink.portion(log, start, missed, max_bytes)
         sink = self._sinks.find(application, operator)
-        name = sink.operator
-        log, now = self.hosting.components[application, name].log, self._clock()
+        log = self.hosting.components[application, sink.operator].log
         start, missed, new = sink.place(reader, since, log.start, now)
         if missed and new:
-            self._runtime.record(events.ResultsMissed, application, operator=name, rows=missed)
+            self._runtime.record(events.ResultsMissed, application, operator=sink.operator, rows=missed)
         most = self.hosting.limits.results
         read = sink.read(now, lambda point: log.between(point, start) > most // 2)
-        self._driver.collected(application, name, read, log.behind(read, most // 4))
-        upto = start
-        chunks = self.hosting.results(application, name, start, max_bytes)
-        if sink.upto is not None:
-            chunks = [chunk for chunk in chunks if chunk.end <= sink.upto]
-        if chunks:
-            upto = chunks[-1].end
-        items = [chunk.payload or encode(chunk.item) for chunk in chunks if isinstance(chunk.item, Batch)]
-        return Portion(items, start, upto, sink.ended and upto >= log.end, missed)
+        self._driver.collected(application, sink.operator, read, log.behind(read, most // 4))
+        return sink.portion(log, start, missed, max_bytes)
 
     def look(self, application: str, operator: str | None, rows: int) -> Portion:
         """Return the last results of a sink that are retained, at most ``rows``; no reader's place changes."""
+        if (ended := self._ended(application, operator)) is not None:
+            return ended.sink.latest(ended.log, rows)
         sink = self._sinks.find(application, operator)
-        log = self.hosting.components[application, sink.operator].log
-        items: list[bytes] = []
-        left = rows
-        for chunk in reversed(log.chunks(log.start)):
-            if left > 0 and isinstance(chunk.item, Batch) and (sink.upto is None or chunk.end <= sink.upto):
-                items.insert(0, encode(msgspec.structs.replace(chunk.item, table=chunk.item.table.tail(left))))
-                left -= chunk.item.rows
-        return Portion(items, log.start, log.end, sink.ended)
+        return sink.latest(self.hosting.components[application, sink.operator].log, rows)
+
+    def _ended(self, application: str, operator: str | None) -> EndedSink | None:
+        return None if self._sinks.of(application) else self.ended.find(application, operator)
 
     async def arrival(self, application: str, operator: str | None, since: Point, seconds: float) -> None:
         """Return when the sink has something after a point or has ended, at the latest after ``seconds``.

@@ -14,8 +14,12 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from synergy_nb.dataflow.sink_quality import SinkQuality
+from synergy_nb.dataflow.streams.log import StreamLog
 from synergy_nb.dataflow.streams.values import ORIGIN, Loss, Point
+from synergy_nb.dataflow.tuples import Batch, encode
 from synergy_nb.events import Recorder, SinkMeasured
 
 __all__ = ["Portion", "Sink", "Sinks"]
@@ -160,6 +164,28 @@ class Sink(SinkQuality):
             if now - place.asked > SILENT and held(place.upto):
                 del self._places[name]
         return min(place.upto for place in self._places.values())
+
+    def portion(self, log: StreamLog, start: Point, missed: int, most: float) -> Portion:
+        """Return results of its log from a point on: at most ``most`` bytes, but one batch if there is any."""
+        upto, items, size = start, list[bytes](), 0
+        for chunk in log.chunks(start):
+            size += chunk.size
+            if (upto > start and size > most) or (self.upto is not None and chunk.end > self.upto):
+                break
+            upto = chunk.end
+            if isinstance(chunk.item, Batch):
+                items.append(chunk.payload or encode(chunk.item))
+        return Portion(items, start, upto, self.ended and upto >= log.end, missed)
+
+    def latest(self, log: StreamLog, rows: int) -> Portion:
+        """Return the last results of its log, at most ``rows``; no reader's place changes."""
+        items: list[bytes] = []
+        left = rows
+        for chunk in reversed(log.chunks(log.start)):
+            if left > 0 and isinstance(chunk.item, Batch) and (self.upto is None or chunk.end <= self.upto):
+                items.insert(0, encode(msgspec.structs.replace(chunk.item, table=chunk.item.table.tail(left))))
+                left -= chunk.item.rows
+        return Portion(items, log.start, log.end, self.ended)
 
 
 class Sinks:

@@ -436,13 +436,13 @@ class Service:
 
     async def _sinks(self, payload: bytes) -> bytes:
         """Return the last measurements of the sinks of an application at this peer."""
-        sinks = self.host.sinks(unpack(payload, ApplicationId).application)
+        application = unpack(payload, ApplicationId).application
+        sinks = [*self.host.sinks(application), *(each.sink for each in self.host.ended.of(application))]
         return pack(SinksMeasured({sink.operator: sink.qos() for sink in sinks}))
 
     async def _release(self, payload: bytes) -> bytes:
-        """Discard the results of finished applications: a client has all of this one, and others may ask for it."""
-        for name in self._deliveries.collected(self._named_request(payload).name):
-            self.runtime.request(driver.ReleaseResults(name))
+        """Have a finished application hold nothing: a client has all its results, which are retained for others."""
+        self.runtime.request(driver.ReleaseResults(self._named_request(payload).name))
         return b""
 
     async def _dropped(self, payload: bytes) -> bytes:
