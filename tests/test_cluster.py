@@ -462,29 +462,47 @@ def test_a_scheduler_that_does_not_answer_is_named() -> None:
     async def connect() -> None:
         await connect_cluster("tcp://127.0.0.1:9", timeout="500 ms")
 
-    with pytest.raises(ClusterError, match=r"no Dask scheduler answered at 'tcp://127\.0\.0\.1:9' within"):
+    with pytest.raises(ClusterError, match=r"no Dask scheduler answered at 'tcp://127\.0\.0\.1:9' as nobody listens"):
         asyncio.run(connect())
 
 
-def test_the_error_of_an_address_without_a_scheduler_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cause", "refused", "tries", "what"),
+    [
+        (TimeoutError("timed out"), True, [1.0], "as nobody listens there"),
+        (MemoryError("3 EiB"), False, [1.0], "as another program listens there"),
+        (TimeoutError("timed out"), False, [1.0, 10.0], "within 10 s"),
+    ],
+)
+def test_the_error_of_an_address_without_a_scheduler_is_one_sentence_as_soon_as_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, cause: Exception, refused: bool, tries: list[float], what: str
+) -> None:
+    tried: list[float] = []
+
     class Client:
-        def __init__(self, *_: object, **__: object) -> None: ...
+        def __init__(self, *_: object, timeout: float, **__: object) -> None:
+            tried.append(timeout)
 
         def __await__(self) -> Iterator[None]:
             yield from ()
             try:
-                raise ConnectionRefusedError("refused")
+                raise cause
             except OSError as error:
                 raise TimeoutError("timed out") from error
 
         async def close(self) -> None: ...
 
+    async def refuses(address: str, within: float) -> bool:
+        return refused
+
     monkeypatch.setattr(starting, "Client", Client)
-    with pytest.raises(ClusterError, match="no Dask scheduler answered at") as caught:
+    monkeypatch.setattr(starting, "refuses", refuses)
+    with pytest.raises(ClusterError, match=f"no Dask scheduler answered at 'tcp://127.0.0.1:9' {what}: look") as caught:
         Cluster("tcp://127.0.0.1:9")
     lines = traceback.format_exception(caught.value)
     assert sum(line.startswith("Traceback") for line in lines) == 1
     assert sum("File" in line for line in lines) == 2  # the user's line, and where the cluster raises
+    assert tried == tries
 
 
 def test_a_closed_cluster_returns_the_last_known_states() -> None:

@@ -17,13 +17,21 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Of the quickstart all cells run in a real JupyterLab: see test_quickstart.
 RUN = [path for path in NOTEBOOKS if path.stem != "01_quickstart"]
 
-# Who reads between the cells of the tour: two more windows are delivered before the next cell.
-READER = """
+# Who reads between the cells of notebooks with queries that run: what has happened before the next cell.
+READERS = {
+    "00_tour": """
 _newest = lambda: application.latest(1)["window_end"].to_physical().max() or 0
-_until = _newest() + 2_000_000
-while _newest() < _until:
+_until = _newest() + 2_000_000  # two more windows
+while application.status == "running" and _newest() < _until:
     pass  # each question takes a peer's answer
-"""
+""",
+    "07_replication": """
+_newest = lambda: steady.latest(1)["n"].max() or 0
+_until = _newest() + 4 * RATE  # rows of four more seconds: as many as the whole notebook once had after three cells
+while steady.status == "running" and not end.is_set() and _newest() < _until:
+    pass
+""",
+}
 
 WIDTH = 88  # characters of a line, as JupyterLab shows them beside its side bar
 
@@ -60,16 +68,19 @@ def test_every_cell_of_the_other_notebooks_runs(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_tour_holds_when_one_reads_between_its_cells(tmp_path: Path) -> None:
-    notebook = json.loads((ROOT / "notebooks" / "00_tour.ipynb").read_text(encoding="utf-8"))
-    cells, running = [], False
+@pytest.mark.parametrize("name", READERS)
+def test_a_notebook_holds_when_one_reads_between_its_cells(name: str, tmp_path: Path) -> None:
+    notebook = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    cells, running, ended = [], False, False
     for cell in notebook["cells"]:
-        if running and cell["cell_type"] == "code":
-            cells.append(cell | {"id": f"read-{cell['id']}", "source": READER})
+        source = "".join(cell["source"])
+        ended = ended or ".close()" in source
+        if running and not ended and cell["cell_type"] == "code":
+            cells.append(cell | {"id": f"read-{cell['id']}", "source": READERS[name]})
         cells.append(cell)
-        running = running or "cluster.submit(" in "".join(cell["source"])
+        running = running or "= cluster.submit(" in source
     assert len(cells) > len(notebook["cells"])
-    paced = tmp_path / "tour.ipynb"
+    paced = tmp_path / f"{name}.ipynb"
     paced.write_text(json.dumps(notebook | {"cells": cells}), encoding="utf-8")
     _run(paced)
 

@@ -13,7 +13,7 @@ import importlib.util
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from synergy_nb.control.driver_messages import SparkOffered
 from synergy_nb.dataflow.meters import Ewma
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from synergy_nb.runtime.data.spark_part import SparkPart
 
 __all__ = ["SparkHost", "SparkServers", "checked", "unavailable"]
+
+T = TypeVar("T")
 
 TRIES: Final = 3  # attempts to reach a server that does not answer
 REHEARSAL: Final = 15.0  # longest time of a query without tuples, seconds
@@ -123,7 +125,7 @@ class SparkServers:
         await self.ready()
         assert self._starting is not None
         try:
-            session = await asyncio.to_thread(_connected, self._starting.result()[0])
+            session = await _beside(_connected, self._starting.result()[0])
         except RuntimeError as error:
             raise ClusterError(f"spark: {error}") from error
         self._sessions.append(session)
@@ -157,7 +159,7 @@ class SparkServers:
             loop.call_soon_threadsafe(self._happened, SparkStatus(event.kind), event.detail)
 
         server = self._server = Server(on_event=happened)
-        endpoint = await asyncio.to_thread(server.ready)
+        endpoint = await _beside(server.ready)
         return [SparkState(SparkStatus.READY, endpoint.url, endpoint.url, endpoint.token or "", endpoint.folder or "")]
 
     def _happened(self, status: SparkStatus, detail: str) -> None:
@@ -189,12 +191,41 @@ class SparkServers:
             await asyncio.wait([self._starting], timeout=CLOSES_WITHIN)
 
 
+async def _beside(work: Callable[..., T], *arguments: Any) -> T:
+    """Run a function that waits for Spark in a thread of its own, for which nobody waits at the end of the interpreter.
+
+    Python waits for the threads of ``asyncio.to_thread`` before it closes the cluster, which would end their work.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def set_outcome(result: T | None, error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(cast("T", result))
+        else:
+            outcome.set_exception(error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work(*arguments)
+        except BaseException as raised:  # noqa: BLE001 - who waits gets it
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(set_outcome, result, error)
+
+    threading.Thread(target=run, name="synergy waits for Spark", daemon=True).start()
+    return await outcome
+
+
 async def _in_thread(work: Callable[..., object], *arguments: Any) -> None:
     """Run a blocking function in a thread, or here if the interpreter is ending and starts no more threads."""
     try:
         await asyncio.to_thread(work, *arguments)
     except RuntimeError as error:
-        if "after shutdown" not in str(error):
+        if "shutdown" not in str(error):
             raise
         work(*arguments)
 

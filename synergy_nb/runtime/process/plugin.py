@@ -52,14 +52,14 @@ def connector(connection_args: Mapping[str, Any], limits: Limits) -> Callable[[s
         try:
             return await dask_connect(address, timeout=min(REFUSED_WITHIN, limits.connect), **connection_args)
         except OSError as error:
-            if await _refuses(address, deadline - clock()):
+            if await refuses(address, deadline - clock()):
                 raise ConnectionRefusedError(REFUSED) from error
         return await dask_connect(address, timeout=deadline - clock(), **connection_args)
 
     return connect
 
 
-async def _refuses(address: str, within: float) -> bool:
+async def refuses(address: str, within: float) -> bool:
     """Whether no process listens at an address.
 
     This attempt is separate from Dask's: Dask reports the outcome of its last attempt, which its deadline may have cut

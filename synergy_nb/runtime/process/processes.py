@@ -253,6 +253,8 @@ class PeerCluster(SpecCluster):
                 await self._start()
             await self._correct_state()
         except BaseException:
+            self._fork_server.abandon()  # first: nobody has used the processes, so none is asked to end by itself
+            self._fork_server.kill()
             with contextlib.suppress(AssertionError):  # Dask's, where a process was interrupted before it was up
                 await self._close()
             raise
@@ -270,8 +272,10 @@ class PeerCluster(SpecCluster):
         try:
             await super()._close()
         finally:
-            self._silence.close()
-            await self._fork_server.close()
+            try:
+                await self._fork_server.close()
+            finally:
+                self._silence.close()  # last: what Dask was sending when its links were closed is logged a moment later
 
 
 def start(

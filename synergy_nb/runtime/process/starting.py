@@ -32,7 +32,7 @@ from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.client.waiting_display import waiting
 from synergy_nb.runtime.data.spark_servers import checked
 from synergy_nb.runtime.process.peer_factory import FACTORY
-from synergy_nb.runtime.process.plugin import client_links, install, runs_peer
+from synergy_nb.runtime.process.plugin import client_links, install, refuses, runs_peer
 from synergy_nb.runtime.process.processes import start
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.transport.wide_area import WideArea
@@ -43,6 +43,7 @@ __all__ = ["check_address", "connect_cluster", "start_cluster"]
 ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 JOINING = 60.0  # seconds without progress after which starting fails; an overloaded machine is slow
 FREQUENT_PINGERS = 16  # peers on each core that ping as often as peers on machines of their own
+REFUSED: Final = 1.0  # seconds within which a scheduler may begin to listen
 MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
 OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
 PARAMETERS: Final = ("composition", "hotspots", "replication", "overload", "patience")  # options of the algorithms
@@ -214,16 +215,7 @@ async def _connected(
     on_progress: Callable[[Progress], object],
 ) -> AsyncCluster:
     """Start peers on the workers of a scheduler, and let them join one ring."""
-    security = _security(options)
-    client: Any = Client(scheduler, asynchronous=True, security=security, timeout=patience, set_as_default=False)
-    try:
-        await client
-    except (OSError, TimeoutError, ValueError):
-        await client.close()  # otherwise it warns when it is garbage-collected
-        raise ClusterError(
-            f"scheduler: no Dask scheduler answered at {scheduler!r} within {seconds(patience)}: look whether one runs "
-            "there (it prints its address as it starts), or start peers on this machine with Cluster(8)"
-        ) from None  # pages about TCP would hide the sentence
+    client = await _client(scheduler, _security(options), patience)
 
     async def close() -> None:
         await client.close()
@@ -249,6 +241,36 @@ async def _connected(
     joined = await _joined(cluster, area, JOINING, on_progress)
     _record(joined, config)
     return joined
+
+
+async def _client(scheduler: str, security: Security | None, patience: float) -> Any:
+    """Return a client of a scheduler, which may be starting: a refused connection is tried again for a second.
+
+    Dask goes on until its time is over, whatever the answer is. So a first attempt has a second; only where nobody has
+    answered in it, not even by a refusal, a second one has all of the time.
+
+    Raises
+    ------
+    ClusterError
+        If there is none; its sentence is all that is shown, without pages about TCP.
+    """
+    what = f"within {seconds(patience)}"
+    for within in (REFUSED, patience) if patience > REFUSED else (patience,):
+        client: Any = Client(scheduler, asynchronous=True, security=security, timeout=within, set_as_default=False)
+        try:
+            return await client
+        except (OSError, TimeoutError, ValueError, MemoryError) as error:
+            await client.close()  # otherwise it warns when it is garbage-collected
+            if await refuses(scheduler, within):
+                what = "as nobody listens there"
+                break
+            if isinstance(error, MemoryError):  # it took text for the length of a message
+                what = "as another program listens there"
+                break
+    raise ClusterError(
+        f"scheduler: no Dask scheduler answered at {scheduler!r} {what}: look whether one runs there (it prints its "
+        "address as it starts), or start peers on this machine with Cluster(8)"
+    )
 
 
 @contextlib.contextmanager
