@@ -383,9 +383,7 @@ class AsyncCluster(PeerRequests):
 
     @displays_waiting(lambda _, application: f"stopping {getattr(application, 'id', application)}")
     async def stop(self, application: str | Identified) -> None:
-        """End an application, whoever submitted it; do nothing if it has ended already.
-
-        Results that other handles have not read stay readable for them, see :meth:`AsyncApplication.results`.
+        """End an application, whoever submitted it, whose results stay readable; do nothing if it has ended already.
 
         Parameters
         ----------
