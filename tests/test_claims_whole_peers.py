@@ -27,7 +27,7 @@ def checked(missed: float) -> dict[str, str]:
     for policy, rates in ((NOTHING, (0.0, 0.4)), (REACTION, (0.0, 0.2)), (PREDICTION, (0.0, missed))):
         for model in (WHOLE, FLOW):
             for x, rate in zip((4, 10), rates, strict=True):
-                values = {"miss rate": rate, "delay with misses": 20 * rate, "applications": 8.0 * x}
+                values = {"miss rate": rate, "delay with misses": 20 * rate, "applications": 8.0 * x, "ran": 8.0 * x}
                 values["migrations"] = 8.0 * x / 3.0 if policy == PREDICTION else 0.0
                 points += [Point(x, f"{policy}, {model}", metric, value) for metric, value in values.items()]
     (claim,) = find(["B4"])

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.models.execution_times import ExecutionTimes, TotalRate, confidence_level
+from synergy_experiments.worlds.total_rates import TotalRate
+from synergy_nb.models.execution_times import ExecutionTimes, confidence_level
 from synergy_nb.models.moments import PairedMoments
 
 RATES = (100.0, 140.0, 180.0, 220.0, 260.0, 300.0, 340.0, 380.0)

@@ -163,6 +163,21 @@ def test_a_join_keeps_only_rows_that_can_still_meet_a_partner() -> None:
     assert logic.state_rows == 3, "what can meet nobody is not kept"
 
 
+@pytest.mark.parametrize(("within", "bound"), [("20 s", ["bz"]), ("19.999999 s", [])])
+def test_the_span_of_a_join_includes_its_bound_and_a_microsecond_less_gives_the_pairs_of_hwang(
+    within: str, bound: list[str]
+) -> None:
+    left = hosts()
+    logic, _, _ = only(left.join(left.filter("n > 0"), on=["host"], within=within))
+    names = "abcdxyzv"
+    logic.on_batch(0, batch((10, "k", 1), (25, "k", 2), (40, "m", 3), (30, "k", 4)))
+    pairs = taken(logic, 1, batch((29, "k", 5), (9, "k", 6), (45, "k", 7), (30, "m", 8)))
+    found = {names[one - 1] + names[other - 1]: time for time, _, one, other in pairs}
+    hwang = {"ax": 29, "bx": 29, "dx": 30, "ay": 10, "by": 25, "dz": 45, "cv": 40}
+    assert found == {**hwang, **dict.fromkeys(bound, 45)}
+    assert len(pairs) == len(found)
+
+
 @pytest.mark.slow
 @given(
     st.integers(1, 40), st.integers(1, 40), st.lists(st.integers(-100, 100), min_size=1, max_size=8),

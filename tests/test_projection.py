@@ -582,7 +582,7 @@ def test_signatures_of_several_streams_are_laid_over_each_other() -> None:
     two = (Segment(0.0, 2.0, 0.3), Segment(2.0, 8.0, 0.1))
     running = [Application("a", [Local("o", 0.01, one), Local("p", 0.02, two)], {"p": ["o"]}, time=0.1, limit=1.0)]
     asking = Application("b", [Local("n", 0.01, 0.1)], time=0.0)
-    loads = aggregate([one, two], 0.0, 10.0, "every").total
+    loads = aggregate([one, two], 0.0, 10.0).total
     assert loads.tolist() == pytest.approx([0.5, 0.3, 0.6])
     found = impacts(running, asking)[0]
     assert found.after == pytest.approx(0.1 + 0.03 * (1 / 0.3 - 1 / 0.4))

@@ -271,17 +271,17 @@ def test_aggregated_signatures_equal_those_of_figure_2_9() -> None:
     """Two streams, the shortest segment a third of the window's sixth: the sum in each piece of its length."""
     one = [Segment(0.0, 3.0, 0.2), Segment(3.0, 3.0, 0.4)]
     two = [Segment(0.0, 2.0, 0.1), Segment(2.0, 1.0, 0.3), Segment(3.0, 3.0, 0.1)]
-    pieces = aggregate([one, two], 0.0, 6.0)
+    pieces = aggregate([one, two], 0.0, 6.0, "shortest")
     assert pieces.lengths.tolist() == [1.0] * 6
     assert pieces.total.round(9).tolist() == [0.3, 0.3, 0.5, 0.5, 0.5, 0.5]
-    every = aggregate([one, two], 0.0, 6.0, "every")
+    every = aggregate([one, two], 0.0, 6.0)
     assert every.lengths.tolist() == [2.0, 1.0, 3.0]
     assert every.total.round(9).tolist() == [0.3, 0.5, 0.5]
 
 
 def test_there_are_as_many_pieces_as_w_says() -> None:
     segments = [Segment(0.0, 0.7, 0.1), Segment(0.7, 1.3, 0.5), Segment(2.0, 3.0, 0.2)]
-    pieces = aggregate([segments], 0.0, 5.0)
+    pieces = aggregate([segments], 0.0, 5.0, "shortest")
     assert len(pieces.lengths) == math.ceil(5.0 / 0.7)
     assert pieces.lengths[:-1] == pytest.approx([0.7] * 7)
     assert pieces.lengths.sum() == pytest.approx(5.0)
@@ -289,16 +289,16 @@ def test_there_are_as_many_pieces_as_w_says() -> None:
 
 def test_a_segment_that_is_still_going_on_sets_no_length() -> None:
     segments = [Segment(-3.0, 5.0, 0.1), Segment(2.0, 2.5, 0.5), Segment(4.5, 0.5, 0.9)]
-    assert aggregate([segments], 0.0, 5.0).lengths.tolist() == [2.5, 2.5]
-    assert aggregate([[Segment(0.0, 5.0, 0.3)]], 0.0, 5.0).lengths.tolist() == [5.0]
-    assert aggregate([constant(0.3), constant(0.2)], 0.0, 10.0).loads.tolist() == [[0.3], [0.2]]
+    assert aggregate([segments], 0.0, 5.0, "shortest").lengths.tolist() == [2.5, 2.5]
+    assert aggregate([[Segment(0.0, 5.0, 0.3)]], 0.0, 5.0, "shortest").lengths.tolist() == [5.0]
+    assert aggregate([constant(0.3), constant(0.2)], 0.0, 10.0, "shortest").loads.tolist() == [[0.3], [0.2]]
 
 
 def test_very_short_segments_do_not_make_very_many_pieces() -> None:
     segments = [Segment(0.0, 1e-6, 3.0), Segment(1e-6, 5.0, 0.2)]
-    assert len(aggregate([segments], 0.0, 5.0).lengths) == PIECES
+    assert len(aggregate([segments], 0.0, 5.0, "shortest").lengths) == PIECES
     many = [Segment(k * 0.001, 0.001, 0.1) for k in range(5000)]
-    assert len(aggregate([many], 0.0, 5.0, "every").lengths) == PIECES
+    assert len(aggregate([many], 0.0, 5.0).lengths) == PIECES
 
 
 @st.composite

@@ -188,6 +188,14 @@ def test_nothing_is_admitted_beyond_what_peers_have() -> None:
     assert simulation.applications == {}
 
 
+def test_peers_that_admit_in_spite_of_limits_do_so_at_the_set_up_too() -> None:
+    simulation = local(3, overload=True, hotspots="off")
+    packets = source("packets", rate="10/s", seed=1, id="packets", at="peer-2")
+    for cost in ("40 ms", "70 ms"):  # together more than the peer can do
+        work = packets.delay(cost=cost, id=f"work of {cost}", at="peer-1")
+        assert simulation.submit(work.sink(delay="400 ms"), origin="peer-3").status == "running"
+
+
 @pytest.mark.slow
 def test_an_overload_on_purpose_breaks_its_promise() -> None:
     simulation = local(3, overload=True, hotspots="off")

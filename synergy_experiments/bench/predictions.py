@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from synergy_experiments.bench.measurements import machine_load, measurement, quantile
-from synergy_nb.models.execution_times import ExecutionTimes, TotalRate
+from synergy_experiments.worlds.total_rates import TotalRate
+from synergy_nb.models.execution_times import ExecutionTimes
 from synergy_nb.models.rate_combination import CombinedRate
 from synergy_nb.models.rate_prediction import CorrelatedRate, RatePredictor
 from synergy_nb.models.slack import PredictedPaths

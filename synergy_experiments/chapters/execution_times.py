@@ -28,8 +28,9 @@ from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, number, numbers, whole
 from synergy_experiments.framework.verdicts import at_all, monotone
+from synergy_experiments.worlds.total_rates import TotalRate
 from synergy_nb import traces
-from synergy_nb.models.execution_times import ExecutionTimes, TotalRate, confidence_level
+from synergy_nb.models.execution_times import ExecutionTimes, confidence_level
 
 __all__ = ["CLAIMED", "departures", "executed"]
 

@@ -28,7 +28,8 @@ from synergy_experiments.framework.measurements import Estimate, Measured, Point
 from synergy_experiments.framework.parameters import Setup, whole
 from synergy_experiments.framework.verdicts import at_all, at_least
 from synergy_experiments.worlds.carried_rates import COMPONENTS
-from synergy_nb.models.execution_times import ExecutionTimes, TotalRate
+from synergy_experiments.worlds.total_rates import TotalRate
+from synergy_nb.models.execution_times import ExecutionTimes
 from synergy_nb.models.rate_combination import CombinedRate
 from synergy_nb.models.rate_prediction import CorrelatedRate, RatePredictor
 

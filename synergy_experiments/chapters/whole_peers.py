@@ -37,6 +37,10 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     def of(policy: str, metric: str, model: str = WHOLE) -> dict[float, float]:
         return dict(measured.course(f"{policy}, {model}", metric))
 
+    ran = [of(policy, "ran") for policy in ALL]
+    asked = of(NOTHING, "applications")
+    all_ran = [(f"{x:g} a peer", all(each[x] == asked[x] for each in ran)) for x in asked]
+    yield at_all("every application runs", "all peers execute what they were asked to", all_ran)
     without, reaction, ours = (of(policy, "miss rate") for policy in ALL)
     least, most = min(without), max(without)
     few = [(f"{least:g} a peer", without[least] <= FEW)]

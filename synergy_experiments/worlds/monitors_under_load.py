@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import gzip
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -189,8 +189,11 @@ def named(load: str, drop: Drop) -> str:
 def measured_flow(
     applications: list[Application], peers: int, policy: str, spread: float, duration: float, seed: int
 ) -> dict[str, float]:
-    """Measures of a policy in the flow simulator, where overdue tuples are dropped; see :func:`monitored`."""
-    step, horizon = 2.0, HotSpotConfig().horizon
+    """Measures of a policy in the flow simulator, where overdue tuples are dropped; see :func:`monitored`.
+
+    Peers count, report and decide once a second, and so does this.
+    """
+    step, horizon = 1.0, HotSpotConfig().horizon
     run = _run(applications, peers, POLICIES[policy], "overdue at dequeue", spread, duration, step, horizon, seed)
     return _measured(applications, *run)
 
@@ -202,9 +205,20 @@ def speeds_of(peers: Sequence[str], spread: float, seed: int) -> dict[str, float
 
 
 def applications_of(
-    per_peer: int, peers: int, load: str, rate: float, share: float, limit: float, duration: float, seed: int
+    per_peer: int,
+    peers: int,
+    load: str,
+    rate: float,
+    share: float,
+    limit: float,
+    duration: float,
+    seed: int,
+    service: Callable[[float], Service] = Service.exponential,
 ) -> list[Application]:
-    """Monitors at random peers, each with its part of the load; parameters as of :func:`monitored`."""
+    """Monitors at random peers, each with its part of the load; parameters as of :func:`monitored`.
+
+    ``service`` returns the processing times of a component from their mean in seconds.
+    """
     rng = np.random.default_rng([seed, 91])
     rates = {"source": 1.0}
     for operator, (inputs, _, _) in MONITOR.items():
@@ -217,7 +231,7 @@ def applications_of(
     for number in range(per_peer * peers):
         placed = rng.permutation(peers)[: len(MONITOR)]
         parts = {
-            operator: Component(f"peer-{peer}", Service.exponential(taus[operator]), inputs, selectivity)
+            operator: Component(f"peer-{peer}", service(taus[operator]), inputs, selectivity)
             for (operator, (inputs, selectivity, _)), peer in zip(MONITOR.items(), placed.tolist(), strict=True)
         }
         times = arrivals.times(rng)

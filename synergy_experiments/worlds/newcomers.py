@@ -124,13 +124,13 @@ def _loads(
     """Return the lengths of the segments, seconds, and the peer's load in each, without and with the newcomer."""
     *running, own = signatures
     if reading in ("mean", "maximum"):
-        pieces = aggregate(running, end - window, window, "every")
+        pieces = aggregate(running, end - window, window)
         loads = [*pieces.loads, np.full(len(pieces.lengths), getattr(Profiled.of(own), reading))]
     else:
         pattern = Pattern(tuple(each.length for each in own), tuple(each.load for each in own))
         if reading == "signature, moved":
             pattern = moved(pattern, float(rng.uniform(0.0, pattern.length)))
-        pieces = aggregate([*running, pattern.until(end, window)], end - window, window, "every")
+        pieces = aggregate([*running, pattern.until(end, window)], end - window, window)
         loads = list(pieces.loads)
     parts = [Traffic.of(load, each.tau) for load, each in zip(loads, streams, strict=True)]
     return pieces.lengths, Traffic.together(parts[:-1]), Traffic.together(parts)

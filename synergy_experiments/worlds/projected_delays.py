@@ -292,7 +292,7 @@ def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dic
     start, taus = number * done.window, [each.tau for each in done.streams]
     segments = [each.segments[number] for each in done.learnt]
     varied = [each.scv[number] for each in done.learnt]
-    pieces = aggregate(segments, start, done.window, "every")
+    pieces = aggregate(segments, start, done.window)
     together = _traffic(pieces, taus, varied)
     found = {name: execution(name, taus[0], together, pieces.lengths) for name in ("mm1", "mg1", "gg1", "transient")}
     found[BOUND] = execution("transient", taus[0], together, pieces.lengths, CONFIDENCE, over)
@@ -303,7 +303,7 @@ def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dic
     cautious[0] = Profiled.of(segments[0]).maximum
     most = _traffic(shortest._replace(loads=cautious), taus, varied)
     projections[PAPER] = Projection.of(shortest, execution("mm1", taus[0], most))
-    repeated = aggregate([each.repeated[number] for each in done.learnt], start, done.window, "every")
+    repeated = aggregate([each.repeated[number] for each in done.learnt], start, done.window)
     known = [each.repeated[number] is not each.segments[number] for each in done.learnt]
     even = [1.0 if found_again else scv for found_again, scv in zip(known, varied, strict=True)]
     expected = execution("transient", taus[0], _traffic(repeated, taus, even), repeated.lengths)

@@ -110,7 +110,7 @@ class Commitments:
 
     def _asks(self, graph: Graph) -> bool:
         """Whether components of a graph need the agreement of origins."""
-        return bool(graph.promised) and self.impacts.config is not None
+        return bool(graph.promised) and self.impacts.refuses
 
     def _unknown_owner(self, member: Member, operator: str) -> str:
         """Return an application whose component here makes the same stream, of which the origin does not know."""

@@ -66,6 +66,11 @@ class Impacts:
         # of its components here
         self._promised: dict[str, tuple[float, float, int]] = {}
 
+    @property
+    def refuses(self) -> bool:
+        """Whether projected impact is a reason to refuse: not where the peer admits in spite of limits."""
+        return self.config is not None and self._ledger.enforce
+
     def processing(self, plan: Plan, operator: str) -> float:
         """Processing time τ of a component at this peer, seconds; for a part on Spark, measured micro-batches."""
         asked, offer = plan.operators[operator], self._spark()
@@ -113,6 +118,8 @@ class Impacts:
         place more operators at this peer than the single path that a probe saw. Where origins have ``agreed``, only
         applications without promised times are checked.
         """
+        if not self.refuses:
+            return ""
         name, plan = member.graph.application, member.plan
         found = self.project(name, plan, operator, sorted(member.deployed), 0.0)[1]
         victim = refused(each for each in found if not agreed or each.application not in self._promised)

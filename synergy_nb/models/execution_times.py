@@ -20,10 +20,10 @@ rates beyond those of the window  allowed and marked: near saturation times grow
 more load than the node has       a line through steady times says nothing of it: the backlog grows by load - 1 seconds
 capacity                          a second for as long as the load lasts. Where ``predict`` is given the load and a
                                   horizon, t̂_e is that of a tuple that arrives then; without, it is equation 3.4
-"the sum of rates of all          :class:`TotalRate` has both readings. Taken is the sum of the present rates of *all*
-applications, data tuples of      applications at the node, itself included. By the literal reading, a fast application
-which were processed since the    mostly has none but its own rate between two of its tuples: r_t would depend on how
-last time"                        tuples interleave
+"the sum of rates of all          the sum of the present rates of *all* applications at the node, itself included. By
+applications, data tuples of      the literal reading, a fast application mostly has none but its own rate between two
+which were processed since the    of its tuples: r_t would depend on how tuples interleave. Claim B2 measures both
+last time"                        readings
 tuples in batches                 one pair for each item that was executed, with the time of its oldest tuple
 ================================  ======================================================================================
 
@@ -56,7 +56,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from synergy_nb.models.moments import PairedMoments
 
-__all__ = ["HORIZON", "Basis", "ExecutionTimes", "Line", "Predicted", "TotalRate", "confidence_level"]
+__all__ = ["HORIZON", "Basis", "ExecutionTimes", "Line", "Predicted", "confidence_level"]
 
 WINDOW: Final = 128  # pairs, k
 SHARE: Final = 0.05  # of the limit by which the error of the slope may move a prediction, ε
@@ -255,56 +255,3 @@ class ExecutionTimes:
             return Predicted(max(self.last, self.floor), "last measurement", extrapolated=False, line=line)
         beyond = not line.lowest_rate <= rate <= line.highest_rate
         return Predicted(max(line.at(rate), self.floor), "line", beyond, line)
-
-
-class TotalRate:
-    """The total rate r_t of a node when it processes a tuple of an application (section 3.3.2), in two readings.
-
-    Parameters
-    ----------
-    literal
-        Whether the total is the sum of the rates of those applications of which tuples were processed since the last
-        tuple of the same application, itself included (True), or the sum of the present rates of all applications at
-        the node (False).
-
-    Examples
-    --------
-    >>> total = TotalRate(literal=True)
-    >>> [total.processed(*each) for each in [("a", 50.0), ("b", 10.0), ("a", 60.0), ("a", 60.0)]]
-    [50.0, 60.0, 70.0, 60.0]
-    >>> total = TotalRate()
-    >>> [total.processed(*each) for each in [("a", 50.0), ("b", 10.0), ("a", 60.0), ("a", 60.0)]]
-    [50.0, 60.0, 70.0, 70.0]
-    """
-
-    __slots__ = ("_literal", "_number", "_processed", "rates")
-
-    def __init__(self, *, literal: bool = False) -> None:
-        self._literal = literal
-        self._number = 0
-        self._processed: dict[str, int] = {}  # application to the number of its last tuple among all of the node
-        self.rates: dict[str, float] = {}
-
-    def processed(self, application: str, rate: float) -> float:
-        """Count a processed item of an application; return the total rate for its pair, tuples/s.
-
-        Parameters
-        ----------
-        application
-            Name of the application.
-        rate
-            Present input rate of the application at this node, tuples/s.
-        """
-        rates = self.rates
-        rates[application] = rate
-        if not self._literal:
-            return sum(rates.values())
-        since = self._processed.get(application, 0)
-        self._number += 1
-        self._processed[application] = self._number
-        return sum(rates[each] for each, number in self._processed.items() if number > since)
-
-    def forget(self, application: str) -> None:
-        """Remove an application that has left the node."""
-        self.rates.pop(application, None)
-        self._processed.pop(application, None)

@@ -421,7 +421,7 @@ def _through_window(
     window = max([config.window, *(load.length for load in loads if isinstance(load, Pattern))])
     end = max((load[-1].end for load in loads if not isinstance(load, Pattern)), default=0.0)
     signatures = [load.until(end, window) if isinstance(load, Pattern) else load for load in loads]
-    pieces = aggregate(signatures, end - window, window, "every")
+    pieces = aggregate(signatures, end - window, window)
     parts = [
         Traffic.of(values, each.tau, each.scv, each.scv_arrivals)
         for values, each in zip(pieces.loads, bursty, strict=False)  # the last may be the background's

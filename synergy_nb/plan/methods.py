@@ -123,7 +123,7 @@ class Methods:
         on
             Columns with equal values on both sides.
         within
-            Largest difference between the times of a pair: ``5 s``.
+            Largest difference between the times of a pair; a difference of exactly that is one, too: ``5 s``.
         suffix
             Suffix of a right column whose name a left column has. Default: ``_right``.
         how

@@ -273,7 +273,7 @@ class CandidateSurvey(Protocol):
             if not self._offers(plan, operator):
                 continue
             processing, impacts = self._project(request, plan, operator, (), 0.0)
-            victim = refused(impacts)
+            victim = refused(impacts) if self._ledger.enforce else None
             if victim is not None or processing == float("inf"):
                 refusals[operator] = f"QoS impact on {victim}" if victim is not None else "no capacity is left"
                 continue

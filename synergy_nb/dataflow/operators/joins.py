@@ -228,6 +228,8 @@ class Join(OperatorLogic):
     within``; its time is the later of the two. A pair is emitted as soon as both rows have arrived. A row is retained
     until the other side's punctuation rules out partners, or an eighth of ``within`` longer.
 
+    Hwang et al. have ``<`` for ``<=``. Times are whole microseconds, so theirs is a ``within`` that is 1 µs less.
+
     Order: the results of a row are emitted when it arrives, before those of the next row, ordered by the positions of
     the rows that it is joined with. So for one order of arrival at the two ports the results are the same rows in the
     same order, however the input was cut into batches; across orders of arrival they are equal as a set.

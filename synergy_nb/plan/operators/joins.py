@@ -85,7 +85,9 @@ JOIN: Final = Declaration(
     ports=("other",),
     parameters={
         "on": Parameter(columns(1), "columns with equal values on both sides"),
-        "within": Parameter(DURATION, "largest difference between the times of a pair: `5 s`"),
+        "within": Parameter(
+            DURATION, "largest difference between the times of a pair; a difference of exactly that is one, too: `5 s`"
+        ),
         "suffix": Parameter(NAME, "suffix of a right column whose name a left column has", "_right"),
         "how": Parameter(
             choice("inner", "left", "anti"),
