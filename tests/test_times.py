@@ -20,7 +20,7 @@ from synergy_nb.plan import PlanError
 from synergy_nb.plan.data_frames import DataFrameError
 from synergy_nb.plan.operators.sources import TIME_UNITS
 from synergy_nb.runtime.client.feeds import check_rows_or_feed
-from synergy_nb.traces import text_files
+from synergy_nb.traces import info, text_files
 from synergy_nb.traces.rows import FeedError, RowReader
 from synergy_nb.traces.times import PER_SECOND, times
 from synergy_nb.traces.trace_files import load
@@ -218,6 +218,31 @@ def test_files_without_a_unit_are_refused_with_the_one_that_they_seem_to_have(tm
     path.with_suffix(".csv").write_text(f"time\n{OF_UNIT['us']}\n")
     with pytest.raises(ValueError, match="is of the order of microseconds: time_unit='us'"):
         load(path.with_suffix(".csv"), "csv")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "malformed.csv", "t.parquet"])
+def test_explain_tells_of_implausible_numbers_of_a_file(tmp_path: Path, name: str) -> None:
+    path, expected = tmp_path / name, "100000000000 is the time 5138-11-16"
+    numbers = [5, 100_000_000_000]
+    if name == "t.parquet":
+        pl.DataFrame({"time": numbers}).write_parquet(path)
+    else:
+        path.write_text("time,n\n" + "oops,0\n" * name.startswith("malformed") + "".join(f"{n},1\n" for n in numbers))
+    kind = path.suffix.removeprefix(".")
+    assert expected in info(path, format=kind, tolerance=0.5).doubt
+    params = {"path": str(path), "format": kind, "columns": {"time": "time"}, "tolerance": 0.5}
+    with Simulation(peers=2, seed=1) as cluster:
+        application = cluster.submit(source("trace", **params).sink("r"))
+        assert application.results().height == 2
+        text = str(application.explain())
+        assert expected in text
+        assert ("skipped by source: 1 malformed line" in text) == (name == "malformed.csv")
+        assert ("times of source: " in text) == (name != "malformed.csv")
+        sure = cluster.submit(source("trace", **params, time_unit="s").sink("r"))
+        assert sure.results().height == 2
+        assert expected not in str(sure.explain())
+    path.with_suffix(".iso").write_text("time,n\n5138-11-16,1\n")
+    assert not info(path.with_suffix(".iso"), format="csv").doubt
 
 
 def test_a_unit_is_checked_with_the_plan_and_holds_on_peers_of_a_simulation(tmp_path: Path) -> None:

@@ -310,6 +310,8 @@ def show_trace(info: Info) -> None:
     ]
     if info.malformed:
         rows.append(("malformed", f"{counted(info.malformed, 'line', 'is', 'are')} skipped; {info.complaint}"))
+    if info.doubt:
+        rows.append(("implausible", info.doubt))
     fields(rows)
 
 

@@ -289,7 +289,7 @@ class LateRows(RequestEvent, frozen=True, gc=False):
 
 
 class SkippedLines(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The malformed lines of a trace that its source skips, as few enough are.
+    """The malformed lines of a trace that its source skips, as few enough are, and its implausible times.
 
     Parameters
     ----------
@@ -299,6 +299,8 @@ class SkippedLines(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Number of the lines in the whole trace, however often it is read.
     first
         First of them: its number, its invalid field, the value and what was expected.
+    doubt
+        Sentence about an event time that is implausible, as its number seems to have another unit; empty: none is.
 
     Examples
     --------
@@ -309,13 +311,27 @@ class SkippedLines(msgspec.Struct, frozen=True, gc=False, array_like=True):
     path: str
     count: int
     first: str
+    doubt: str = ""
 
     def __str__(self) -> str:
-        return f"{counted(self.count, 'malformed line')} of {self.path}; the first: {self.first}"
+        skipped = f"{counted(self.count, 'malformed line')} of {self.path}; the first: {self.first}"
+        return "; ".join(([skipped] if self.count else []) + ([f"{self.path}: {self.doubt}"] if self.doubt else []))
+
+    @property
+    def clause(self) -> str:
+        """The same as what the source does."""
+        return f"{'skips' if self.count else 'has implausible times in'} {self}"
+
+    def heading(self, source: str) -> str:
+        """Heading of the text in a list, for the name of the source."""
+        return f"{'skipped by' if self.count else 'times of'} {source}"
 
 
 class LinesSkipped(RequestEvent, frozen=True, gc=False):
-    """A source skips malformed ``lines`` of its trace; of a source that it shares, ``operator`` names the owner."""
+    """A source skips malformed ``lines`` of its trace, or doubts its times.
+
+    Of a source that it shares, ``operator`` names the owner.
+    """
 
     severity: ClassVar[Severity] = Severity.WARNING
 

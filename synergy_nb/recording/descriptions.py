@@ -137,7 +137,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.SinksEnded: "the streams of all sinks here have ended",
     driver.PartReady: "{m.operator} takes tuples on Spark",
     driver.OperatorStopped: "{m.operator} cannot go on: {m.reason}",
-    driver.LinesMalformed: "{m.source} skips {m.lines}",
+    driver.LinesMalformed: "{m.source} {m.lines.clause}",
     driver.ReaderStalled: "{m.reader} holds up the readers of {m.operator}: {m.reason}",
     driver.CopyReady: "the copy of {m.operator} could go on",
     driver.CopyUnusable: "the copy of {m.operator} could not go on: {m.reason}",
@@ -212,7 +212,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sessions.Feedback: lambda m: f"lease and measurements of {_several(each.application for each in m.measured)}",
     sessions.TimesReported: lambda m: f"predicted times of {_several(each.application for each in m.times)}",
     sessions.End: lambda m: _reason("end the application", m.reason),
-    skipped_lines.SkippedReported: "{m.source} skips {m.lines}",
+    skipped_lines.SkippedReported: "{m.source} {m.lines.clause}",
     sink_reports.SinksReported: lambda m: (
         "the streams of all sinks here have ended" if m.ended else f"the sinks here measured {seconds(m.delay)}"
     ),

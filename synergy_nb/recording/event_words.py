@@ -94,7 +94,7 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.SharedStreamMoved: lambda e: f"{e.operator} of {e.of} has moved from {e.at} to {e.to}",
     events.ResultsMissed: lambda e: f"a reader of {e.operator} came too late for {counted(e.rows, 'row')}",
     events.LateRows: lambda e: f"{counted(e.dropped, 'row')} of {e.operator} came too late",
-    events.LinesSkipped: lambda e: f"{e.operator} skips {e.lines}",
+    events.LinesSkipped: lambda e: f"{e.operator} {e.lines.clause}",
     events.PlacementBegun: lambda e: f"{counted(e.degree, 'replica')} of each operator are placed",
     events.ReplicaDecided: lambda e: f"{e.role} of {e.operator} at {e.at}",
     events.PlacementCompleted: lambda e: f"primaries: {_peers(e.primaries)}; backups: {_each(e.backups)}",

@@ -94,7 +94,7 @@ def lines(explanation: Reasons) -> list[str]:
     written.extend(
         f"  too late: {counted(rows, 'row')} at {name}, dropped" for name, rows in explanation.late.items() if rows
     )
-    written.extend(f"  skipped by {name}: {lines}" for name, lines in explanation.skipped.items())
+    written.extend(f"  {lines.heading(name)}: {lines}" for name, lines in explanation.skipped.items())
     if explanation.drops:
         lost = [f"{counted(number, 'tuple')} at {name}" for name, number in explanation.overdue.items()]
         written.append(f"  dropped as their deadline had passed: {', '.join(lost) or 'no tuples'}")

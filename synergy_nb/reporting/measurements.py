@@ -47,14 +47,14 @@ def lacking(measured: Mapping[str, Any], late: Mapping[str, int], skipped: Mappi
     if not measured:
         return Measurements()
     count = sum(lines.count for lines in skipped.values())
-    first = next((f"{lines.path}: {lines.first}" for lines in skipped.values()), None)
+    first = next((f"{lines.path}: {lines.first}" for lines in skipped.values() if lines.count), None)
     return Measurements({**measured, "late": sum(late.values()), "malformed": count, "malformed_first": first})
 
 
 def lacking_rows(late: Mapping[str, int], skipped: Mapping[str, SkippedLines]) -> list[tuple[str, str]]:
     """Return the same in words, each with a heading, for the summary of an application."""
     rows = [(f"late at {name}", f"{counted(number, 'row')} dropped") for name, number in late.items()]
-    return rows + [(f"skipped by {name}", str(lines)) for name, lines in skipped.items()]
+    return rows + [(lines.heading(name), str(lines)) for name, lines in skipped.items()]
 
 
 def _shown(value: object) -> str:

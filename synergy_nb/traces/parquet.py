@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.traces.columns import clock_of, parquet_kinds, stored_kinds, stream_schema
-from synergy_nb.traces.typed_columns import Malformed, Tally, typed, value_at
+from synergy_nb.traces.typed_columns import Malformed, Tally, doubt_of, typed, value_at
 
 __all__ = ["Stored", "columns_of_parquet", "parquet_blocks", "stored"]
 
@@ -101,7 +101,7 @@ def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = F
             malformed = Malformed(bad.rows, raw.height, row + 1, text, bad.field, bad.value, bad.expected)
         elif raw.height:
             unit = unit or "s"  # they are no dates, and of later slices only all together could be some
-        tally.add(raw.height, malformed)
+        tally.add(raw.height, malformed, "" if layout.unit else doubt_of(raw, table, bad, layout.clock))
         start += raw.height
         if table.height:
             yield table.select(wanted)

@@ -62,6 +62,8 @@ class Info(msgspec.Struct, frozen=True):
         none.
     complaint_text
         Text of that line.
+    doubt
+        Sentence about an event time that is implausible, as its number seems to have another unit; empty: none is.
     """
 
     path: str
@@ -76,6 +78,7 @@ class Info(msgspec.Struct, frozen=True):
     malformed: int
     complaint: str
     complaint_text: str
+    doubt: str = ""
 
 
 def open_trace(params: Mapping[str, Any]) -> Opened:
@@ -168,9 +171,9 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
         survey.add(_micros(found))
         if store is not None:
             store.add(found)
-    if tally.malformed is not None:
-        lines = SkippedLines(str(trace.path), tally.malformed.count, str(tally.malformed))
-        log.warning("skipped %s", lines)
+    if (bad := tally.malformed) is not None or tally.doubt:
+        lines = SkippedLines(str(trace.path), 0 if bad is None else bad.count, str(bad or ""), tally.doubt)
+        log.warning("skipped %s" if lines.count else "implausible times in %s", lines)
         if skipped is not None:
             skipped(lines)
     if lateness is not None and survey.disorder > round(lateness * 1e6):
@@ -221,6 +224,7 @@ def info(path: str | Path, **options: Any) -> Info:
         malformed=bad.count if bad is not None else 0,
         complaint=str(bad) if bad is not None else "",
         complaint_text=bad.text if bad is not None else "",
+        doubt=tally.doubt,
     )
 
 

@@ -26,7 +26,7 @@ from synergy_nb.traces.quoting import Quoting, quoting
 from synergy_nb.traces.records import LONE_RETURN, NOT_UTF8, Rejected, fields_of, shown, split, undecodable
 from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, pieces, too_long, whole_lines
 from synergy_nb.traces.times import BASIC_DATES
-from synergy_nb.traces.typed_columns import Malformed, Tally, typed
+from synergy_nb.traces.typed_columns import Malformed, Tally, doubt_of, typed
 
 __all__ = ["Layout", "columns_of_csv", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
 
@@ -98,13 +98,17 @@ class _Rows(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Result for a block: its typed table, numbers of lines with data and of malformed ones, of bytes and line ends."""
+    """Result for a block: its typed table, numbers of lines with data and of malformed ones, of bytes and line ends.
+
+    ``doubt`` is a sentence about an implausible event time.
+    """
 
     table: pl.DataFrame
     rows: int
     malformed: Malformed | None
     used: int
     lines: int
+    doubt: str = ""
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
@@ -181,7 +185,7 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally, encoding: str = UTF8) -
         used = 0
         if number > 1 and data:
             block = parser.block(data, number, last=last, cut=len(data) > LONGEST)
-            tally.add(block.rows, block.malformed)
+            tally.add(block.rows, block.malformed, block.doubt)
             if block.table.height:
                 yield block.table.select(wanted)
             used, number = block.used, number + block.lines
@@ -200,8 +204,8 @@ def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.Da
     """Yield the rows of a 6-column TCP trace like :func:`csv_blocks`; any run of blanks separates fields."""
     kinds = TRACE_SCHEMAS["tcp"]
     names = list(kinds)
-    line_parser = _LineParser(" ", names, kinds, names, quotes=False)
-    fast = _FastParser(" ", names, kinds, names, quotes=False)
+    line_parser = _LineParser(" ", names, kinds, names, quotes=False, unit="s")
+    fast = _FastParser(" ", names, kinds, names, quotes=False, unit="s")
     for number, data in whole_lines(path, encoding):
         # Blanks of other kinds also separate fields, which the CSV reader does not know.
         plain = data.isascii() and not any(mark in data for mark in b'"\t\v\f')
@@ -370,7 +374,10 @@ class _FastParser:
         wanted = raw.select(list(self._kinds)).with_columns(pl.col(pl.String).fill_null(""))  # absent is empty
         table, bad = typed(wanted, self._kinds, self._required, self._unit)
         lines = raw.height + (quotes.line_feeds if quotes is not None else 0)
-        return None if bad is not None else _Block(table, raw.height, None, end, lines)
+        if bad is not None:
+            return None
+        doubt = "" if self._unit else doubt_of(wanted, table, None, self._required[0])
+        return _Block(table, raw.height, None, end, lines, doubt)
 
     def _parsed(self, text: bytes, *, quoted: bool) -> pl.DataFrame | None:
         """Parse the columns of ``text``: numbers, and times that are numbers, as numbers; all others as text.
@@ -439,8 +446,9 @@ class _LineParser:
         """
         rows = self.split(data, number, last=last, cut=cut, most=most)
         table, bad = typed(rows.raw.select(list(self._kinds)), self._kinds, self._required, self._unit)
+        doubt = "" if self._unit else doubt_of(rows.raw, table, bad, self._required[0])
         if bad is None and not rows.odd:
-            return _Block(table, table.height, None, rows.used, rows.lines)
+            return _Block(table, table.height, None, rows.used, rows.lines, doubt)
         count = rows.odd
         if bad is not None:
             count += bad.rows if rows.spans is None else sum(rows.spans[row] for row in bad.where)
@@ -452,7 +460,8 @@ class _LineParser:
             assert first is not None
             line, text, field, value, expected = first.line, first.text, "line", first.text, first.expected
         found = table.height + count
-        return _Block(table, found, Malformed(count, found, line, text, field, value, expected), rows.used, rows.lines)
+        malformed = Malformed(count, found, line, text, field, value, expected)
+        return _Block(table, found, malformed, rows.used, rows.lines, doubt)
 
     def split(self, data: bytes, number: int, *, last: bool, cut: bool = False, most: int | None = None) -> _Rows:
         """Split ``data`` into fields, up to the last row that ends in it, or all if it is the ``last``."""

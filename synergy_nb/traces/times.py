@@ -27,6 +27,7 @@ __all__ = [
     "implausible",
     "in_years",
     "instant_of",
+    "plausible",
     "times",
 ]
 
@@ -117,6 +118,14 @@ def dates_in_numbers(column: pl.Series) -> bool:
     return bool(column.cast(pl.String).str.contains(_BASIC).all())
 
 
+def plausible(made: pl.Series) -> bool:
+    """Whether all times of a column are from 1800 to 2200."""
+    physical = made.to_physical()
+    least: Any = physical.min()
+    most: Any = physical.max()
+    return least is None or (PLAUSIBLE[0] * 1_000_000 <= least and most < PLAUSIBLE[1] * 1_000_000)
+
+
 def implausible(raw: pl.Series, made: pl.Series) -> str:
     """Return a sentence about a number that is a time before 1800 or after 2200, if it counts seconds; empty: none is.
 
@@ -135,7 +144,7 @@ def implausible(raw: pl.Series, made: pl.Series) -> str:
         if number is not None and (unit := _unit_of(number, None)):
             as_seconds, otherwise = (_EPOCH + dt.timedelta(seconds=number / per) for per in (1, PER_SECOND[unit]))
             return (
-                f"{value} is the time {as_seconds:%Y-%m-%d}, as numbers count seconds since 1970; as {_NAMES[unit]} it "
+                f"{number:.15g} is the time {as_seconds:%Y-%m-%d}, as numbers count seconds since 1970; as {_NAMES[unit]} it "
                 f"is {otherwise:%Y-%m-%d}: expected time_unit={unit!r}, or time_unit='s' if these are seconds"
             )
     return ""

@@ -14,9 +14,9 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
-from synergy_nb.traces.times import expected_time, in_years, times
+from synergy_nb.traces.times import expected_time, implausible, in_years, plausible, times
 
-__all__ = ["Bad", "Malformed", "Tally", "convert", "expected", "typed", "value_at"]
+__all__ = ["Bad", "Malformed", "Tally", "convert", "doubt_of", "expected", "typed", "value_at"]
 
 _EXPECTED: Final = {"int": "an integer of 64 bits", "float": "a number", "bool": "true or false"}
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
@@ -57,10 +57,14 @@ class Tally:
         Number of lines with data so far, including malformed ones.
     malformed
         Malformed lines among these; None if there are none.
+    doubt
+        Sentence about the first implausible event time, see :func:`synergy_nb.traces.times.implausible`; empty if there
+        is none.
     """
 
     def __init__(self) -> None:
         self.rows = 0
+        self.doubt = ""
         self._count = 0
         self._first: Malformed | None = None
 
@@ -71,9 +75,10 @@ class Tally:
             return None
         return msgspec.structs.replace(self._first, count=self._count, rows=self.rows)
 
-    def add(self, rows: int, malformed: Malformed | None = None) -> None:
+    def add(self, rows: int, malformed: Malformed | None = None, doubt: str = "") -> None:
         """Count a block of ``rows`` lines with its malformed ones."""
         self.rows += rows
+        self.doubt = self.doubt or doubt
         if malformed is not None:
             self._count += malformed.count
             self._first = self._first or malformed
@@ -131,6 +136,24 @@ def typed(
     index = int(where[0])
     field = next(name for name in wrong if wrong[name][index])
     return table.filter(~bad), _bad(raw.get_column(field), index, kinds[field], unit, where)
+
+
+def doubt_of(raw: pl.DataFrame, table: pl.DataFrame, bad: Bad | None, clock: str) -> str:
+    """Return a sentence about an implausible event time of a block, see :func:`synergy_nb.traces.times.implausible`.
+
+    Parameters
+    ----------
+    raw, table, bad
+        Table, and what :func:`typed` has made of it, without a stated unit of times.
+    clock
+        Column with the event time.
+    """
+    made, column = table.get_column(clock), raw.get_column(clock)
+    if plausible(made):
+        return ""
+    if bad is not None:
+        column = column.filter(~pl.int_range(len(column), eager=True).is_in(bad.where))
+    return implausible(column, made)
 
 
 def _bad(column: pl.Series, row: int, kind: str, unit: str | None, where: pl.Series) -> Bad:

@@ -204,7 +204,7 @@ class Run(msgspec.Struct):
         if isinstance(event, LateRows):
             label, what = "late rows", f"dropped {counted(event.dropped, 'row')} that came too late"
         else:
-            label, what = "lines skipped", f"skips {event.lines}"
+            label, what = "lines skipped" if event.lines.count else "times", event.lines.clause
         self.marks = [
             mark for mark in self.marks if mark.label != label or not mark.text.startswith(f"{event.operator} ")
         ]
