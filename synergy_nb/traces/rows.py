@@ -202,8 +202,8 @@ class RowReader:
         return values
 
     def _wrong(self, name: str, kind: str, value: Any, row: int) -> FeedError:
-        expectation = {"str": "text", "bytes": "bytes"}.get(kind) or expected(kind, value, self._settled)
-        return FeedError(f"{self.source}: column {name!r}: {_shown(value)} in row {row}; expected {expectation}")
+        wanted = expected(kind, value, self._settled)
+        return FeedError(f"{self.source}: column {name!r}: {_shown(value)} in row {row}; expected {wanted}")
 
     def _tell(self, name: str, column: pl.Series, made: pl.Series) -> None:
         """Warn of implausible event times, once."""

@@ -18,7 +18,13 @@ from synergy_nb.traces.times import expected_time, implausible, in_years, plausi
 
 __all__ = ["Bad", "Malformed", "Tally", "convert", "doubt_of", "expected", "typed", "value_at"]
 
-_EXPECTED: Final = {"int": "an integer of 64 bits", "float": "a number", "bool": "true or false"}
+_EXPECTED: Final = {
+    "int": "an integer of 64 bits",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "bytes": "bytes",
+}
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -163,11 +169,14 @@ def _bad(column: pl.Series, row: int, kind: str, unit: str | None, where: pl.Ser
 
 def value_at(column: pl.Series, row: int) -> Any:
     """Value of a column for a message; a time that Python does not have as its number."""
-    if isinstance(column.dtype, pl.Datetime | pl.Date | pl.Duration):
-        number = column.to_physical()[row]
+    number = column.to_physical()[row]
+    if isinstance(column.dtype, pl.Duration):
+        return f"{number} {column.dtype.time_unit}"
+    if isinstance(column.dtype, pl.Datetime | pl.Date) and in_years(column.slice(row, 1)).has_nulls():
         unit = "days" if isinstance(column.dtype, pl.Date) else column.dtype.time_unit
-        return column[row] if not in_years(column.slice(row, 1)).has_nulls() else f"{number} {unit} since 1970"
-    return column[row]
+        return f"{number} {unit} since 1970"
+    value = column[row]
+    return value.to_list() if isinstance(value, pl.Series) else value
 
 
 def expected(kind: str, value: Any, unit: str | None = None) -> str:
@@ -176,7 +185,7 @@ def expected(kind: str, value: Any, unit: str | None = None) -> str:
         return expected_time(value, unit)
     if kind == "float" and isinstance(value, int | Decimal):
         return "a number that a float has exactly, of 53 bits; as int or str it keeps its digits"
-    return _EXPECTED.get(kind, "a value")
+    return _EXPECTED[kind]
 
 
 def convert(column: pl.Series, kind: str, unit: str | None = None) -> pl.Series:
