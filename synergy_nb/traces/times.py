@@ -145,7 +145,8 @@ def implausible(raw: pl.Series, made: pl.Series) -> str:
             as_seconds, otherwise = (_EPOCH + dt.timedelta(seconds=number / per) for per in (1, PER_SECOND[unit]))
             return (
                 f"{number:.15g} is the time {as_seconds:%Y-%m-%d}, as numbers count seconds since 1970; as "
-                f"{_NAMES[unit]} it is {otherwise:%Y-%m-%d}: expected time_unit={unit!r}, or time_unit='s' if these are seconds"
+                f"{_NAMES[unit]} it is {otherwise:%Y-%m-%d}: expected time_unit={unit!r}, or time_unit='s' if these are "
+                "seconds"
             )
     return ""
 
