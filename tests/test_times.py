@@ -16,6 +16,8 @@ import pyarrow as pa
 import pytest
 
 from synergy_nb import Feed, Simulation, source
+from synergy_nb.cli.printing import show_rows
+from synergy_nb.editing.sampling import json_rows
 from synergy_nb.plan import PlanError
 from synergy_nb.plan.data_frames import DataFrameError
 from synergy_nb.plan.operators.sources import TIME_UNITS
@@ -131,7 +133,7 @@ def test_one_warning_names_what_an_implausible_number_is_taken_for() -> None:
     assert not reader.accepts({"time": 100_000_000_000})
     expected = (
         "clicks: column 'time': 100000000000 is the time 5138-11-16, as numbers count seconds since 1970; as "
-        "milliseconds it is 1973-03-03: expected time_unit='ms', or time_unit='s' if these are seconds"
+        "milliseconds it is 1973-03-03: expected time_unit='ms', or time_unit='s' if seconds are meant"
     )
     with pytest.warns(UserWarning, match=expected) as caught:
         reader.table([{"time": 0}, {"time": 100_000_000_000}])
@@ -182,6 +184,18 @@ def test_a_feed_has_its_unit() -> None:
         source(feed, time_unit="s")
     with pytest.raises(FeedError, match="a feed with time_unit='ms'; expected 'us', as in the plan"):
         check_rows_or_feed(feed, RowReader("clicks", {"n": "int"}, "at", "us"))
+
+
+def test_a_window_that_ends_in_the_year_10000_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It ended the command with a traceback of Polars."""
+    last = pl.DataFrame({"time": [dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59)]})  # noqa: DTZ001
+    query = source(last).aggregate(window="1 h", n="count(*)").sink("r")
+    with Simulation(peers=2, seed=1) as cluster:
+        table = cluster.submit(query).results()
+    end = "+10000-01-01 00:00:00.000000"
+    assert json_rows(table)[1][1:] == ["9999-12-31 23:00:00", end, 1]
+    show_rows(table, 2)
+    assert f"9999-12-31 23:00:00 to {end}" in capsys.readouterr().out
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

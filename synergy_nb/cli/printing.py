@@ -24,6 +24,7 @@ from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cel
 from synergy_nb.reporting.measurements import lacking_rows
 from synergy_nb.traces import Info
 from synergy_nb.traces.datasets import RECORD, Fetched, Found
+from synergy_nb.traces.times import readable
 from synergy_nb.widgets import report as pages
 
 __all__ = [
@@ -192,7 +193,7 @@ def show_rows(table: pl.DataFrame | None, count: int) -> None:
     for name in rest:
         number = table.schema[name].is_numeric()
         shown.add_column(name, justify="right" if number else "left", overflow="ellipsis", no_wrap=True)
-    for row in table.iter_rows(named=True):
+    for row in readable(table).iter_rows(named=True):
         bounds = [Text(window(row["window_start"], row["window_end"]))] if windowed else []
         shown.add_row(*bounds, *(Text(cell(row[name])) for name in rest))
     out.print(shown)
@@ -207,7 +208,9 @@ def write_report(path: Path, plan: Plan, run: Run) -> None:
         table = followed.table
         if table is not None:
             about = "" if followed.count <= table.height else f"The first of {counted(followed.count, 'row')}."
-            tables.append(pages.Table(plan.operators[sink].params["name"], table.columns, table.rows(), about))
+            tables.append(
+                pages.Table(plan.operators[sink].params["name"], table.columns, readable(table).rows(), about)
+            )
     good = run.status in ("finished", "stopped")
     text = f"{run.application} has {run.status}{f': {run.reason}' if run.reason else ''}."
     numbers = [

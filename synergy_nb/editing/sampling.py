@@ -24,6 +24,7 @@ from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.units import counted
 from synergy_nb.traces import packets
 from synergy_nb.traces.reading import open_trace
+from synergy_nb.traces.times import readable
 
 __all__ = ["LARGEST_SAMPLE", "Sample", "SampleError", "compute_sample", "json_rows"]
 
@@ -230,7 +231,7 @@ def _batches(table: pl.DataFrame, *, ordered: bool) -> Iterator[Item]:
 
 def json_rows(table: pl.DataFrame) -> list[list[Any]]:
     """Values of each row of a table as JSON has them."""
-    return [[_json_value(value) for value in row] for row in table.iter_rows()]
+    return [[_json_value(value) for value in row] for row in readable(table).iter_rows()]
 
 
 def _json_value(value: Any) -> Any:

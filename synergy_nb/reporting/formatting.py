@@ -86,14 +86,16 @@ def share(value: float | None) -> str:
     return "-" if value is None else f"{value * 100:.3g} %"
 
 
-def window(start: datetime, end: datetime) -> str:
-    """Format a time window, without the date if that is in 1970.
+def window(start: datetime | str, end: datetime | str) -> str:
+    """Format a time window, without the date if that is in 1970; a bound that Python does not have is text.
 
     >>> window(datetime(1995, 8, 22, 14, 20), datetime(1995, 8, 22, 14, 40))
     '1995-08-22 14:20 to 14:40'
     >>> window(datetime(1970, 1, 1, 0, 20), datetime(1970, 1, 1, 0, 40))
     '00:20 to 00:40'
     """
+    if isinstance(start, str) or isinstance(end, str):
+        return f"{start} to {end}"
     clock = "%H:%M" if start.second == end.second == 0 and not (start.microsecond or end.microsecond) else "%H:%M:%S"
     date = "" if start.date() == end.date() == datetime(1970, 1, 1).date() else f"{start:%Y-%m-%d} "  # noqa: DTZ001
     late = f"{end:%Y-%m-%d} " if date and end.date() != start.date() else ""

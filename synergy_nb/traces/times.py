@@ -28,6 +28,7 @@ __all__ = [
     "in_years",
     "instant_of",
     "plausible",
+    "readable",
     "times",
 ]
 
@@ -109,6 +110,17 @@ def in_years(column: pl.Series) -> pl.Series:
     return column.zip_with((physical >= low) & (physical < high), column.clear(len(column)))
 
 
+def readable(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table whose rows Python can hold: a column of times that are not all of the years 1 to 9999, such as the
+    end of the last window, becomes text.
+
+    >>> readable(pl.DataFrame({"end": pl.Series([253_402_300_800_000_000]).cast(pl.Datetime("us"))})).rows()
+    [('+10000-01-01 00:00:00.000000',)]
+    """
+    far = [each.name for each in table if isinstance(each.dtype, pl.Datetime | pl.Date) and in_years(each) is not each]
+    return table.with_columns(pl.col(far).cast(pl.String)) if far else table
+
+
 def dates_in_numbers(column: pl.Series) -> bool:
     """Whether a column of integers holds nothing but dates such as 20260101, which as seconds are days of 1970."""
     if not column.dtype.is_integer() or column.null_count() == len(column):
@@ -145,8 +157,8 @@ def implausible(raw: pl.Series, made: pl.Series) -> str:
             as_seconds, otherwise = (_EPOCH + dt.timedelta(seconds=number / per) for per in (1, PER_SECOND[unit]))
             return (
                 f"{number:.15g} is the time {as_seconds:%Y-%m-%d}, as numbers count seconds since 1970; as "
-                f"{_NAMES[unit]} it is {otherwise:%Y-%m-%d}: expected time_unit={unit!r}, or time_unit='s' if these are "
-                "seconds"
+                f"{_NAMES[unit]} it is {otherwise:%Y-%m-%d}: expected time_unit={unit!r}, or time_unit='s' if seconds "
+                "are meant"
             )
     return ""
 
