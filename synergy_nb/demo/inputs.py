@@ -21,7 +21,7 @@ from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.operators.sources import TIME_NAMES
 from synergy_nb.traces import datasets
-from synergy_nb.traces.tabular import separator_of
+from synergy_nb.traces.first_lines import separator_of
 
 __all__ = ["GENERATED", "PACED_SECONDS", "WINDOW_SECONDS", "Input", "choose", "generated", "query", "watch"]
 

@@ -11,7 +11,6 @@ ends where a row ends; :mod:`~synergy_nb.traces.records` states what becomes of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,22 +21,20 @@ from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.plan.units import counted
 from synergy_nb.traces.columns import clock_of, inferred, stream_schema, text_kinds
+from synergy_nb.traces.first_lines import BOM, first_line, names_of, separator_of
 from synergy_nb.traces.quoting import Quoting, quoting
-from synergy_nb.traces.records import LONE_RETURN, NOT_UTF8, Rejected, fields_of, shown, split, undecodable
+from synergy_nb.traces.records import LONE_RETURN, NOT_UTF8, Rejected, shown, split, undecodable
 from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, pieces, too_long, whole_lines
 from synergy_nb.traces.times import BASIC_DATES
 from synergy_nb.traces.typed_columns import Malformed, Tally, doubt_of, typed
 
-__all__ = ["Layout", "columns_of_csv", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
+__all__ = ["Layout", "columns_of_csv", "csv_blocks", "csv_layout", "tcp_blocks"]
 
 SAMPLE: Final = 1000  # rows from which the types of CSV columns are inferred when none are stated
 _SAMPLED: Final = (1 << 16, 1 << 18, 8 << 20)  # bytes in which these rows are searched; the first mostly suffice
-_BOM: Final = b"\xef\xbb\xbf"
 _PARSED: Final = {"int": TYPES["int"], "float": TYPES["float"]}  # types that the CSV reader parses with the same result
 _PART: Final = 1 << 17  # bytes of a part of a block that needs the line parser somewhere
 _FEW: Final = 1 << 12  # characters that the line parser splits at first
-_QUOTED: Final = re.compile('"(?:[^"]|"")*"')
-_VALUE: Final = re.compile(r"[+-]?\d[\d.:TtZz+ -]*|[+-]?\d[\d.]*[eE][+-]?\d+")
 _TCP_EXPECTED: Final = "6 fields: timestamp source destination source-port destination-port bytes"
 
 
@@ -148,14 +145,14 @@ def _sampled(path: Path, rows: int, encoding: str, quotes: bool | None) -> tuple
     """Separator and names of the columns of a CSV file, whether fields may be quoted, and its first rows as texts."""
     for size in _SAMPLED:
         data, whole = beginning(path, size, encoding)
-        first, body = _header(data)
+        first, body = first_line(data)
         try:
             header = first.decode()
         except UnicodeDecodeError:
             found = shown(first.decode("utf-8", "surrogateescape"))
             raise ValueError(f"{path}: line 1: {found[:120]!r}; expected {NOT_UTF8}") from None
         separator = separator_of(header) or ","
-        names = _names(path, header, separator, quotes=quotes)
+        names = names_of(path, header, separator, quotes=quotes)
         quoted = separator != "\t" if quotes is None else quotes
         sample = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
         if rows:
@@ -197,7 +194,7 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally, encoding: str = UTF8) -
             last = piece is None
             data += piece or b""
             if number == 1 and (last or b"\n" in data):
-                data, number = data[_header(data)[1] :], 2
+                data, number = data[first_line(data)[1] :], 2
 
 
 def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
@@ -213,47 +210,6 @@ def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.Da
         tally.add(block.rows, block.malformed)
         if block.table.height:
             yield block.table
-
-
-def separator_of(line: str) -> str | None:
-    """Find the separator of the columns of a header, if there is one; text within quotes does not count."""
-    bare = _QUOTED.sub("", line) if line.count('"') % 2 == 0 else line
-    counts = {mark: bare.count(mark) for mark in (",", "\t", ";", "|")}
-    best = max(counts, key=lambda mark: counts[mark])
-    return best if counts[best] else None
-
-
-def _header(data: bytes) -> tuple[bytes, int]:
-    """Return the first line, and the offset of the next one."""
-    start = len(_BOM) if data.startswith(_BOM) else 0
-    body = data.find(b"\n", start) + 1 or len(data)
-    return data[start:body].strip(b"\r\n"), body
-
-
-def _names(path: Path, header: str, separator: str, *, quotes: bool | None) -> list[str]:
-    """Names of the columns; a column without a name gets one.
-
-    Raises
-    ------
-    ValueError
-        If the header is no line of distinct names.
-    """
-    where = f"{path}: line 1: "
-    if "\r" in header:
-        raise ValueError(f"{where}it has carriage returns without line feeds; expected lines that end with a line feed")
-    plain = header.split(separator)
-    if quotes is None and separator == "\t":
-        if all(name.startswith('"') and name.endswith('"') for name in plain):
-            raise ValueError(f"{where}columns {plain}; expected quotes=True if fields are quoted, or else quotes=False")
-        quotes = False
-    names = fields_of(header, separator) if quotes is not False else plain
-    if names is None:
-        raise ValueError(f"{where}{header[:120]!r}; expected a header in which each quote is closed")
-    names = [name.strip() for name in names]
-    names = [name or f"column_{place}" for place, name in enumerate(names)]  # such as the index of pandas
-    if len(set(names)) < len(names) or not header or all(_VALUE.fullmatch(name) for name in names):
-        raise ValueError(f"{where}columns {names}; expected a header of distinct names")
-    return names
 
 
 # -- both parsers --------------------------------------------------------------------------------------------------
@@ -362,7 +318,7 @@ class _FastParser:
                 return None
         if not end:
             return _Block(pl.DataFrame(), 0, None, 0, 0)
-        if data.startswith(_BOM):  # after the beginning of the file it is part of a field, but the reader drops it
+        if data.startswith(BOM):  # after the beginning of the file it is part of a field, but the reader drops it
             return None
         returns = data.count(b"\r", 0, end) if b"\r" in data else 0
         if returns and (returns != data.count(b"\r\n", 0, end) or data.endswith(b"\r")):

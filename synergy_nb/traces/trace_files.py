@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
 from synergy_nb.plan.units import counted, did_you_mean, ratio_of
+from synergy_nb.traces.first_lines import separator_of
 from synergy_nb.traces.logs import LOGS, log_blocks
 from synergy_nb.traces.parquet import parquet_blocks, stored
-from synergy_nb.traces.tabular import csv_blocks, csv_layout, separator_of, tcp_blocks
+from synergy_nb.traces.tabular import csv_blocks, csv_layout, tcp_blocks
 from synergy_nb.traces.text_files import UTF8, beginning, head
 from synergy_nb.traces.typed_columns import Malformed, Tally
 
