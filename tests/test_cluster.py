@@ -34,7 +34,7 @@ from synergy_nb import (
     start_cluster,
 )
 from synergy_nb.dataflow.tuples import Batch, decode
-from synergy_nb.events import ApplicationEnded, ComponentDeployed, SinkMeasured
+from synergy_nb.events import ApplicationEnded, ComponentDeployed, RequestSubmitted, SinkMeasured
 from synergy_nb.lifecycle import requests
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.data import deliveries
@@ -100,6 +100,21 @@ def test_a_query_over_a_python_iterable_gives_what_polars_gives(cluster: Cluster
     assert 0 < record["delay_p50_s"] <= record["delay_p99_s"] < record["limit_s"] == 30.0
     assert record["miss_rate"] == 0.0
     application.stop()
+
+
+def test_peers_and_clients_look_at_the_rows_of_sources_before_they_decide(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "hours.csv"
+    path.write_text("time,key\n" + "".join(f"{hour * 3600},a\n" for hour in range(100)))
+    hours = source("trace", path=path, format="csv", columns={"time": "time", "key": "str"}, id="file")
+    table = source(numbers(50).select("time", "key"), id="table")
+    plan = hours.union(table).aggregate(window="7 d", n="count(*)").sink()
+    told = "sources, as estimates take them: file (100 rows over 99 h), table (50 rows"
+    cluster.check(plan)
+    application = cluster.submit(plan)
+    assert application.results()["n"].sum() == 150
+    assert told in str(application.explain())
+    tried, ran = (each.sources for each in cluster.events().of(RequestSubmitted) if "file" in each.operators)
+    assert tried == ran
 
 
 def test_results_can_be_read_as_they_come(cluster: Cluster) -> None:

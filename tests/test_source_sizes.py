@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 from synergy_nb import Simulation
-from synergy_nb.events import RequestSubmitted
 from synergy_nb.lifecycle.engine_choice import SparkOffer, choose
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
@@ -113,6 +112,18 @@ def test_of_what_cannot_be_read_nothing_is_known(tmp_path: Path, content: bytes 
         params = {"connector": "trace", "path": str(path), "format": form, "columns": COLUMNS}
         assert size_of_trace(params).rows in (None, 0.0)
     assert size_of_trace({"connector": "trace", "path": str(tmp_path), "format": "csv"}) == SourceSize()
+
+
+def test_times_of_parquet_are_found_beside_columns_of_columns(tmp_path: Path) -> None:
+    path = tmp_path / "nested.parquet"
+    table(20_000).select(pair=pl.struct(a=pl.col("v") * 7, b="v"), country="country", time="time").write_parquet(path)
+    params = {
+        "connector": "trace",
+        "path": str(path),
+        "format": "parquet",
+        "columns": {"time": "time", "country": "str"},
+    }
+    assert size_of_trace(params).seconds == 19_999 * 60.0
 
 
 def test_lines_longer_than_what_is_looked_at_tell_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,5 +313,6 @@ def test_peers_know_the_rows_of_what_is_submitted(files: Path) -> None:
     application = simulation.submit(fed, feeds={"rows": table(10).select("time", "v")})
     request = simulation.world.synergy[application.origin].requests[application.id]
     assert {name: size.rows for name, size in request.plan.sizes.items()} == {"source": 10.0, "source_2": 100.0}
-    assert [each for each in application.events() if isinstance(each, RequestSubmitted)]
+    told = str(application.explain())
+    assert "sources, as estimates take them: source (10 rows over 9 min), source_2 (100 rows over 99 h)" in told
     assert application.results().height == 110

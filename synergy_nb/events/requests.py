@@ -51,6 +51,8 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
         Mode of hot spots that the plan states; empty if it states none.
     trial
         Whether it is only decided on, and never run.
+    sources
+        Source to what was known of its rows, in words; only those whose rows somebody has looked at.
     """
 
     plan: str
@@ -60,6 +62,7 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
     overdue: str = ""
     hotspots: str = ""
     trial: bool = False
+    sources: Mapping[str, str] = {}
 
 
 class SignaturesFound(RequestEvent, frozen=True, gc=False):

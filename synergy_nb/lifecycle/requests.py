@@ -38,6 +38,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import SPREAD, check_placement, replicates
 from synergy_nb.plan.replica_degrees import asks_for_active
 from synergy_nb.plan.spark_parts import parts_of
+from synergy_nb.reporting.formatting import known_rows
 
 __all__ = ["MAX_RETAINED", "Requests"]
 
@@ -161,6 +162,7 @@ class Requests(Mapping[str, Request]):
             overdue=plan.qos.overdue or "",
             hotspots=plan.qos.hotspots or "",
             trial=trial,
+            sources={source: known_rows(size) for source, size in plan.sizes.items()},
         )
         routes = _count_routes(plan)
         if routes > MAX_ROUTES:

@@ -42,6 +42,7 @@ from typing import Final, NamedTuple
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.operator_flows import pause_of
 from synergy_nb.plan.spark_parts import PART, pace
 
 __all__ = [
@@ -219,7 +220,7 @@ class Overheads:
         for upstream in node.inputs:
             window, speed = plan.window(upstream) or {}, pace(plan, upstream)
             if speed > 0.0:  # otherwise the number of tuples of a window is unknown
-                span = max(span, float(window.get("slide") or window.get("length") or 0.0) / speed)
+                span = max(span, pause_of(window) / speed)
         beside = plan.input_rate(operator) * span * plan.processing_time(operator)
         return Overhead(expected.mean + beside, expected.variance + beside * beside / 4.0)
 

@@ -71,6 +71,9 @@ def lines(explanation: Reasons) -> list[str]:
     for name, (origin, segments) in explanation.signatures.items():
         shown = ", ".join(f"{seconds(length)} at {rate(each)}" for length, each in segments[:SHOWN])
         written.append(f"  signature of {name}, {origin}: {shown}{', ...' if len(segments) > SHOWN else ''}")
+    if explanation.sources:
+        known = ", ".join(f"{name} ({rows})" for name, rows in explanation.sources.items())
+        written.append(f"  sources, as estimates take them: {known}")
     if explanation.engines:
         written.append("  engines:")
         width = max(map(len, explanation.engines))

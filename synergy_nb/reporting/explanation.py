@@ -45,6 +45,7 @@ class Explanation(Reasons):
             "signatures": {
                 name: {"from": origin, "segments": segments} for name, (origin, segments) in self.signatures.items()
             },
+            "sources": self.sources,
             "engines": {operator: {"engine": engine, "why": why} for operator, (engine, why) in self.engines.items()},
             "parts": self.parts,
             "sharable": self.sharable,

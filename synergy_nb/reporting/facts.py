@@ -89,12 +89,10 @@ class Facts:
         Peer address to a readable name.
     qos : dict
         QoS requirement Q_ξ, in base units.
-    scheduling : str
-        Scheduling discipline that its plan states; empty if it states none.
+    scheduling, hotspots : str
+        Scheduling discipline, and mode of hot spots, that its plan states; empty if it states none.
     drops : bool
         Whether peers drop tuples whose deadline has passed.
-    hotspots : str
-        Mode of hot spots that its plan states; empty if it states none.
     overdue : dict
         Operator to the number of tuples that it has dropped because their deadline had passed.
     disciplines : dict
@@ -112,6 +110,8 @@ class Facts:
     signatures : dict
         Source, or operator whose stream runs already, to the origin of its signature and the segments (seconds and
         tuples/s), for streams with a signature.
+    sources : dict
+        Source to what was known of its rows, in words.
     engines : dict
         Operator id to (engine, reason), for operators that Spark could execute.
     parts : dict
@@ -202,6 +202,7 @@ class Facts:
         self.graphs: list[GraphEvaluated] = []
         self.selected: GraphSelected | None = None
         self.signatures: dict[str, tuple[str, list[tuple[float, float]]]] = {}
+        self.sources: dict[str, str] = {}
         self.engines: dict[str, tuple[str, str]] = {}
         self.parts: dict[str, list[str]] = {}
         self.shared: dict[str, tuple[str, str]] = {}
@@ -240,8 +241,7 @@ class Facts:
         self.skipped: dict[str, SkippedLines] = {}
         self._submitted: float | None = None
         for event in events:
-            handle = self.SHOWN.get(type(event))
-            if handle is not None:
+            if (handle := self.SHOWN.get(type(event))) is not None:
                 handle(self, event)
         self._conclude(self._orphaned, state)
 
@@ -251,7 +251,7 @@ class Facts:
     def _request_submitted(self, event: RequestSubmitted) -> None:
         self._submitted = event.time
         self.qos, self.scheduling, self.drops = dict(event.qos), event.scheduling, event.overdue == "drop"
-        self.hotspots = event.hotspots
+        self.hotspots, self.sources = event.hotspots, dict(event.sources)
 
     @SHOWN.add
     def _signatures_found(self, event: SignaturesFound) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from synergy_nb.plan.source_sizes import SourceSize
 from synergy_nb.plan.units import amount, counted
 
 __all__ = [
     "DISCIPLINE_NAMES",
     "HOTSPOT_MODES",
     "cell",
+    "known_rows",
     "rate",
     "seconds",
     "share",
@@ -64,6 +66,18 @@ def size(value: float) -> str:
         if value >= 0.9995 * of:
             return f"{value / of:.3g} {unit}"
     return f"{value:.0f} B"
+
+
+def known_rows(size: SourceSize) -> str:
+    """Say what is known of the rows of a source.
+
+    >>> known_rows(SourceSize(100.0, 356_400.0, True)), known_rows(SourceSize(3e5)), known_rows(SourceSize())
+    ('100 rows over 99 h', 'about 300,000 rows', 'an unknown number of rows')
+    """
+    if size.rows is None:
+        return "an unknown number of rows"
+    rows = counted(round(size.rows), "row") if size.exact else f"about {counted(float(f'{size.rows:.3g}'), 'row')}"
+    return f"{rows} over {seconds(size.seconds)}" if size.seconds else rows
 
 
 def rate(value: float | None) -> str:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import Plan
 from synergy_nb.plan.data_frames import is_frame
@@ -38,8 +38,6 @@ WHOLE: Final = 1 << 18  # bytes of a text that is read as a whole
 _PIECE: Final = 1 << 16  # bytes of each piece of a longer one
 _SAMPLE: Final = 4000  # largest number of rows of which values are compared
 _INLINE: Final = 12  # bytes of a text that its place in a column holds
-_UNREADABLE: Final = (ValueError, OSError, EOFError, zlib.error, pa.ArrowException, pl.exceptions.PolarsError,
-                      pl.exceptions.PanicException)  # fmt: skip
 
 
 def sized_by_traces(plan: Plan) -> Plan:
@@ -79,7 +77,7 @@ def size_of_rows(rows: Any, clock: str = "time") -> SourceSize:
         return SourceSize(sum(known), exact=True) if len(known) == len(counts) else SourceSize()
     try:
         held = length_hint(rows, -1)
-    except (TypeError, ValueError):
+    except ANYTHING:
         held = -1
     return SourceSize(float(held), exact=True) if held >= 0 else SourceSize()
 
@@ -99,7 +97,7 @@ def size_of_trace(params: Mapping[str, Any]) -> SourceSize:
         if params.get("format") == "parquet":
             return _of_parquet(path, params)
         return _of_text(path, params)
-    except _UNREADABLE:  # the source says what is wrong, when it is opened
+    except ANYTHING:  # the source says what is wrong, when it is opened
         return SourceSize()
 
 
@@ -183,10 +181,12 @@ def _of_parquet(path: Path, params: Mapping[str, Any]) -> SourceSize:
 
 def _ends(file: pq.ParquetFile, clock: str) -> list[Any]:
     """Least and greatest value of a column in each row group; empty if the file does not state them."""
-    at = file.schema_arrow.names.index(clock)
+    places = [place for place in range(file.metadata.num_columns) if file.schema.column(place).path == clock]
     found: list[Any] = []
+    if not places:
+        return found
     for number in range(file.num_row_groups):
-        kept = file.metadata.row_group(number).column(at).statistics
+        kept = file.metadata.row_group(number).column(places[0]).statistics
         if kept is None or not kept.has_min_max:
             return []
         found += [kept.min, kept.max]
