@@ -13,7 +13,7 @@ import pytest
 
 from synergy_nb import Plan, source
 from synergy_nb.cli import result_files
-from synergy_nb.cli.input_checks import print_json
+from synergy_nb.cli.input_checks import parsed, print_json
 from synergy_nb.cli.result_files import ResultFile, chosen_files
 from synergy_nb.cli.run_command import execute
 from synergy_nb.runtime.process.requests import ClusterError
@@ -144,11 +144,21 @@ def test_a_refused_plan_leaves_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "Out.CSV", "a.jsonl"])
-def test_a_result_that_is_named_like_a_file_is_told_that_none_is_written(name: str) -> None:
+def test_a_result_that_is_named_like_a_file_is_told_that_none_is_written(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.warns(
         UserWarning, match=rf"sink\('{name}'\) names the result, and writes no file; results\(\)\.write_"
     ):
         source("packets").sink(name)
+    text = source("packets").sink("rows").to_yaml().replace("name: rows", f"name: {name}")
+    assert name in text
+    with pytest.warns(UserWarning, match=rf"operator 'sink', name: '{name}' names the result, and writes no file; "):
+        Plan.from_yaml(text)
+    file = tmp_path / "plan.yaml"
+    file.write_text(text, "utf-8")
+    parsed(file)
+    assert capsys.readouterr().err.startswith(f"! operator 'sink', name: '{name}' names the result")
 
 
 def test_json_is_valid_on_a_terminal_without_the_letters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -159,6 +160,7 @@ def parsed(file: Path) -> Plan:
     PlanError
         Holding everything that is wrong with it.
     """
+    from synergy_nb.cli.console import err
     from synergy_nb.plan import Plan
 
     try:
@@ -168,7 +170,12 @@ def parsed(file: Path) -> Plan:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         refuse(f"{file}: {reason}; expected a query plan in YAML")
-    return Plan.from_yaml(text)
+    with warnings.catch_warnings(record=True) as notices:
+        warnings.simplefilter("always")
+        plan = Plan.from_yaml(text)
+    for notice in notices:
+        err.print(f"! {notice.message}", markup=False, soft_wrap=True)
+    return plan
 
 
 def load(file: Path) -> Plan:

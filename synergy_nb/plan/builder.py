@@ -30,6 +30,7 @@ from synergy_nb.plan.profile_fields import PROFILE
 from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.requirements import EQUAL, QOS_FIELDS
+from synergy_nb.plan.result_names import named_like_a_file
 from synergy_nb.plan.stream_ids import chosen, needed
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.plan.validation import Operator, PlanError, Problem
@@ -38,16 +39,6 @@ __all__ = ["Stream", "plan", "source", "with_rows"]
 
 #: Arguments of methods that are not parameters of the operator.
 _PROFILE: Final = ("id", *PROFILE)
-#: Suffix of a file to what writes such a file: a name with it is likely to be meant as that of a file.
-_WRITERS: Final = {
-    "parquet": "results().write_parquet({!r})",
-    "csv": "results().write_csv({!r})",
-    "tsv": "results().write_csv({!r}, separator='\\t')",
-    "json": "results().write_json({!r})",
-    "jsonl": "results().write_ndjson({!r})",
-    "ndjson": "results().write_ndjson({!r})",
-    "xlsx": "results().write_excel({!r})",
-}
 
 
 class Stream(Methods):
@@ -160,12 +151,8 @@ class Stream(Methods):
         PlanError
             If the plan is invalid; it holds all problems.
         """
-        if isinstance(name, str) and (writer := _WRITERS.get(name.lower().rpartition(".")[2])):
-            warnings.warn(
-                f"sink({name!r}) names the result, and writes no file; {writer.format(name)} writes one, and so does "
-                "`synergy run PLAN.yaml --out FILE`",
-                stacklevel=2,
-            )
+        if notice := named_like_a_file(f"sink({name!r})", name):
+            warnings.warn(notice, stacklevel=2)
         end = Stream("sink", {"name": name}, [self], profile)
         qos = _not_none(
             delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from synergy_nb.plan.operator_flows import OperatorFlow, flows
 from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.replica_degrees import sums_exactly
 from synergy_nb.plan.requirements import check_qos, check_together
+from synergy_nb.plan.result_names import named_like_a_file
 from synergy_nb.plan.source_sizes import SourceSize
 from synergy_nb.plan.stream_names import own_name, stream_key, stream_name
 from synergy_nb.plan.units import counted
@@ -356,7 +358,12 @@ class Plan:
             check_together(checked, requirement, problems)
         if problems or checked is None:
             raise PlanError(written.named(problems))
-        return cls(written.operators or (), written.qos, written.name).stating(written.stated)
+        plan = cls(written.operators or (), written.qos, written.name).stating(written.stated)
+        for sink in plan.sinks:
+            name = plan.operators[sink].params.get("name")
+            if notice := named_like_a_file(f"operator {sink!r}, name: {name!r}", name):
+                warnings.warn(notice, stacklevel=2)
+        return plan
 
     def validate(self) -> list[Problem]:
         """Validate the plan again and return all problems; none for a plan that this process has built."""
