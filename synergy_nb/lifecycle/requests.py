@@ -162,7 +162,7 @@ class Requests(Mapping[str, Request]):
             overdue=plan.qos.overdue or "",
             hotspots=plan.qos.hotspots or "",
             trial=trial,
-            sources={source: known_rows(size) for source, size in plan.sizes.items()},
+            sources={name: known_rows(plan.sizes[name]) for name in plan.sources if name in plan.sizes},
         )
         routes = _count_routes(plan)
         if routes > MAX_ROUTES:
