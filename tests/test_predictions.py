@@ -18,6 +18,7 @@ from synergy_nb.dataflow.streams.deployments import Assignment, Feed, Role
 from synergy_nb.dataflow.streams.execution import Outcome
 from synergy_nb.dataflow.streams.values import ORIGIN, CarriedRate, Chunk, chunks_of
 from synergy_nb.dataflow.tuples import Punctuation
+from synergy_nb.models.execution_times import Basis, Predicted
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.slack import Persistence
 from synergy_nb.plan import Plan, source
@@ -171,6 +172,21 @@ def test_a_backlog_grows_by_what_exceeds_the_one_thread_at_its_speed() -> None:
     assert predicted(2.0, (120, 120)) == pytest.approx(0.02 + 0.2 * 5.0)
     assert predicted(1.0, (120,)) == pytest.approx(0.02 + 0.2 * 5.0)
     assert predicted(0.5, (60,)) == pytest.approx(0.02 + 0.2 * 5.0)
+
+
+@pytest.mark.parametrize(("basis", "off"), [("line", 50.0), ("growing backlog", None)])
+def test_predictions_are_off_once_measured_times_differ_from_them_for_long(basis: Basis, off: float | None) -> None:
+    """A backlog that grows is predicted for later than the next second, so nothing is compared with it."""
+    one = component("n")
+    measured(one)
+    found = []
+    for second in range(1, 13):
+        of(one).time = Predicted(0.001, basis, extrapolated=False, line=None)
+        of(one).arrived(10, float(second))
+        of(one).executed(second + 0.1, second + 0.15)
+        found.append(of(one).prediction().off)
+    assert found[:8] == [None] * 8
+    assert found[-1] == (None if off is None else pytest.approx(off))
 
 
 def test_an_execution_gives_a_pair_of_the_present_rate_and_the_time_since_arrival() -> None:

@@ -244,7 +244,7 @@ def test_slack_and_hot_spots_have_a_section_with_the_account() -> None:
     events = list(qos_story.relieved())
     page = report(qos_story.top_pairs(), Explanation("top-1", events, qos_story.NAMES), events, title="hot")
     text = " ".join(parsed(page).text)
-    assert "filter -40 ms 720 ms 930 ms 2,400 tuples/s" in text
+    assert "filter -40 ms 720 ms 930 ms 2,400 tuples/s no" in text
     assert "filter at peer-2 has no slack: limit 900 ms - age 10 ms - predicted 930 ms = -40 ms" in text
     assert "moved to peer-5 after 590 ms" in text
     assert "Slack and hot spots" not in made()

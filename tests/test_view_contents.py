@@ -455,6 +455,22 @@ def test_a_load_far_beyond_the_promised_one_is_explained(work: float, reason: st
     assert "46 %, and 1 % are promised" in drawn
 
 
+def test_predicted_times_that_are_not_those_measured_are_shown_as_off_everywhere() -> None:
+    """A prediction of 740 ns beside 561 µs was shown without a word."""
+    journal = story(2)
+    numbers = (10.0, 10.0, 0.01, 5e-4, 0.0, 0, 0, None, 0)
+    given: dict[str, Any] = {"slack": 0.5, "predicted_s": 7.4e-7, "measured_s": 5.61e-4, "predicted_rate": 10.0}
+    part = ComponentMeasurements("top-1", "filter", "filter", *numbers, **given, prediction_off=561.0)
+    measured = PeerMeasured(START + 9, PEERS[1], PEERS[1], 0.46, 0, 1.0, 0.01, [part])
+    journal.append(measured)
+    piece = status_pieces(read(journal), top_pairs())["part:top-1/filter"]
+    assert "predicted times are off: 561 times too short" in piece["tip"]
+    assert "off 0.74 µs (561 times too short)" in static_view.text(read(journal), top_pairs())
+    assert ">off 0.74 µs<" in static_view.svg(read(journal), top_pairs())
+    page = report(top_pairs(), Explanation("top-1", list(journal), NAMES), list(journal), title="off")
+    assert "561 times too short" in page
+
+
 def test_p50_lies_on_a_wider_p99_where_both_are_the_same() -> None:
     drawn = delay_chart([Delay(at, 0.5, 0.5, 1) for at in (0.0, 1.0)], 1.0)
     assert drawn.index('<polyline class="p99"') < drawn.index('<polyline class="p50"')

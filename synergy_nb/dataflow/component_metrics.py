@@ -177,4 +177,5 @@ class ComponentMetrics:
             "predicted_s": known.time.seconds if known is not None else None,
             "measured_s": known.times.last if known is not None else None,
             "predicted_rate": known.predicted_rate.rate if known is not None else None,
+            "prediction_off": known.deviations.ratio if known is not None else None,
         }

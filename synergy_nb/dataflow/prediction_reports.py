@@ -33,6 +33,9 @@ class Prediction(msgspec.Struct, frozen=True, gc=False, array_like=True):
     speed
         Speed of the peer to which ``processing`` belongs: the work that it does in a second, in seconds at a peer of
         speed 1.
+    off
+        Ratio of its measured to its predicted execution times, if they are not as predicted, see
+        :class:`~synergy_nb.models.execution_times.Deviations`.
     """
 
     application: str
@@ -49,6 +52,7 @@ class Prediction(msgspec.Struct, frozen=True, gc=False, array_like=True):
     processing: float
     age: float
     speed: float = 1.0
+    off: float | None = None
 
     @property
     def work(self) -> float:

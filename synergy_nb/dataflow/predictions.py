@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.dataflow.streams.deployments import Role
 from synergy_nb.dataflow.streams.values import CarriedRate, Chunk, Point
-from synergy_nb.models.execution_times import ExecutionTimes, Predicted, confidence_level
+from synergy_nb.models.execution_times import Deviations, ExecutionTimes, Predicted, confidence_level
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.rate_combination import CombinedRate
 from synergy_nb.models.rate_prediction import PredictedRate
@@ -89,14 +89,17 @@ class ComponentPredictions:
         Slack of the last tuple that was evaluated, seconds.
     age : float
         Age of that tuple on its arrival, seconds.
+    deviations : Deviations
+        Predicted times beside those measured in the second after.
     began : float or None
         Time at which the component executes what arrives next, where it executes it before the arrival is handled.
     """
 
     __slots__ = (
-        "_ages", "_arrived", "_counts", "_fresh", "_latest", "_marks", "_own", "_pair_at", "_pending", "_persistence",
-        "_rates", "_renew_at", "_repeat_at", "_tuples", "age", "ancestors", "began", "carried", "component",
-        "departure_limit", "peer", "predicted_rate", "processing", "rate", "slack", "speed", "time", "times",
+        "_ages", "_arrived", "_counts", "_fresh", "_held", "_latest", "_marks", "_own", "_pair_at", "_pending",
+        "_persistence", "_rates", "_renew_at", "_repeat_at", "_taken", "_tuples", "age", "ancestors", "began",
+        "carried", "component", "departure_limit", "deviations", "peer", "predicted_rate", "processing", "rate",
+        "slack", "speed", "time", "times",
     )  # fmt: skip
 
     def __init__(self, component: Component, peer: PeerPredictions) -> None:
@@ -107,6 +110,9 @@ class ComponentPredictions:
         self.processing, self.speed = component.processing, component.speed
         self.times = ExecutionTimes(floor=self.processing)
         self.time = Predicted(self.processing, "profile", extrapolated=False, line=None)
+        self.deviations = Deviations()
+        self._taken: list[float] = []  # execution times of the pairs since the last count, seconds
+        self._held: float | None = None  # execution time that was predicted then; None: for a later time than this
         self.departure_limit: float | None = None
         self.slack: float | None = None
         self.age = 0.0
@@ -151,6 +157,14 @@ class ComponentPredictions:
             self._marks.append((positions, self.rate))
         self.carried = {}
         self._predict_rate()
+        self._compare()
+
+    def _compare(self) -> None:
+        """Compare what was predicted at the last count with what was measured since."""
+        if self._taken and self._held is not None:
+            self.deviations.add(self._held, math.fsum(self._taken) / len(self._taken))
+        self._taken.clear()
+        self._held = None if self.time.basis == "growing backlog" or self.times.last is None else self.time.seconds
 
     def _predict_rate(self) -> None:
         if self._counts < 2 or not self.peer.config.predict:
@@ -220,7 +234,9 @@ class ComponentPredictions:
             return
         self._pair_at = finished + PAIR_S
         self.peer.renew(finished)
-        self.times.observe(self.peer.rate, max(finished - arrived, 0.0))
+        seconds = max(finished - arrived, 0.0)
+        self.times.observe(self.peer.rate, seconds)
+        self._taken.append(seconds)
 
     def finished(self, first: Entry, work: Work, outcome: Outcome) -> None:
         """Add a pair for an execution, or note what was passed to another engine; ``first`` is its first entry."""
@@ -317,6 +333,7 @@ class ComponentPredictions:
             processing=self.processing,
             age=age,
             speed=self.speed,
+            off=self.deviations.ratio,
         )
 
 

@@ -50,6 +50,8 @@ class HotSpotDetected(RequestEvent, frozen=True, gc=False):
     excesses
         Name of each component of the path with the least slack, as application/operator, to its excess t̂_e - τ in
         seconds. The component with the greatest one has to be relieved.
+    prediction_off
+        Ratio of measured to predicted execution times at the component; None where they are as predicted.
     """
 
     severity: ClassVar[Severity] = Severity.WARNING
@@ -69,6 +71,7 @@ class HotSpotDetected(RequestEvent, frozen=True, gc=False):
     tuples: int
     seconds: float
     excesses: Mapping[str, float] = {}
+    prediction_off: float | None = None
 
 
 class HotSpotDismissed(RequestEvent, frozen=True, gc=False):

@@ -226,7 +226,8 @@ class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=Tr
     counts tuples behind a punctuation that excluded them, ``dropped`` those that were dropped because their deadline
     had passed. ``slack`` is that of the last tuple (equation 3.1), ``predicted_s`` the predicted execution time t_e,
     ``measured_s`` the last one that was measured, and ``predicted_rate`` the predicted input rate of the present
-    second; each is None where it is not computed. ``firsts``
+    second; each is None where it is not computed. ``prediction_off`` is how many times as long as predicted execution
+    times are, where they are not as predicted (:class:`~synergy_nb.models.execution_times.Deviations`). ``firsts``
     has the active replicas that feed it, with the number of tuples that each delivered first since it began.
     """
 
@@ -248,6 +249,7 @@ class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=Tr
     predicted_rate: float | None = None
     firsts: Mapping[str, int] = {}
     measured_s: float | None = None
+    prediction_off: float | None = None
 
 
 class PeerMeasured(Event, frozen=True, gc=False):

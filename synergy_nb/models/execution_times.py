@@ -51,15 +51,21 @@ Examples
 from __future__ import annotations
 
 import math
+import statistics
+from collections import deque
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from synergy_nb.models.moments import PairedMoments
 
-__all__ = ["HORIZON", "Basis", "ExecutionTimes", "Line", "Predicted", "confidence_level"]
+__all__ = ["HORIZON", "Basis", "Deviations", "ExecutionTimes", "Line", "Predicted", "confidence_level"]
 
 WINDOW: Final = 128  # pairs, k
 SHARE: Final = 0.05  # of the limit by which the error of the slope may move a prediction, ε
+COMPARED: Final = 8  # comparisons of predicted and measured times that are retained
+ALIKE: Final = 7  # of them that are off in the same direction where the predictions are
+OFF: Final = 2.0  # times as long as predicted, or as short, that a comparison is off
+TELLABLE: Final = 1e-6  # seconds: shorter times are not told apart
 HORIZON: Final = 5.0  # seconds ahead in which a hot spot is seen, decided upon and migrated
 
 Basis: TypeAlias = Literal["line", "last measurement", "profile", "growing backlog"]
@@ -255,3 +261,42 @@ class ExecutionTimes:
             return Predicted(max(self.last, self.floor), "last measurement", extrapolated=False, line=line)
         beyond = not line.lowest_rate <= rate <= line.highest_rate
         return Predicted(max(line.at(rate), self.floor), "line", beyond, line)
+
+
+class Deviations:
+    """Comparisons of predicted execution times with those measured afterwards: whether the predictions are off.
+
+    They are off if at least 7 of the last 8 comparisons have more than twice the predicted time, or less than half of
+    it. Waiting times vary: of exponential ones with the predicted mean, a comparison is below half in 39 of 100, so
+    right predictions seem off in 7 of 1,000. Times below a microsecond count as one, as clocks do not tell them apart.
+
+    Examples
+    --------
+    >>> deviations = Deviations()
+    >>> for measured in [0.002, 0.07, 0.05, 0.06, 0.08, 0.06, 0.05, 0.04]:
+    ...     deviations.add(0.01, measured)
+    >>> deviations.ratio
+    5.5
+    >>> deviations.add(0.01, 0.012)
+    >>> deviations.add(0.01, 0.012)
+    >>> deviations.ratio is None
+    True
+    """
+
+    __slots__ = ("_ratios",)
+
+    def __init__(self) -> None:
+        self._ratios: deque[float] = deque(maxlen=COMPARED)
+
+    def add(self, predicted: float, measured: float) -> None:
+        """Compare a predicted execution time with the one that was measured, both in seconds."""
+        self._ratios.append(max(measured, TELLABLE) / max(predicted, TELLABLE))
+
+    @property
+    def ratio(self) -> float | None:
+        """Median of measured over predicted times, if the predictions are off; None if they are not, or not yet."""
+        if len(self._ratios) < COMPARED:
+            return None
+        longer = sum(each > OFF for each in self._ratios)
+        shorter = sum(each < 1.0 / OFF for each in self._ratios)
+        return statistics.median(self._ratios) if max(longer, shorter) >= ALIKE else None

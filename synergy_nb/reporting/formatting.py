@@ -13,6 +13,7 @@ __all__ = [
     "HOTSPOT_MODES",
     "cell",
     "known_rows",
+    "off",
     "rate",
     "seconds",
     "share",
@@ -129,3 +130,16 @@ def cell(value: Any) -> str:
     if isinstance(value, bytes):
         return f"{value[:8].hex()}{'…' if len(value) > 8 else ''} ({counted(len(value), 'byte')})"
     return str(value)
+
+
+def off(ratio: float | None) -> str:
+    """Write how far predictions are off, by the times as long as predicted that was measured; empty if they are not.
+
+    >>> off(5.52), off(0.25), off(757.6), off(None)
+    ('5.5 times too short', '4 times too long', '758 times too short', '')
+    """
+    if ratio is None:
+        return ""
+    factor = max(ratio, 1.0 / ratio)
+    written = f"{factor:.2g}" if factor < 99.5 else f"{factor:,.0f}"
+    return f"{written} times too {'short' if ratio > 1.0 else 'long'}"

@@ -19,7 +19,7 @@ from synergy_nb.events import (
     MigrationProjected,
 )
 from synergy_nb.plan.units import counted
-from synergy_nb.reporting.formatting import rate, seconds
+from synergy_nb.reporting.formatting import off, rate, seconds
 
 __all__ = ["HotSpot", "HotSpotAccounts", "HotSpotEvent", "Migration", "basis_text", "component_text", "slack_text"]
 
@@ -214,7 +214,11 @@ class HotSpotAccounts:
             lines = [
                 f"  hot spot {when}: {what} at {self._name(spot.peer)} has no slack{again}: {slack_text(detected)}"
             ]
-            lines.append(f"    predicted {basis_text(detected)}; last measured {seconds(detected.measured)}")
+            wrong = off(detected.prediction_off)
+            lines.append(
+                f"    predicted {basis_text(detected)}; last measured {seconds(detected.measured)}"
+                + (f"; predicted times are off here: {wrong}" if wrong else "")
+            )
             worst = self._worst(detected)
             lines += [f"    {worst}"] if worst else []
         if spot.dismissed is not None:

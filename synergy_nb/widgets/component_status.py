@@ -15,7 +15,7 @@ from synergy_nb.events.peer_names import readable
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicated
 from synergy_nb.plan.units import counted
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, rate, seconds, share, size
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, off, rate, seconds, share, size
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Component, Run
 
@@ -224,6 +224,8 @@ def _predicted(component: Component, stats: ComponentMeasurements) -> list[str]:
     lines = []
     if stats.predicted_s is not None:
         lines.append(f"{seconds(stats.predicted_s)} predicted, {seconds(_measured_s(stats))} measured")
+    if stats.prediction_off is not None:
+        lines.append(f"predicted times are off: {off(stats.prediction_off)}")
     if stats.predicted_rate is not None:
         lines.append(f"{rate(stats.predicted_rate)} predicted in")
     if stats.slack is not None:
@@ -248,7 +250,8 @@ def _slack(component: Component, stats: ComponentMeasurements | None) -> dict[st
         "used_up": stats.slack <= 0.0,
         "was_used_up": component.least_slack is not None and component.least_slack <= 0.0,
         "measured_time": seconds(_measured_s(stats)),
-        "predicted_time": seconds(stats.predicted_s),
+        "predicted_time": f"{'off ' if stats.prediction_off is not None else ''}{seconds(stats.predicted_s)}",
+        "off": off(stats.prediction_off),
         "measured_rate": rate(stats.rate),
         "predicted_rate": rate(stats.predicted_rate),
     }

@@ -19,7 +19,7 @@ from synergy_nb.events import Event, PeerMeasured, SinkMeasured
 from synergy_nb.plan import Plan, operator_texts
 from synergy_nb.plan.units import amount, counted
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cell, rate, seconds, share
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cell, off, rate, seconds, share
 from synergy_nb.reporting.replica_streams import counts
 from synergy_nb.widgets.charts import STYLE, Delay, delay_chart, delays
 from synergy_nb.widgets.journal_series import JournalSeries
@@ -268,7 +268,14 @@ def _hot_spots(explanation: Explanation, slacks: Sequence[tuple[str, ...]]) -> s
     lines = explanation.hot_spots.lines(explanation.began)
     if not slacks and not lines:
         return ""
-    columns = ("operator", "least slack", "last slack", "greatest predicted time", "greatest predicted rate")
+    columns = (
+        "operator",
+        "least slack",
+        "last slack",
+        "greatest predicted time",
+        "greatest predicted rate",
+        "predicted times are off",
+    )
     about = (
         "Slack is the time that a tuple at an operator has left until its limit, less its predicted time there "
         "(equation 3.1); an operator without slack is a hot spot."
@@ -281,13 +288,15 @@ def _hot_spots(explanation: Explanation, slacks: Sequence[tuple[str, ...]]) -> s
 
 
 def _slacks(events: Iterable[Event], explanation: Explanation) -> list[tuple[str, ...]]:
-    """Operator, least and last slack, and the greatest predicted time and rate, for operators with slack."""
+    """Operator, least and last slack, the greatest predicted time and rate, and how far off, for those with slack."""
     found: dict[str, list[float]] = {}
+    wrong: dict[str, float | None] = {}
     for event in events:
         for each in event.components if isinstance(event, PeerMeasured) else ():
             if each.application != explanation.request or each.slack is None:
                 continue
             least, _, time, rate_of = found.get(each.operator, [math.inf, 0.0, 0.0, 0.0])
+            wrong[each.operator] = each.prediction_off
             found[each.operator] = [
                 min(least, each.slack),
                 each.slack,
@@ -295,7 +304,7 @@ def _slacks(events: Iterable[Event], explanation: Explanation) -> list[tuple[str
                 max(rate_of, each.predicted_rate or 0.0),
             ]
     return [
-        (operator, seconds(least), seconds(last), seconds(time), rate(rate_of))
+        (operator, seconds(least), seconds(last), seconds(time), rate(rate_of), off(wrong[operator]) or "no")
         for operator, (least, last, time, rate_of) in found.items()
     ]
 

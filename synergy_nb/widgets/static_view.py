@@ -202,7 +202,7 @@ def _slacks(pieces: Sequence[Mapping[str, Any]], y: float) -> tuple[list[str], f
         y += 19
         slack = piece["slack"]
         parts += [label(16, y, piece["operator"], "strong"), label(150, y, piece["on"], "soft")]
-        bad = {"now": slack["used_up"], "least": slack["was_used_up"]}
+        bad = {"now": slack["used_up"], "least": slack["was_used_up"], "predicted_time": slack["off"]}
         parts += [
             label(x, y, slack[key].removesuffix(" tuples/s") if "/s" in slack[key] else slack[key],
                   "bad" if bad.get(key) else "", anchor="end")
@@ -263,7 +263,7 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
     if peers:
         blocks.append(as_text("", ("peer", "load", "promised", "components"), peers))
     slacks = [
-        (piece["operator"], piece["on"], *(piece["slack"][key] for _, key, _ in _SLACKS))
+        (piece["operator"], piece["on"], *(_written(piece["slack"], key) for _, key, _ in _SLACKS))
         for piece in parts
         if piece.get("slack")
     ]
@@ -275,6 +275,11 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
     if pieces["troubles"]["list"]:
         blocks.append("\n".join(["errors of peers", *(f"  ▲ {_trouble(each)}" for each in pieces["troubles"]["list"])]))
     return "\n\n".join(blocks)
+
+
+def _written(slack: Mapping[str, Any], key: str) -> str:
+    """A cell of the slack of an operator, with what a page shows as its tooltip."""
+    return f"{slack[key]} ({slack['off']})" if key == "predicted_time" and slack["off"] else str(slack[key])
 
 
 def _trouble(trouble: Mapping[str, Any]) -> str:

@@ -190,6 +190,7 @@ class HotSpots(Protocol):
             tuples=violation.tuples,
             seconds=violation.seconds,
             excesses=names,
+            prediction_off=prediction.off,
         )
         if reason:
             self._dismissed[component] = reason, now
@@ -206,10 +207,8 @@ class HotSpots(Protocol):
 
     def _excesses(self, path: tuple[ComponentId, ...]) -> dict[ComponentId, float]:
         """Components of the violated path to the excess of t̂_e over τ in seconds, the greatest first."""
-        found = {}
-        for each in path:
-            seconds, processing = self.monitor.times(each)
-            found[each] = seconds - processing
+        times = {each: self.monitor.times(each) for each in path}
+        found = {each: seconds - processing for each, (seconds, processing) in times.items()}
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     def _helpless(self, component: ComponentId) -> bool:
