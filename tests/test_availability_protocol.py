@@ -456,7 +456,7 @@ def test_replicas_of_a_dead_origin_are_released() -> None:
     world.run(1.0)
     assert world.synergy["peer-3"].ledger.requests == {"r1"}
     world.crash("peer-8")
-    world.run(31.0)
+    world.run(PlacementConfig().lease + 1.0)
     assert all(not each.ledger.requests for each in world.synergy.values())
     assert {event.reason for event in world.events("r1", ReplicasLeft)} == {"its origin has sent no renewal"}
 
@@ -486,7 +486,7 @@ def test_an_aborted_placement_leaves_no_commitment() -> None:
     world.place("peer-8", "r1", chain(6), degree=3)
     until(world, "replica_placed", operator="o2", role="backup")
     world.release("r1")
-    world.run(31.0)
+    world.run(PlacementConfig().lease + 1.0)
     assert world.wrong_books({}) == []
     assert "r1" not in world.outcomes
     assert world.placed("peer-8", chain(6), degree=3)  # the name is free again

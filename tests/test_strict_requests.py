@@ -16,6 +16,7 @@ from synergy_nb.events import ApplicationRunning, RequestPostponed, SetupFailed,
 from synergy_nb.lifecycle.agreements import Agreements
 from synergy_nb.lifecycle.messages import Graph, GrowthAnswered, GrowthAsked, GrowthChanged
 from synergy_nb.models.queueing import execution_time
+from synergy_nb.overlay.answer_limits import AnswerLimits
 from synergy_nb.plan import Plan, source
 from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
@@ -45,7 +46,7 @@ def account(limit: float) -> tuple[Agreements, list[tuple[str, Any]]]:
     """The agreements of an origin, with the account of application ``a``, projected at 100 ms; and what it sends."""
     sent: list[tuple[str, Any]] = []
     peer = SimpleNamespace(send=lambda to, message: sent.append((to, message)))
-    origin = Agreements(cast("Any", peer), cast("Any", None), {})
+    origin = Agreements(cast("Any", peer), cast("Any", None), {}, AnswerLimits(cast("Any", peer)))
     plan = source("packets", rate=RATE).sink("all", delay=f"{limit * 1e3} ms")
     roles = Roles(dict.fromkeys(plan.operators, "p"))
     reached, promised = dict.fromkeys(plan.operators, 0.1), dict.fromkeys(plan.operators, 0.0)

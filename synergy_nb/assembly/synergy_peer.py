@@ -231,6 +231,7 @@ class SynergyPeer:
             self.session.impacts.project,
             self._running,
             machine.nearest or self._neighbours,
+            self.membership.answers,
         )
         self.composition = Composition(peer, self.probing, self.membership, composing)
         self.resilient = ResilientPlacement(peer, self.membership.is_dead, self.composition)
@@ -242,6 +243,7 @@ class SynergyPeer:
             machine.overheads or Overheads(),
             self.session.impacts.project,
             self._offers,
+            self.membership.answers,
             config.failure,
             config.domains,
         )

@@ -30,11 +30,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from synergy_nb.control.peer import Message, Peer, Timer
+from synergy_nb.control.peer import Message, Peer
 from synergy_nb.lifecycle.impact import Impacts
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.lifecycle.messages import Graph, GrowthAnswered, GrowthAsked, GrowthChanged
 from synergy_nb.models.projection import WITHIN
+from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.plan import Plan
 
 __all__ = ["Agreements"]
@@ -72,7 +73,7 @@ class _Question:
         self.operator = operator  # empty for the shared streams of the member
         self.answered = answered
         self.asked: dict[str, float] = {}  # application whose origin has not answered, to the seconds that it was asked
-        self.timer: Timer | None = None
+        self.timer: AnswerLimit | None = None
 
 
 class Agreements:
@@ -80,14 +81,15 @@ class Agreements:
 
     Parameters
     ----------
-    peer, impacts
-        The peer, and its projection of impact.
+    peer, impacts, answers
+        The peer, its projection of impact, and its time limits on the answers of others.
     members
         Member records of the applications in which the peer takes part, by id.
     """
 
-    def __init__(self, peer: Peer, impacts: Impacts, members: Mapping[str, Member]) -> None:
+    def __init__(self, peer: Peer, impacts: Impacts, members: Mapping[str, Member], answers: AnswerLimits) -> None:
         self.peer = peer
+        self._answers = answers
         self.impacts = impacts
         self.members = members
         self._accounts: dict[str, _Account] = {}
@@ -170,7 +172,8 @@ class Agreements:
                     question.asked[application] = seconds
                     self.peer.send(origin, GrowthAsked(application, attempt, seconds))
             if question.asked:
-                question.timer = self.peer.after(UNANSWERED, self._unanswered, question)
+                origins = [self.members[each].graph.origin for each in question.asked]
+                question.timer = self._answers.after(UNANSWERED, origins, self._unanswered, question)
                 return
             self._finish(question, "")
 

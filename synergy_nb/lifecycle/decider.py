@@ -74,11 +74,17 @@ class Refusal(NamedTuple):
         Whether the engine is to query the directory again and then ask the decider once more.
     refused_by
         Addresses of the peers that refused their components for lack of resources or because of the impact on others.
+    unanswered
+        Whether nobody has refused, but not all have answered in time: then the engine tries again for a while.
+    missing
+        Whether no peer that lives has some component: a silent one may have it, and then the engine tries again, too.
     """
 
     reason: str
     retry: bool = False
     refused_by: frozenset[str] = frozenset()
+    unanswered: bool = False
+    missing: bool = False
 
 
 Answer: TypeAlias = Decision | Refusal

@@ -72,7 +72,8 @@ class EarlyFollowers:
 
     def _begin(self, member: Member, operator: str, to: str) -> None:
         member.early[operator] = to
-        self.changes.peer.after(PATIENCE, self._expire, member, member.graph, operator)
+        graph, answers = member.graph, self.changes.membership.answers
+        answers.after(PATIENCE, (graph.origin, graph.roles.peers[operator], to), self._expire, member, graph, operator)
 
     def _expire(self, member: Member, graph: Graph, operator: str) -> None:
         if self.changes.members.get(graph.application) is member and member.graph is graph:

@@ -258,7 +258,7 @@ class Migrations(GraphChanger):
         """Limit the present step of a move to that many seconds."""
         if move.timer is not None:
             move.timer.cancel()
-        move.timer = self.peer.after(seconds, self._timed_out, application, move)
+        move.timer = self.membership.answers.after(seconds, (move.old, move.to), self._timed_out, application, move)
 
     def _resend(self, application: str, move: Move) -> None:
         """Send Follow to the peers that have not agreed or are not ready, now and once every interval."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from synergy_nb.control.peer import Timer
 from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.overlay.answer_limits import AnswerLimit
 
 __all__ = ["Command", "Move"]
 
@@ -47,7 +47,7 @@ class Move:
         self.following = False  # whether the graph with the follower has been published
         self.orphaned = False  # whether the old peer has died, so that the follower is asked whether it is ready
         self.request = request  # number of the old peer's request, which the new peer has to accept; 0: none
-        self.timer: Timer | None = None
+        self.timer: AnswerLimit | None = None
 
     @property
     def swaps(self) -> bool:

@@ -30,7 +30,7 @@ from typing import Any
 
 import msgspec
 
-from synergy_nb.control.peer import Message, Timer
+from synergy_nb.control.peer import Message
 from synergy_nb.events import BackupRestored, RebuildGivenUp
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
@@ -44,6 +44,7 @@ from synergy_nb.lifecycle.messages import (
 )
 from synergy_nb.lifecycle.rebuilt_streams import RebuiltStreams
 from synergy_nb.lifecycle.session_config import SessionConfig
+from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 
@@ -84,7 +85,7 @@ class _RunningRebuild:
         self.done = done
         self.published = False
         self.executes = False
-        self.timer: Timer | None = None
+        self.timer: AnswerLimit | None = None
 
     @property
     def is_backup(self) -> bool:
@@ -168,7 +169,7 @@ class Rebuilds(GraphChanger):
     def _set_timeout(self, application: str, rebuild: _RunningRebuild, seconds: float) -> None:
         if rebuild.timer is not None:
             rebuild.timer.cancel()
-        rebuild.timer = self.peer.after(seconds, self._timed_out, application, rebuild)
+        rebuild.timer = self.membership.answers.after(seconds, (rebuild.to,), self._timed_out, application, rebuild)
 
     def _needed_graph(self, application: str, rebuild: _RunningRebuild) -> Graph:
         """The graph that the new peer has to learn: with the replica if that executes, otherwise with its copy."""

@@ -84,7 +84,11 @@ class RebuiltStreams(GraphChanger):
 
     def settled(self, application: str) -> bool:
         """Return whether the streams of all rebuilt replicas of an application are complete at their readers."""
-        return all(name != application for name, _ in self._streams)
+        return not self.incomplete(application)
+
+    def incomplete(self, application: str) -> set[str]:
+        """Rebuilt replicas of an application whose readers still need the other ones."""
+        return {replica for name, replica in self._streams if name == application}
 
     def end(self, application: str) -> None:
         """Forget the streams of an application."""

@@ -74,7 +74,8 @@ class ReplicaPlacement:
             if graph is not None:
                 self._probe(request, graph, decided)
             else:
-                decided(request, Refusal(reason if before is None else f"{before.reason}; elsewhere: {reason}"))
+                why = reason if before is None else f"{before.reason}; elsewhere: {reason}"
+                decided(request, Refusal(why, missing=True))
 
         qos = plan.qos
         asked = qos.degree or qos.synchronized or qos.ordered

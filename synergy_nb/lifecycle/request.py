@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from synergy_nb.control.graph import Report
-from synergy_nb.control.peer import Timer
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import SkippedLines
 from synergy_nb.events.application_states import RUNS, STATUS, State, Status, check
 from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import expanded
 
@@ -76,8 +76,11 @@ class Request:
         Addresses of the peers at whose sinks all streams have ended.
     skipped : dict of str to SkippedLines
         Source to the malformed lines of its trace that it skips.
-    timer : Timer or None
-        Timer that limits the set-up.
+    timer : AnswerLimit or None
+        Limit of the set-up.
+    unanswered : bool
+        Whether some peer has not answered in time since candidates were looked up last, so that the request is tried
+        again rather than rejected.
     """
 
     __slots__ = (
@@ -108,6 +111,7 @@ class Request:
         "timer",
         "trial",
         "tried",
+        "unanswered",
         "unconfirmed",
         "waits_because",
     )
@@ -150,7 +154,8 @@ class Request:
         self.former: set[str] = set()
         self.ended_sinks: set[str] = set()
         self.skipped: dict[str, SkippedLines] = {}
-        self.timer: Timer | None = None
+        self.timer: AnswerLimit | None = None
+        self.unanswered = False
         self._state = State.DISCOVERING
         self._graph: Graph | None = None
 

@@ -11,6 +11,9 @@ Theory of operation
    to query the directory again; otherwise the engine tries the next alternative, or, if none is left, rejects the
    request with the reasons.
 
+A request that nobody has refused, but not all have answered in time, begins anew, for at most ``patience``: some peer
+may be late, or have been stopped. So does one that lacks a component while some peer is silent.
+
 A request may wait in the state *discovering*, for a stream that can be shared soon: while another request for the same
 stream is composed (:mod:`~synergy_nb.lifecycle.claims`), or if a peer refuses a component of its graph because it makes
 the stream of that component already.
@@ -209,6 +212,7 @@ class Requests(Mapping[str, Request]):
 
     def _discover(self, request: Request) -> None:
         """Look up the components of the plan and, the first time, all names that its alternatives depend on."""
+        request.unanswered = False
         wanted = component_names(request.alternative.plan)
         if request.alternatives is None:
             wanted |= self._alternatives.names(request.plan)
@@ -218,7 +222,7 @@ class Requests(Mapping[str, Request]):
         if self._requests.get(request.name) is not request or request.state is not State.DISCOVERING:
             return  # the request has ended meanwhile
         if found is None:
-            self._reject(request, "the directory did not answer in time")
+            self._try_again(request, "the directory did not answer in time")
             return
         if request.alternatives is None:
             first = self._claims.first(request, found)
@@ -261,8 +265,28 @@ class Requests(Mapping[str, Request]):
             self._discover(request)
         elif request.alternatives:
             self._try_next_alternative(request, request.alternatives, answer.reason)
+        elif request.unanswered or answer.unanswered or (answer.missing and self._silent()):
+            self._try_again(request, answer.reason)
         else:
             self._reject(request, answer.reason)
+
+    def _silent(self) -> list[str]:
+        """Peers that may be late or cut off, and have what a plan needs."""
+        return self._session.membership.silent(self._session.config.patience)
+
+    def _try_again(self, request: Request, reason: str) -> None:
+        """Begin anew with a request that nobody has refused, unless its peers have been silent for too long."""
+        if self._peer.now - request.submitted >= self._session.config.patience:
+            self._reject(request, reason)
+            return
+        self._begin_anew(request, reason)
+
+    def _begin_anew(self, request: Request, reason: str) -> None:
+        self._decider(request).release(request)
+        request.alternatives, request.alternative = None, Alternative(request.plan)
+        if request.state is not State.DISCOVERING:
+            request.enter(State.DISCOVERING)
+        self._wait(request, reason)
 
     def _wait(self, request: Request, reason: str) -> None:
         """Look up the streams that run once more, after a short time; the journal has each reason once."""
@@ -304,10 +328,7 @@ class Requests(Mapping[str, Request]):
             self._decider(request).established(request)
             self._claims.end(request)
         elif request.sharable_soon and self._claims.waits(request):
-            self._decider(request).release(request)
-            request.alternatives, request.alternative = None, Alternative(request.plan)
-            request.enter(State.DISCOVERING)
-            self._wait(request, refusal)
+            self._begin_anew(request, refusal)
         else:
             self._decider(request).next(request, refusal, self._decided)
 

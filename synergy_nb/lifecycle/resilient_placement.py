@@ -43,7 +43,7 @@ class ResilientPlacement:
         """Have the driver compute a placement on the peers that can execute every operator that is not pinned."""
         known = find_candidates(self._peer, request, found, self._is_dead)
         if known.missing:
-            decided(request, Refusal("; ".join(known.missing.values())))
+            decided(request, Refusal("; ".join(known.missing.values()), missing=True))
             return
         pinned = {operator: peers[0] for operator, peers in known.candidates.items() if len(peers) == 1}
         offering = [set(peers) for operator, peers in known.candidates.items() if operator not in pinned]

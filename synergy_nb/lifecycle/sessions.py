@@ -147,7 +147,7 @@ class Session(Protocol):
         # application to the latest attempt, and epoch of its graph, whose messages this peer refuses
         self._ended_attempts: Latest[tuple[int, float]] = Latest(ENDED_SESSIONS)
         self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing)
-        self.agreements = Agreements(peer, self.impacts, self.members)
+        self.agreements = Agreements(peer, self.impacts, self.members, membership.answers)
         self.sinks = SinkReports(peer, self._led, self.members, self._end_application)
         self.feedbacks = Feedbacks(
             peer, self.config, self._led, self.members, self.components, self._start,
@@ -167,6 +167,7 @@ class Session(Protocol):
             AwaitedPeers(peer, self._led, self.config.patience, self._fail),
             shared=lambda name: self.sharers.awaited(name),  # noqa: PLW0108 - made below
             cannot_take_over=self.copies.cannot_take_over,
+            incomplete=lambda name: self.rebuilds.streams.incomplete(name),  # noqa: PLW0108 - likewise
         )
         self.moves = Migrations(
             *common,
@@ -234,9 +235,7 @@ class Session(Protocol):
         request.delays, request.ended_sinks = {}, set()
         request.unconfirmed = {*plan.sources, *graph.helpers, *graph.owner_origins}
         seconds = self.config.setup + self.config.preparation(plan)
-        request.timer = self.peer.after(
-            seconds, self._setup_failed, application, attempt, "no answer from every source in time"
-        )
+        request.timer = self.membership.answers.after(seconds, graph.watched, self._setup_late, application, attempt)
         for address in graph.watched:
             self.membership.watch(address)
         for address in sorted(graph.helpers | graph.owner_origins):
@@ -364,6 +363,13 @@ class Session(Protocol):
             request.sharable_soon = bool(message.owner)
             request.owners |= {message.owner} - {""}
             self._setup_failed(message.application, message.attempt, message.reason)
+
+    def _setup_late(self, application: str, attempt: int) -> None:
+        """Give up a set-up that not all peers have confirmed in time."""
+        request = self._led.get(application)
+        if request is not None and request.graph.attempt == attempt:
+            request.unanswered = True
+            self._setup_failed(application, attempt, "no answer from every source in time")
 
     def _setup_failed(self, application: str, attempt: int, reason: str) -> None:
         request = self._led.get(application)

@@ -56,6 +56,8 @@ class TakeOvers(GraphChanger):
     cannot_take_over
         Function of (application, operator) that returns the peers whose copy cannot take over; such a copy is chosen
         only if there is no other.
+    incomplete
+        Function of an application that returns its rebuilt replicas whose readers still need the other ones.
     """
 
     def __init__(
@@ -66,12 +68,14 @@ class TakeOvers(GraphChanger):
         awaited: AwaitedPeers,
         shared: Callable[[str], Mapping[str, Sequence[str]] | None],
         cannot_take_over: Callable[[str, str], Collection[str]],
+        incomplete: Callable[[str], set[str]],
     ) -> None:
         super().__init__(changes, config)
         self.fail = fail
         self.awaited = awaited
         self.shared = shared
         self.cannot_take_over = cannot_take_over
+        self.incomplete = incomplete
         self._pending: dict[str, set[str]] = {}  # application to the operators whose backups have not answered
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
@@ -84,15 +88,24 @@ class TakeOvers(GraphChanger):
         """Whether all of these are active replicas, and each of their operators has another replica that lives."""
         return bool(operators) and self._spared(self.led[application].graph, operators) == set(operators)
 
-    def _spared(self, graph: Graph, missing: Collection[str]) -> set[str]:
-        """Those of the missing operators that are active replicas whose operators have another replica that lives."""
+    def _spared(self, graph: Graph, missing: Collection[str], silent: Collection[str] = ()) -> set[str]:
+        """Those of the missing operators that are active replicas whose operators have another replica that lives.
+
+        A replica that is only ``silent`` is not spared for one that was rebuilt and whose stream its readers cannot do
+        with alone: the readers would have to do without the tuples before it.
+        """
         peers, replicas = graph.roles.peers, replicas_of(Plan.from_bytes(graph.plan))
         living = {
-            name
+            name: {
+                each for each in group
+                if each not in missing and peers[each] and not self.membership.is_dead(peers[each])
+            }
             for name, group in replicas.items()
-            if any(each not in missing and peers[each] and not self.membership.is_dead(peers[each]) for each in group)
+        }  # fmt: skip
+        incomplete = self.incomplete(graph.application)
+        return {
+            name for name in missing if living.get(original(name), set()) - (incomplete if name in silent else set())
         }
-        return {name for name in missing if original(name) in living}
 
     def begin(
         self, application: str, address: str, reason: str = "", failed: Collection[str] = (), *, forgot: bool = False
@@ -140,7 +153,13 @@ class TakeOvers(GraphChanger):
                 unfit = self.cannot_take_over(application, operator)
                 moved[operator], *rest = sorted(backups[operator], key=unfit.__contains__)
                 backups[operator] = tuple(rest)
-        lost = self._spared(graph, missing)
+        may_return = {
+            name
+            for name in missing - set(failed)
+            if not self.membership.has_ended(graph.roles.peers[name])
+            and not (forgot and graph.roles.peers[name] == address)
+        }
+        lost = self._spared(graph, missing, may_return)
         silent = self._silent(graph, missing - lost, failed, address if forgot else "")
         if silent is None:
             return False

@@ -83,6 +83,12 @@ class Beliefs(Protocol):
         """Whether a dead peer is more than silent: it has left, or no process listens at its address any more."""
         return address in self._dead and (address in self._refused or self._members[address].status == LEFT)
 
+    def silent(self, seconds: float) -> list[str]:
+        """Peers that are suspected, or have been dead for at most so many seconds, and whose processes may live."""
+        since = self.peer.now - seconds
+        dead = [each for each in self._dead if not self.has_ended(each) and self._members[each].since >= since]
+        return [*self._suspects, *dead]
+
     def note_refused(self, address: str) -> None:
         """Note that no process listens at ``address``: once it counts as dead, it will not come back."""
         before = self.has_ended(address)

@@ -35,6 +35,7 @@ from typing import Final, get_args
 import msgspec
 
 from synergy_nb.control.peer import Peer, Timer, key_of
+from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.overlay.directory_entries import HELD_FRACTION, Entry, EntryCopy, Kind, PeerLoad
 from synergy_nb.overlay.directory_messages import Found, Item, LoadUpdate, Lookup, Register, Registered, Renew
 from synergy_nb.overlay.directory_roots import PAGE, DirectoryRoot
@@ -68,13 +69,13 @@ class _Own:
 class _PendingLookup:
     """A look-up that is not answered yet."""
 
-    __slots__ = ("deadline", "done", "found", "names", "patience", "timer")
+    __slots__ = ("done", "found", "limit", "names", "patience", "timer")
 
-    def __init__(self, names: set[str], done: Done, deadline: float) -> None:
+    def __init__(self, names: set[str], done: Done) -> None:
         self.names = names
         self.done = done
-        self.deadline = deadline
         self.found: dict[str, tuple[Entry, ...]] = {}
+        self.limit: AnswerLimit | None = None
         self.patience = LOOKUP_RETRY
         self.timer: Timer | None = None
 
@@ -103,6 +104,7 @@ class Directory(DirectoryRoot):
         pastry.on_leave.append(self._leaving)  # before entries are handed over
         super().__init__(peer, pastry, membership, lease)
         self.on_confirmed: list[Callable[[], None]] = []
+        self._answers = AnswerLimits(peer) if membership is None else membership.answers
         self._own: dict[tuple[str, Kind], _Own] = {}
         self._sender: Timer | None = None
         self._load: PeerLoad | None = None
@@ -206,12 +208,12 @@ class Directory(DirectoryRoot):
             Callback, called once and never before this call returns: with name to entries (an empty tuple for a name
             without any), or with None if not all names were answered in time.
         deadline
-            Time limit, seconds from now.
+            Time limit where all peers are in time, seconds from now.
         """
         self._ticket += 1
         ticket = self._ticket
-        pending = _PendingLookup(set(names), done, self.peer.now + deadline)
-        self._pending[ticket] = pending
+        pending = self._pending[ticket] = _PendingLookup(set(names), done)
+        pending.limit = self._answers.after(deadline, (), self._give_up, ticket)
         mine = {name for name in pending.names if self.pull_completed and self.pastry.joined and self._is_mine(name)}
         if mine or not pending.names:
             answer = {name: self.store.get(name, self.peer.now) for name in sorted(mine)}
@@ -372,21 +374,23 @@ class Directory(DirectoryRoot):
     def _retry_later(self, ticket: int, pending: _PendingLookup) -> None:
         delay = pending.patience * (0.75 + 0.5 * self.peer.rng.random())
         pending.patience *= 1.5
-        left = pending.deadline - self.peer.now
-        pending.timer = self.peer.after(min(delay, max(left, 0.0)), self._retry, ticket)
+        pending.timer = self.peer.after(delay, self._retry, ticket)
 
     def _retry(self, ticket: int) -> None:
         pending = self._pending.get(ticket)
         if pending is None:
             return
-        if self.peer.now >= pending.deadline:
-            del self._pending[ticket]
-            pending.done(None)
-            return
         for name in pending.names:
             self._roots.pop(name, None)
         self._look_up(ticket, pending.names)
         self._retry_later(ticket, pending)
+
+    def _give_up(self, ticket: int) -> None:
+        pending = self._pending.pop(ticket, None)
+        if pending is not None:
+            if pending.timer is not None:
+                pending.timer.cancel()
+            pending.done(None)
 
     def _on_found(self, sender: str, message: Found) -> None:
         pending = self._pending.get(message.ticket)
@@ -403,6 +407,7 @@ class Directory(DirectoryRoot):
             del self._roots[next(iter(self._roots))]
         if not pending.names:
             del self._pending[message.ticket]
-            if pending.timer is not None:
-                pending.timer.cancel()
+            for each in (pending.timer, pending.limit):
+                if each is not None:
+                    each.cancel()
             pending.done(pending.found)

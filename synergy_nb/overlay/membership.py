@@ -48,11 +48,12 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import PeerDeclaredDead
+from synergy_nb.overlay.answer_limits import AnswerLimits
 from synergy_nb.overlay.beliefs import CONFIRMATIONS, RELIABLE, Beliefs
 from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, News, Ping, PingAck, PingFor, PingForAck
 from synergy_nb.overlay.pastry import Pastry
@@ -62,6 +63,7 @@ __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
 
 INDIRECT_PINGS: Final = 3  # other peers that are asked to ping a peer that did not answer, k of SWIM
 WATCHED_A_PERIOD: Final = 8  # maximum number of pings to watched peers in one period
+FRESH: Final = 8  # periods for which a verdict on a peer is a reason to confirm its silence at once
 RELAYED: Final = 256  # maximum number of unanswered pings on behalf of others
 
 
@@ -83,6 +85,8 @@ class Membership(Beliefs):
 
     Attributes
     ----------
+    answers : AnswerLimits
+        Time limits on the answers of other peers, which the lateness of this one and of theirs stretches.
     on_dead, on_alive : list of callables (address)
         Listeners, called when a peer was declared dead or has left, and when such a peer is alive again.
     on_ended : list of callables (address)
@@ -98,6 +102,7 @@ class Membership(Beliefs):
         if not period > 0:
             raise ValueError(f"period: {period} s; expected more than 0")
         self.latency = pastry.latency
+        self.answers = AnswerLimits(peer, self._longest)
         self.period = period
         self.suspicion = 2.0 * period if suspicion is None else suspicion
         self.retry = retry
@@ -211,11 +216,14 @@ class Membership(Beliefs):
                         self._health.missed()  # nobody says anything: this peer may be the one that is cut off
                     self._doubt(address, SUSPECT, self._incarnation_of(address), own=True)
                     self._suspects[address].confirmed |= probe.silent
+                    if self.stretch <= RELIABLE:
+                        self._tell_neighbours()
 
     def _declare(self, now: float) -> None:
         """Ping suspects once more with the suspicion, or declare them dead."""
         for address, suspicion in list(self._suspects.items()):
-            base = self.suspicion if suspicion.own and not suspicion.refused else self.period
+            accused = suspicion.refused or (suspicion.status == DEAD and not suspicion.own)
+            base = self.period if accused else self.suspicion
             seconds = base * self._patience(address)
             if now < suspicion.deadline(seconds, self._others(address)) - 0.1 * self.period:  # periods are floats
                 self._number += 1
@@ -228,7 +236,12 @@ class Membership(Beliefs):
             self._believe(address, DEAD, member.incarnation)
             if not suspicion.own or self.stretch > RELIABLE:
                 continue
-            for other in self.pastry.leaves.members:  # among them the neighbours of the dead peer, which repair most
+            self._tell_neighbours()
+
+    def _tell_neighbours(self) -> None:
+        """Send news at once to those that most probably need it, and repair the ring."""
+        for other in self.pastry.known():
+            if other not in self._suspects:
                 self._number += 1
                 self._ping(other, self._number)
 
@@ -236,6 +249,10 @@ class Membership(Beliefs):
         """Factor of the time limits for a peer: this one may be late, or has said that it is."""
         member = self._members.get(address)
         return self.stretch if member is None else max(self.stretch, member.stretch)
+
+    def _longest(self, addresses: Collection[str]) -> float:
+        """Factor of the time limits for several peers."""
+        return max((self._patience(address) for address in addresses), default=self.stretch)
 
     def _others(self, address: str) -> int:
         """Number of other peers that have to confirm the silence of ``address``: two, if there are so many."""
@@ -354,8 +371,17 @@ class Membership(Beliefs):
         if len(self._relayed) >= RELAYED:
             return
         self._number += 1
-        self._relayed[self._number] = Relayed(sender, message.number, message.target, self.peer.now)
+        relayed = self._relayed[self._number] = Relayed(sender, message.number, message.target, self.peer.now)
+        if self._knows_silent(message.target):
+            relayed.told = True
+            self.peer.send(sender, PingForAck(message.number, message.target, -1, reached=False))
         self._ping(message.target, self._number)
+
+    def _knows_silent(self, address: str) -> bool:
+        """Whether a peer has just been silent towards this one, so that nobody need wait for it once more."""
+        if self.stretch > RELIABLE:
+            return False
+        return self.is_dead(address) and self.peer.now - self._members[address].since < FRESH * self.period
 
     def _answer_askers(self, now: float, in_time: bool) -> None:
         """Say which peers have not answered on behalf of others, unless this peer was stopped; forget old requests."""

@@ -296,7 +296,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         feeds: Mapping[str, Any] | None = None,
         placement: str = "composed",
         spread: bool = False,
-        timeout: float | str = 30.0,
+        timeout: float | str = 90.0,
     ) -> SimulatedApplication:
         """Let the peers compose and start a plan; virtual time passes until they have decided.
 
@@ -315,7 +315,8 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         spread
             Whether to prefer the graphs with the most peers, as a light plan is otherwise executed by few.
         timeout
-            Longest virtual time until composition is decided, in seconds or as ``"1 min"``.
+            Longest virtual time until composition is decided, in seconds or as ``"1 min"``; silent peers
+            have a minute to answer.
 
         Raises
         ------
@@ -338,7 +339,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         origin: str | None = None,
         placement: str = "composed",
         spread: bool = False,
-        timeout: float | str = 30.0,
+        timeout: float | str = 90.0,
     ) -> PlanTrial:
         """Find the graph that composition would choose for a plan, without starting it.
 

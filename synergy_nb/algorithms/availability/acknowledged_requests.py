@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from synergy_nb.algorithms.availability.messages import PlacementConfig, PlacementReply
-from synergy_nb.control.peer import Message, Peer, Protocol, Timer
+from synergy_nb.control.peer import Message, Peer, Protocol
+from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 
 __all__ = ["AcknowledgedRequests", "Answered"]
 
@@ -24,7 +25,7 @@ class _Unacknowledged(NamedTuple):
     message: Message
     answered: Answered
     left: int
-    timer: Timer
+    timer: AnswerLimit
 
 
 class AcknowledgedRequests(Protocol):
@@ -38,10 +39,15 @@ class AcknowledgedRequests(Protocol):
         Whether a peer is known to have died; messages to such a peer are not repeated.
     config
         Time limits.
+    answers
+        Time limits on the answers of other peers, which lateness stretches.
     """
 
-    def __init__(self, peer: Peer, is_dead: Callable[[str], bool], config: PlacementConfig) -> None:
+    def __init__(
+        self, peer: Peer, is_dead: Callable[[str], bool], config: PlacementConfig, answers: AnswerLimits
+    ) -> None:
         super().__init__(peer)
+        self._answers = answers
         self.is_dead = is_dead
         self.config = config
         self._unanswered: dict[int, _Unacknowledged] = {}
@@ -62,7 +68,7 @@ class AcknowledgedRequests(Protocol):
         self.peer.send(to, PlacementReply(number, not reason, reason, narrow and not reason))
 
     def _send(self, number: int, to: str, message: Message, answered: Answered, left: int) -> None:
-        timer = self.peer.after(self.config.answer, self._silent, number)
+        timer = self._answers.after(self.config.answer, (to,), self._silent, number)
         self._unanswered[number] = _Unacknowledged(to, message, answered, left - 1, timer)
         self.peer.send(to, message)
 

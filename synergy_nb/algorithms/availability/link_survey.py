@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 from synergy_nb.algorithms.availability.failures import IndependentFailures
 from synergy_nb.algorithms.availability.messages import PlacementConfig, Survey, Surveyed, Task
 from synergy_nb.control.ledger import Ledger
-from synergy_nb.control.peer import Peer, Protocol, Timer
+from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.control.roles import Roles
+from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.overlay.latency import Latency
 
 __all__ = ["Link", "LinkSurvey", "failures_of"]
@@ -57,7 +58,7 @@ class _PendingSurvey:
         self.peers = peers
         self.done = done
         self.rounds: list[int] = []
-        self.timer: Timer | None = None
+        self.timer: AnswerLimit | None = None
 
 
 class LinkSurvey(Protocol):
@@ -71,6 +72,8 @@ class LinkSurvey(Protocol):
         Whether a peer is known to have died; such a peer is not asked.
     config
         Time limits.
+    answers
+        Time limits on the answers of other peers, which lateness stretches.
     failure, domains
         Failure probability ϕ and domains that this peer reports to others.
     """
@@ -82,6 +85,7 @@ class LinkSurvey(Protocol):
         latency: Latency,
         is_dead: Callable[[str], bool],
         config: PlacementConfig,
+        answers: AnswerLimits,
         failure: float = 0.0,
         domains: Mapping[str, float] | None = None,
     ) -> None:
@@ -90,6 +94,7 @@ class LinkSurvey(Protocol):
         self.latency = latency
         self.is_dead = is_dead
         self.config = config
+        self._answers = answers
         self.own = Link(0.0, math.inf, ledger.cores, failure, dict(domains or {}))
         self._links: dict[str, tuple[float, Link | None]] = {}  # peer to (time of the question in seconds, answer)
         self._rounds: dict[int, tuple[float, _PendingSurvey]] = {}  # number of a round to (time in seconds, survey)
@@ -143,7 +148,8 @@ class LinkSurvey(Protocol):
             return
         self._number += 1
         pending.rounds.append(self._number)
-        pending.timer = self.peer.after(self.config.survey / self.config.sends, self._send, pending)
+        seconds = self.config.survey / self.config.sends
+        pending.timer = self._answers.after(seconds, pending.waiting, self._send, pending)
         self._rounds[self._number] = self.peer.now, pending
         for peer in sorted(pending.waiting):
             self.peer.send(peer, Survey(self._number))

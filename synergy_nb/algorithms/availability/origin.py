@@ -57,6 +57,7 @@ from synergy_nb.events import (
 )
 from synergy_nb.lifecycle.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.decider import component_name
+from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
@@ -114,7 +115,7 @@ class _Pending:
         self.failures: IndependentFailures | None = None
         self.graph = Roles()
         self.relays: list[PlacementNegotiation] = []
-        self.timer: Timer | None = None
+        self.timer: AnswerLimit | Timer | None = None
 
 
 class _Committed:
@@ -168,12 +169,14 @@ class PlacementOrigin(Protocol):
         self.directory = directory
         self.membership = membership
         self.config = config
-        self.acknowledged_requests = AcknowledgedRequests(peer, membership.is_dead, config)
-        self.link_survey = LinkSurvey(peer, ledger, latency, membership.is_dead, config, failure, domains)
+        self.acknowledged_requests = AcknowledgedRequests(peer, membership.is_dead, config, membership.answers)
+        self.link_survey = LinkSurvey(
+            peer, ledger, latency, membership.is_dead, config, membership.answers, failure, domains
+        )
         self.primary_host = PrimaryHost(peer, self.acknowledged_requests, self.link_survey, config, self._relay)
         begin, end = self.primary_host.begin, self.primary_host.end
         self.replica_host = ReplicaHost(
-            peer, ledger, self.acknowledged_requests, self.link_survey, offers, config, begin, end
+            peer, ledger, self.acknowledged_requests, self.link_survey, offers, config, membership.answers, begin, end
         )
         self.protocols: tuple[Protocol, ...] = (
             self.acknowledged_requests,
@@ -346,7 +349,10 @@ class PlacementOrigin(Protocol):
             pinned=pending.pinned,
             candidates={name: len(each) for name, each in task.candidates.items()},
         )
-        pending.timer = self.peer.after(self.config.placement, self._late, pending, pending.attempt)
+        asked = {peer for able in pending.candidates.values() for peer in able}
+        pending.timer = self.membership.answers.after(
+            self.config.placement, asked, self._late, pending, pending.attempt
+        )
         self.primary_host.begin(data, "", pending.graph)
 
     # -- phases 2 and 3 --------------------------------------------------------------------------------------------

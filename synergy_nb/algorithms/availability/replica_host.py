@@ -27,7 +27,7 @@ from synergy_nb.algorithms.availability.messages import (
 )
 from synergy_nb.algorithms.availability.selection import backups_ahead
 from synergy_nb.control.ledger import ROUNDING, Ledger
-from synergy_nb.control.peer import Peer, Protocol, Timer
+from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import (
     MessageOutdated,
@@ -38,6 +38,7 @@ from synergy_nb.events import (
     ReplicasLeft,
     ReservationExpired,
 )
+from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.overlay.recently_seen import Recent
 from synergy_nb.plan import Plan
 
@@ -55,9 +56,9 @@ class _AttemptState:
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
         self.roles: dict[str, str] = {}  # operator to accepted, primary or backup
-        self.expiry: dict[str, Timer] = {}  # accepted operator to the time limit for its decision
+        self.expiry: dict[str, AnswerLimit] = {}  # accepted operator to the time limit for its decision
         self.evaluating: set[str] = set()
-        self.lease: Timer | None = None
+        self.lease: AnswerLimit | None = None
 
 
 class ReplicaHost(Protocol):
@@ -73,6 +74,8 @@ class ReplicaHost(Protocol):
         Whether this peer has the component of an operator of a plan.
     config
         Configuration, with the time limits.
+    answers
+        Time limits on the answers of other peers, which lateness stretches.
     on_primary
         Callback for (task bytes, operator, graph) that continues the placement, once this peer has received a primary.
     on_end
@@ -87,6 +90,7 @@ class ReplicaHost(Protocol):
         link_survey: LinkSurvey,
         offers: Callable[[Plan, str], bool],
         config: PlacementConfig,
+        answers: AnswerLimits,
         on_primary: Callable[[bytes, str, Roles], None],
         on_end: Callable[[str, int], None],
     ) -> None:
@@ -96,6 +100,7 @@ class ReplicaHost(Protocol):
         self.link_survey = link_survey
         self.offers = offers
         self.config = config
+        self._answers = answers
         self.on_primary = on_primary
         self.on_end = on_end
         self._attempts: dict[str, _AttemptState] = {}
@@ -184,7 +189,8 @@ class ReplicaHost(Protocol):
             self._tidy(request)
         else:
             state.roles[operator] = ACCEPTED
-            state.expiry[operator] = self.peer.after(self.config.reservation, self._expire, request, state, operator)
+            limit, origin = self.config.reservation, (task.origin,)
+            state.expiry[operator] = self._answers.after(limit, origin, self._expire, request, state, operator)
             left = self.ledger.residual_cores("")
             self.peer.record(ReplicaAccepted, request, operator=operator, by=sender, cores_left=left)
         narrow = self.config.wide_first and self._is_narrow(task, plan, message, links)
@@ -255,7 +261,7 @@ class ReplicaHost(Protocol):
             if operator in state.expiry:
                 state.expiry.pop(operator).cancel()
             if state.lease is None:
-                state.lease = self.peer.after(self.config.lease, self._abandoned, request, state)
+                state.lease = self._answers.after(self.config.lease, (task.origin,), self._abandoned, request, state)
             self.peer.record(ReplicaPlaced, request, operator=operator, role=decided, by=sender)
         self.acknowledged_requests.reply(sender, message.number, refusal)
         if not refusal and not message.backup:
@@ -300,7 +306,7 @@ class ReplicaHost(Protocol):
             self._drop(message.request, operator)  # its answer was lost, so another peer was chosen
         if state.lease is not None:
             state.lease.cancel()
-        state.lease = self.peer.after(self.config.lease, self._abandoned, message.request, state)
+        state.lease = self._answers.after(self.config.lease, (sender,), self._abandoned, message.request, state)
 
     def _withdrawn(self, sender: str, message: PlacementWithdrawn) -> None:
         request, state = message.request, self._attempts.get(message.request)

@@ -78,7 +78,7 @@ class Composition(Protocol):
         known = find_candidates(self.peer, request, found, self.membership.is_dead)
         lacking = {operator for operator in known.missing if not deployable(plan, operator)}
         if known.missing and (lacking or request.alternatives or self.config.deployment == "off"):
-            self._refuse(pending, "; ".join(known.missing.values()))
+            self._refuse(pending, "; ".join(known.missing.values()), missing=True)
             return
         if known.missing:
             pending.deploy.update(known.missing)
@@ -127,12 +127,13 @@ class Composition(Protocol):
         pending.probed.clear()
         return pending
 
-    def _refuse(self, pending: Pending, reason: str, *, retry: bool = False) -> None:
+    def _refuse(self, pending: Pending, reason: str, *, retry: bool = False, missing: bool = False) -> None:
         """Answer that no graph was found, after releasing reservations that the next attempt does not need."""
         if pending.attempt and (retry or pending.submitted.alternatives):
             self._release_reservations(pending)
         at = frozenset(drop.at for drop in pending.dropped if drop.condition not in ALONG)
-        pending.decided(pending.submitted, Refusal(reason, retry, at))
+        unanswered = not missing and pending.unanswered
+        pending.decided(pending.submitted, Refusal(reason, retry, at, unanswered, missing))
 
     # -- step 1 ------------------------------------------------------------------------------------------------------
 
@@ -170,7 +171,8 @@ class Composition(Protocol):
                 DeploymentConsidered, pending.request, operators=sorted(pending.deploy), stage=pending.stage
             )
         data = encode_request(request)
-        pending.timer = self.peer.after(config.probing, self._select, pending)
+        asked = {peer for peers in candidates.values() for peer in peers}
+        pending.timer = self.membership.answers.after(config.probing, asked, self._select, pending)
         for source in plan.sources:
             self.probing.propagate(request, plan, data, (source,), (), config.budget * scale, UNIT)
 

@@ -6,12 +6,12 @@ from typing import Final
 
 from synergy_nb.algorithms.composition.messages import Dropped
 from synergy_nb.control.graph import ComponentGraph, Hop
-from synergy_nb.control.peer import Timer
 from synergy_nb.control.roles import Roles
 from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.decider import Decided
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.selection_conditions import by_more_than
+from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import counted
 
@@ -72,7 +72,7 @@ class Pending:
         self.unqualified = ""  # condition that the last unqualified graph violates
         self.tried = 0  # number of graphs of this attempt that were chosen for set-up
         self.qualified: list[tuple[float, ComponentGraph]] = []
-        self.timer: Timer | None = None
+        self.timer: AnswerLimit | None = None
 
     @property
     def request(self) -> str:
@@ -83,6 +83,12 @@ class Pending:
     def plan(self) -> Plan:
         """The plan that is to be composed: that of the present alternative of the request."""
         return self.submitted.alternative.plan
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether no peer has refused, but not all have answered."""
+        silent = all(drop.condition == "acknowledgement" for drop in self.dropped)
+        return silent and not self.graphs and bool(self.dropped or self.returned < self.total)
 
     def summary(self) -> str:
         """Readable list of the conditions that failed and the peers where they did, the most frequent first."""

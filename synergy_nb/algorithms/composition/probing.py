@@ -28,12 +28,13 @@ from synergy_nb.algorithms.composition.messages import (
 from synergy_nb.algorithms.composition.probed_paths import Extended, check_route, routes_meet, summed
 from synergy_nb.control.graph import Hop, late_share
 from synergy_nb.control.ledger import ROUNDING, Ledger
-from synergy_nb.control.peer import Peer, Protocol, Timer
+from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.events import MessageOutdated, MessageRefused, ProbeAccepted, ProjectedImpact, ReservationExpired
 from synergy_nb.lifecycle.decider import component_name
 from synergy_nb.lifecycle.selection_conditions import exceeds
 from synergy_nb.models.overheads import HOP, Overhead, Overheads, quantile, together
 from synergy_nb.models.projection import Impact, refused
+from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan, catalogue
@@ -82,6 +83,8 @@ class Probing(Protocol):
         executed a tuple, seconds; None if it has no such component.
     known
         Function that returns the addresses of other peers, neighbours in the overlay first.
+    answers
+        Time limits on the answers of other peers.
 
     Attributes
     ----------
@@ -100,8 +103,10 @@ class Probing(Protocol):
         project: Project,
         running: Callable[[Provider], float | None],
         known: Callable[[], Sequence[str]],
+        answers: AnswerLimits,
     ) -> None:
         super().__init__(peer)
+        self.answers = answers
         self.ledger = ledger
         self.latency = latency
         self.config = config
@@ -112,7 +117,7 @@ class Probing(Protocol):
         self.known = known
         self.overheads = overheads or Overheads()
         self._free: dict[str, tuple[float, float]] = {}  # peer to (free cores, time of the report in seconds)
-        self._active: dict[str, tuple[int, Timer]] = {}
+        self._active: dict[str, tuple[int, AnswerLimit]] = {}
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
         self._extended: dict[str, Extended] = {}
         self._waiting: dict[str, _Waiting] = {}
@@ -432,7 +437,8 @@ class Probing(Protocol):
         waiting = self._waiting.get(request.request)
         if waiting is None or waiting.attempt < request.attempt:
             waiting = self._waiting[request.request] = _Waiting(request.attempt, {})
-            self.peer.after(self.config.acknowledgement, self._unacknowledged, request, waiting)
+            asked = {peer for peers in request.candidates.values() for peer in peers}
+            self.answers.after(self.config.acknowledgement, asked, self._unacknowledged, request, waiting)
         return waiting
 
     def _unacknowledged(self, request: ProbedRequest, waiting: _Waiting) -> None:
@@ -444,16 +450,9 @@ class Probing(Protocol):
             del self._waiting[request.request]
         for (operator, address), weight in waiting.weights.items():
             silence = Dropped(
-                request.request,
-                request.attempt,
-                operator,
-                address,
-                "acknowledgement",
-                1.0,
-                0.0,
-                (self.peer.address,),
+                request.request, request.attempt, operator, address, "acknowledgement", 1.0, 0.0, (self.peer.address,),
                 weight,
-            )
+            )  # fmt: skip
             self.peer.send(request.origin, silence)
 
     def _extend(self, request: str, attempt: int) -> None:
@@ -464,10 +463,10 @@ class Probing(Protocol):
                 self.ledger.expire(request)
                 self._seen[request] = set()
                 self._extended.pop(request, None)
-            elif active[1].when > self.peer.now + 0.9 * self.config.reservation:
+            elif active[1].began > self.peer.now - 0.1 * self.config.reservation:
                 return  # another probe of the same round has just extended them
             active[1].cancel()
-        timer = self.peer.after(self.config.reservation, self._expire, request, attempt)
+        timer = self.answers.after(self.config.reservation, (), self._expire, request, attempt)
         self._active[request] = (attempt, timer)
 
     def _expire(self, request: str, attempt: int) -> None:

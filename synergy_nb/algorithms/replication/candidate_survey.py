@@ -22,11 +22,12 @@ import numpy as np
 
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.ledger import Ledger
-from synergy_nb.control.peer import Message, Peer, Protocol, Timer
+from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.events import MessageRefused
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.models.overheads import HOP, Overhead, Overheads
 from synergy_nb.models.projection import Impact, refused
+from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
 
@@ -120,7 +121,7 @@ class _Question:
         self.done = done
         self.answers: dict[str, CandidateAnswer] = {}
         self.sent: list[tuple[int, float]] = []  # number and time (s) of each time that it was sent
-        self.timer: Timer | None = None
+        self.timer: AnswerLimit | None = None
 
 
 class CandidateSurvey(Protocol):
@@ -135,6 +136,8 @@ class CandidateSurvey(Protocol):
         :meth:`~synergy_nb.lifecycle.impact.Impacts.project`.
     offers
         Function of (plan, operator) that returns whether this peer has the component.
+    answers
+        Time limits on the answers of other peers.
     failure, domains
         Probability that this peer fails by itself, and the failure domains that it depends on, with theirs.
     """
@@ -147,10 +150,12 @@ class CandidateSurvey(Protocol):
         overheads: Overheads,
         project: Project,
         offers: Callable[[Plan, str], bool],
+        answers: AnswerLimits,
         failure: float = 0.0,
         domains: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(peer)
+        self._limits = answers
         self._failing = failure, dict(domains or {})
         self._ledger = ledger
         self._latency = latency
@@ -212,7 +217,7 @@ class CandidateSurvey(Protocol):
             message = msgspec.structs.replace(message, number=self._next())
         question.sent.append((message.number, self.peer.now))
         self._questions[message.number] = question
-        question.timer = self.peer.after(seconds / MOST_SENDS, self._send, question, seconds)
+        question.timer = self._limits.after(seconds / MOST_SENDS, question.waiting, self._send, question, seconds)
         for address in sorted(question.waiting):
             self.peer.send(address, message)
 

@@ -122,7 +122,7 @@ class ActivePlacement:
             return
         known = find_candidates(self._peer, request, found, self._is_dead)
         if known.missing:
-            decided(request, Refusal("; ".join(known.missing.values())))
+            decided(request, Refusal("; ".join(known.missing.values()), missing=True))
             return
         attempt = self._tries[request.name] = self._tries.get(request.name, 0) + 1
         candidates = {name: self._candidates_to_ask(request, name, peers) for name, peers in known.candidates.items()}
@@ -168,7 +168,8 @@ class ActivePlacement:
             if not found:
                 refusals = [f"{at}: {answers[at].refusals[name]}" for at in peers if name in answers[at].refusals]
                 why = "; ".join(refusals[:3]) or f"no answer from {', '.join(candidates[name])}"
-                return Refusal(f"operator {name}: no candidate would execute it: {why}")
+                reason = f"operator {name}: no candidate would execute it: {why}"
+                return Refusal(reason, unanswered=not refusals)
         backed_up = {name for name, each in degrees_of(plan).items() if each.passive > 1}
         fixed = {
             name: self._peer_of_one(found, avoided=name in backed_up)
@@ -197,7 +198,8 @@ class ActivePlacement:
         if len(measured) < len(links):
             one, other = next((where[up], where[name]) for (up, name), link in links.items() if link is None)
             why = f"the delay between {one} and {other} is not known: neither answered the other in time"
-            return Refusal(why, retry=self._tries.get(request.name, MOST_TRIES) < MOST_TRIES)
+            retry = self._tries.get(request.name, MOST_TRIES) < MOST_TRIES
+            return Refusal(why, retry=retry, unanswered=True)
         graph = _component_graph(expanded, where, answers, measured)
         phi = graph.balance(expanded)
         failed = violated_condition(expanded, graph, self._late, phi, self._tolerated(plan))

@@ -220,7 +220,7 @@ class AsyncCluster(PeerRequests):
         placement: str = "composed",
         spread: bool = False,
         detach: bool = False,
-        timeout: float | str = 30.0,
+        timeout: float | str = 90.0,
     ) -> AsyncApplication:
         """Let the peers compose and start a plan.
 
@@ -248,7 +248,8 @@ class AsyncCluster(PeerRequests):
             Whether the application goes on without this client, until somebody stops it. Otherwise it ends when the
             cluster is closed, or two minutes after the peers have heard of this client for the last time.
         timeout
-            Longest time until composition is decided, in seconds or as ``"1 min"``.
+            Longest time until composition is decided, in seconds or as ``"1 min"``; silent peers
+            have a minute to answer.
 
         Raises
         ------
@@ -304,7 +305,7 @@ class AsyncCluster(PeerRequests):
         origin: str | None = None,
         placement: str = "composed",
         spread: bool = False,
-        timeout: float | str = 30.0,
+        timeout: float | str = 90.0,
     ) -> PlanTrial:
         """Find the graph that composition would choose for a plan, without starting it.
 
