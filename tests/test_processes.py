@@ -24,6 +24,7 @@ from distributed import Client
 from distributed.utils import silence_logging_cmgr
 
 from synergy_nb.runtime.client.progress import Progress
+from synergy_nb.runtime.process import fork_server as fork_server_module
 from synergy_nb.runtime.process.dask_silence import Silence
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer, ProcessStartError
 from synergy_nb.runtime.process.plugin import client_links, install
@@ -253,10 +254,12 @@ def test_dask_is_silent_until_the_last_cluster_is_closed() -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
+def test_a_process_that_is_not_ready_in_time_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server_module, "crowding", lambda: 2.0)  # two programs for each processor
+
     async def main() -> int:
         fork_server = ForkServer.launch(preload=())
-        with pytest.raises(ProcessStartError, match=r"process 'x' was not ready within 0\.3 s"):
+        with pytest.raises(ProcessStartError, match=r"process 'x' was not ready within 0\.6 s"):
             await fork_server.fork("x", "tests.test_processes:never_ready", b"", timeout=0.3)
         with pytest.raises(ProcessStartError, match="ValueError: bad spec"):
             await fork_server.fork("y", "tests.test_processes:fails", b"bad spec", timeout=DEADLINE)

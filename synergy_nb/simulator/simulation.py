@@ -315,8 +315,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         spread
             Whether to prefer the graphs with the most peers, as a light plan is otherwise executed by few.
         timeout
-            Longest virtual time until composition is decided, in seconds or as ``"1 min"``; silent peers
-            have a minute to answer.
+            Longest virtual time until composition is decided, in seconds or as ``"2 min"``; silent peers have a minute.
 
         Raises
         ------

@@ -248,8 +248,7 @@ class AsyncCluster(PeerRequests):
             Whether the application goes on without this client, until somebody stops it. Otherwise it ends when the
             cluster is closed, or two minutes after the peers have heard of this client for the last time.
         timeout
-            Longest time until composition is decided, in seconds or as ``"1 min"``; silent peers
-            have a minute to answer.
+            Longest time until composition is decided, in seconds or as ``"2 min"``; silent peers have a minute.
 
         Raises
         ------

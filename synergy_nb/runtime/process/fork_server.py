@@ -56,6 +56,11 @@ class ProcessStartError(SynergyError, RuntimeError):
     """A process did not start; the message names the process and the reason."""
 
 
+def crowding() -> float:
+    """Return the programs that run or wait for each processor of this machine, at least 1: the last minute's mean."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 # -- in the user's process -------------------------------------------------------------------------------------------
 
 
@@ -128,7 +133,8 @@ class ForkServer:
             Argument of the function.
         timeout
             Seconds without a report of any process after which this one is given up, unless it works: where many
-            processes start on one machine, or other programs run there, they wait for each other.
+            processes start on one machine, or other programs run there, they wait for each other. It is multiplied by
+            the programs that wait for each processor of the machine.
 
         Returns
         -------
@@ -151,7 +157,8 @@ class ForkServer:
         await self._send({"fork": name, "target": target, "spec": spec})
         last, spent = loop.time() + EXTENDED * timeout, self._processor_s(child)
         while True:
-            left = self._reported + timeout - loop.time()
+            limit = timeout * min(crowding(), EXTENDED)
+            left = self._reported + limit - loop.time()
             done, _ = await asyncio.wait([child.ready], timeout=max(left, 0.0))
             if done:
                 return child.ready.result()
@@ -162,7 +169,7 @@ class ForkServer:
                 break
             self._reported = loop.time()  # it is slow, as it gets little of a processor
         await self.stop(name, grace=0.0)
-        raise ProcessStartError(f"process {name!r} was not ready within {timeout:g} s, and no other became ready")
+        raise ProcessStartError(f"process {name!r} was not ready within {limit:.3g} s, and no other became ready")
 
     def _processor_s(self, child: _Child) -> float:
         """Return the seconds of a processor that a child and the fork server have had."""

@@ -49,11 +49,20 @@ def connector(connection_args: Mapping[str, Any], limits: Limits) -> Callable[[s
     async def connect(address: str) -> Any:
         clock = asyncio.get_running_loop().time
         deadline = clock() + limits.connect
+        # Dask gives its first attempts a fifth of the time. If that is over just as the connection is there, both ends
+        # keep a connection that nobody uses; so the time is long, and only a refused attempt is given up.
+        opened = asyncio.create_task(dask_connect(address, timeout=limits.connect, **connection_args))
+        opened.add_done_callback(lambda each: each.cancelled() or each.exception())
         try:
-            return await dask_connect(address, timeout=min(REFUSED_WITHIN, limits.connect), **connection_args)
-        except OSError as error:
+            await asyncio.wait({opened}, timeout=min(REFUSED_WITHIN, limits.connect))
+            if opened.done() and not isinstance(opened.exception(), OSError):
+                return opened.result()
             if await refuses(address, deadline - clock()):
-                raise ConnectionRefusedError(REFUSED) from error
+                raise ConnectionRefusedError(REFUSED)
+            if not (opened.done() and opened.exception()):
+                return await opened
+        finally:
+            opened.cancel()
         return await dask_connect(address, timeout=deadline - clock(), **connection_args)
 
     return connect
