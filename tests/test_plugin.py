@@ -10,6 +10,7 @@ import ipaddress
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -447,6 +448,9 @@ def test_a_busy_client_leaves_no_connection_that_carries_nothing() -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
 
+        def more_than(found: int) -> bool:
+            return sum(map(len, carried)) > found
+
         def be_busy() -> None:
             until_then = loop.time() + 0.06
             while loop.time() < until_then:
@@ -454,10 +458,11 @@ def test_a_busy_client_leaves_no_connection_that_carries_nothing() -> None:
             if not opening.done():
                 loop.call_later(0.002, be_busy)
 
-        for number in range(8):
+        for _ in range(8):
+            found = sum(map(len, carried))
             opening = asyncio.create_task(connect_as_client(f"tcp://{host}:{port}"))
             loop.call_later(0.002, be_busy)
-            await until(lambda number=number: sum(map(len, carried)) > number)
+            await until(partial(more_than, found))
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
         await until(lambda: len(carried) == len(begun))
