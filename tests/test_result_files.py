@@ -169,3 +169,26 @@ def test_json_is_valid_on_a_terminal_without_the_letters(monkeypatch: pytest.Mon
         said = raw.getvalue().decode(encoding)
         assert json.loads(said) == {"name": "ü😀"}
         assert ("ü" in said) is letters
+
+
+def test_json_has_null_for_what_it_lacks_and_all_digits_of_integers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nan, infinity = float("nan"), float("inf")
+    print_json({"x": [nan, (infinity, -infinity)], "n": {"most": 2**63 - 1, "share": 0.1}})
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert found == {"x": [None, [None, None]], "n": {"most": 2**63 - 1, "share": 0.1}}
+    far = pl.Series([253_402_300_800_000_000] * 2).cast(pl.Datetime("us"))  # the year 10000, which Python has not
+    table = pl.DataFrame({"time": far, "n": [2**53 + 1, -(2**63)], "x": [nan, -infinity]})
+    for suffix in ("jsonl", "csv"):
+        file = ResultFile(tmp_path / f"rows.{suffix}", {"time": "time", "n": "int", "x": "float"})
+        file.add(table)
+        file.close(complete=True)
+    lines = (tmp_path / "rows.jsonl").read_text().splitlines()
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    time = "+10000-01-01T00:00:00.000000"
+    assert rows == [{"time": time, "n": 2**53 + 1, "x": None}, {"time": time, "n": -(2**63), "x": None}]
+    assert (tmp_path / "rows.csv").read_text().splitlines()[1:] == [
+        f"{time},{2**53 + 1},NaN",
+        f"{time},{-(2**63)},-inf",
+    ]

@@ -26,6 +26,7 @@ from synergy_nb.traces import info, text_files
 from synergy_nb.traces.rows import FeedError, RowReader
 from synergy_nb.traces.times import PER_SECOND, times
 from synergy_nb.traces.trace_files import load
+from synergy_nb.traces.trace_sizes import size_of_trace
 from synergy_nb.traces.typed_columns import convert
 
 DAY = dt.datetime(2026, 1, 1, 0, 0, 1)  # noqa: DTZ001 - times of streams have no zone
@@ -226,6 +227,8 @@ def test_files_without_a_unit_are_refused_with_the_one_that_they_seem_to_have(tm
         pl.DataFrame({"time": column, "other": far}).write_parquet(path)
         with pytest.raises(ValueError, match=said):
             load(path, columns={"time": "time"})
+        params = {"connector": "trace", "path": str(path), "format": "parquet", "columns": {"time": "time"}}
+        assert size_of_trace(params).rows in (None, 1.0)  # an estimate raises no error
     pl.DataFrame({"time": [1.0], "other": far}).write_parquet(path)
     with pytest.raises(ValueError, match="field 'other'"):
         load(path, columns={"time": "time", "other": "time"})
