@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from polars import selectors
 
 from spark_stream.spool import FIRST, Offset, Spool
 from synergy_nb import traces
@@ -108,7 +109,7 @@ def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layo
         if kind == "time" and schema.field(index).type.tz is None:
             zoneless.add(stored)
     stored_times = [clock if name == "time" else name for name, kind in columns.items() if kind == "time"]
-    found = pl.scan_parquet(path).select(stored_times).collect()
+    found = pl.scan_parquet(path).select(selectors.by_name(stored_times)).collect()
     times = found.get_column(clock)
     if times.null_count() or not times.is_sorted() or any(in_years(each) is not each for each in found):
         return None

@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from polars import selectors
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.traces.columns import clock_of, parquet_kinds, stored_kinds, stream_schema
-from synergy_nb.traces.typed_columns import Malformed, Tally, doubt_of, typed, value_at
+from synergy_nb.traces.typed_columns import Malformed, Tally, doubt_of, exactly, typed, value_at
 
 __all__ = ["Stored", "columns_of_parquet", "parquet_blocks", "stored"]
 
@@ -90,7 +91,7 @@ def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = F
     """
     names = layout.doubtful if judged else list(layout.kinds)
     kinds = {name: layout.kinds[name] for name in names}
-    wanted = [pl.col(layout.clock).alias("time"), *(name for name in layout.schema if name in kinds and name != "time")]
+    wanted = [name for name in layout.schema if name in kinds or name == "time"]
     start, unit = 0, layout.unit
     for raw in _slices(path, names):
         table, bad = typed(raw, kinds, [layout.clock], unit)
@@ -104,7 +105,7 @@ def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = F
         tally.add(raw.height, malformed, "" if layout.unit else doubt_of(raw, table, bad, layout.clock))
         start += raw.height
         if table.height:
-            yield table.select(wanted)
+            yield exactly(table, wanted, layout.clock)
 
 
 def _slices(path: Path, names: list[str] | None) -> Iterator[pl.DataFrame]:
@@ -117,12 +118,13 @@ def _slices(path: Path, names: list[str] | None) -> Iterator[pl.DataFrame]:
                 group = file.metadata.row_group(number)
                 if group.total_byte_size <= _WHOLE:
                     part = pl.scan_parquet(path).slice(start, group.num_rows)
-                    yield (part if names is None else part.select(names)).collect()
+                    table = (part if names is None else part.select(selectors.by_name(names))).collect()
+                    yield table if names is None else exactly(table, names)
                 else:
                     for batch in file.iter_batches(_rows(group), row_groups=[number], columns=names):
                         table = pl.from_arrow(batch)
                         assert isinstance(table, pl.DataFrame)
-                        yield table if names is None else table.select(names)
+                        yield table if names is None else exactly(table, names)
                 start += group.num_rows
     except _DAMAGED as error:
         raise _damaged(path, error) from None

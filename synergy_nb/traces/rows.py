@@ -160,8 +160,8 @@ class RowReader:
         self.check_columns(table.columns)
         made = {}
         for name, kind in self.columns.items():
-            own = table.get_column(self._from[name])
-            made[name] = self._column(own.name, kind, own, own)
+            own = table.get_column(self._from[name]).alias("")  # the event time's may be a pattern to Polars
+            made[name] = self._column(self._from[name], kind, own, own)
         return self._checked(pl.DataFrame(made))
 
     def _column(self, name: str, kind: str, column: pl.Series | None, values: Any) -> pl.Series:

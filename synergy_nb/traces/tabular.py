@@ -26,7 +26,7 @@ from synergy_nb.traces.quoting import Quoting, quoting
 from synergy_nb.traces.records import LONE_RETURN, NOT_UTF8, Rejected, shown, split, undecodable
 from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, pieces, too_long, whole_lines
 from synergy_nb.traces.times import BASIC_DATES
-from synergy_nb.traces.typed_columns import Malformed, Tally, doubt_of, typed
+from synergy_nb.traces.typed_columns import Malformed, Tally, doubt_of, exactly, typed
 
 __all__ = ["Layout", "columns_of_csv", "csv_blocks", "csv_layout", "tcp_blocks"]
 
@@ -172,7 +172,6 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally, encoding: str = UTF8) -
         If the file cannot be read, see :func:`synergy_nb.traces.text_files.pieces`, or if a row does not fit into
         memory.
     """
-    wanted = [pl.col(layout.clock).alias("time"), *(name for name in layout.schema if name != "time")]
     parser = _Parser(
         layout.separator, layout.names, layout.kinds, [layout.clock], quotes=layout.quotes, unit=layout.unit
     )
@@ -184,7 +183,7 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally, encoding: str = UTF8) -
             block = parser.block(data, number, last=last, cut=len(data) > LONGEST)
             tally.add(block.rows, block.malformed, block.doubt)
             if block.table.height:
-                yield block.table.select(wanted)
+                yield exactly(block.table, layout.schema, layout.clock)
             used, number = block.used, number + block.lines
             data = data[used:]
         if not used and len(data) > LONGEST:
@@ -327,7 +326,7 @@ class _FastParser:
         raw = self._parsed(text, quoted=quotes is not None)
         if raw is None or not self._as_wide(raw, text, quotes):
             return None
-        wanted = raw.select(list(self._kinds)).with_columns(pl.col(pl.String).fill_null(""))  # absent is empty
+        wanted = exactly(raw, self._kinds).with_columns(pl.col(pl.String).fill_null(""))  # absent is empty
         table, bad = typed(wanted, self._kinds, self._required, self._unit)
         lines = raw.height + (quotes.line_feeds if quotes is not None else 0)
         if bad is not None:
@@ -354,7 +353,7 @@ class _FastParser:
             except pl.exceptions.PolarsError:
                 continue
             times = [raw.get_column(name) for name, kind in self._kinds.items() if kind == "time"] if seconds else []
-            if self._unit is None and any(column.is_between(*BASIC_DATES).all() for column in times):
+            if self._unit is None and any(column.alias("").is_between(*BASIC_DATES).all() for column in times):
                 continue  # they may be dates without separators, which their text tells
             self._seconds = seconds
             return raw
@@ -401,7 +400,7 @@ class _LineParser:
         that begin after ``most`` characters are not parsed.
         """
         rows = self.split(data, number, last=last, cut=cut, most=most)
-        table, bad = typed(rows.raw.select(list(self._kinds)), self._kinds, self._required, self._unit)
+        table, bad = typed(exactly(rows.raw, self._kinds), self._kinds, self._required, self._unit)
         doubt = "" if self._unit else doubt_of(rows.raw, table, bad, self._required[0])
         if bad is None and not rows.odd:
             return _Block(table, table.height, None, rows.used, rows.lines, doubt)

@@ -238,7 +238,7 @@ def sniff(path: str | Path, encoding: str = UTF8) -> str:
             return kind
     if sum(re.match(TCP_LINE, line) is not None for line in lines) * 2 > len(lines):
         return "tcp"
-    if lines and re.match(r'^\s*["\w,;|]', lines[0]) and separator_of(lines[0]) is not None:
+    if lines and re.match(r"^\s*[^\s{\[<#\x00-\x1f\ufffd]", lines[0]) and separator_of(lines[0]) is not None:
         return "csv"
     first = lines[0][:80] if lines else ""
     raise ValueError(f"{path}: format not recognised (first line {first!r}); expected one of {', '.join(FORMATS)}")

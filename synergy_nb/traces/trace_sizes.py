@@ -30,7 +30,7 @@ from synergy_nb.traces.reading import open_trace
 from synergy_nb.traces.text_files import UTF8, beginning, head
 from synergy_nb.traces.times import in_years
 from synergy_nb.traces.trace_files import Opened
-from synergy_nb.traces.typed_columns import typed
+from synergy_nb.traces.typed_columns import exactly, typed
 
 __all__ = ["WHOLE", "size_of_rows", "size_of_table", "size_of_trace", "sized_by_traces", "sizes_of_rows"]
 
@@ -165,7 +165,7 @@ def _of_parquet(path: Path, params: Mapping[str, Any]) -> SourceSize:
         for number in sorted({0, groups // 2, groups - 1}) if rows else ():
             batch = next(file.iter_batches(_SAMPLE, row_groups=[number], columns=list(layout.kinds)), None)
             if batch is not None:
-                parts.append(pl.DataFrame(pl.from_arrow(batch)).select(list(layout.kinds)))
+                parts.append(exactly(pl.DataFrame(pl.from_arrow(batch)), layout.kinds))
     if not parts:
         return SourceSize(float(rows), 0.0, True)
     sample = typed(pl.concat(parts), layout.kinds, [layout.clock], layout.unit)[0]
@@ -200,7 +200,7 @@ def _duration(table: pl.DataFrame, clock: str) -> float | None:
     """Event time from the first row to the last, seconds; None where it is unknown."""
     if clock not in table.columns or not table.height:
         return None
-    times = table.get_column(clock)
+    times = table.get_column(clock).alias("")
     if times.dtype == pl.String:
         times = times.str.to_datetime(strict=False)
     if not isinstance(times.dtype, pl.Datetime | pl.Date):
@@ -215,7 +215,8 @@ def _values(sample: pl.DataFrame, rows: float) -> tuple[dict[str, float], dict[s
     widths: dict[str, float] = {}
     distinct: dict[str, float] = {}
     few = sample if sample.height <= _SAMPLE else sample.sample(_SAMPLE, seed=_SAMPLE)  # rows may have a period
-    for name, column in few.to_dict().items():
+    for name in few.columns:
+        column = few.get_column(name).alias("")  # a name may be a pattern, or that of a count
         if isinstance(column.dtype, pl.String | pl.Binary):
             lengths = column.str.len_bytes() if isinstance(column.dtype, pl.String) else column.bin.size()
             kind = "str" if isinstance(column.dtype, pl.String) else "bytes"

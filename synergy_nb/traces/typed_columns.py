@@ -6,7 +6,7 @@ converted; a :class:`Tally` adds up the blocks, so that at the end of the file i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.traces.times import expected_time, implausible, in_years, plausible, times
 
-__all__ = ["Bad", "Malformed", "Tally", "convert", "doubt_of", "expected", "typed", "value_at"]
+__all__ = ["Bad", "Malformed", "Tally", "convert", "doubt_of", "exactly", "expected", "typed", "value_at"]
 
 _EXPECTED: Final = {
     "int": "an integer of 64 bits",
@@ -107,6 +107,14 @@ class Bad(NamedTuple):
         return len(self.where)
 
 
+def exactly(table: pl.DataFrame, names: Iterable[str], clock: str = "time") -> pl.DataFrame:
+    """Select columns by their names as they are, in this order; ``clock`` is called ``time`` in the result.
+
+    In an expression, Polars would read a name such as ``*`` or ``^x$`` as a pattern.
+    """
+    return pl.DataFrame({name: table.get_column(clock if name == "time" else name) for name in names})
+
+
 def typed(
     raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str], unit: str | None = None
 ) -> tuple[pl.DataFrame, Bad | None]:
@@ -123,15 +131,15 @@ def typed(
     unit
         Unit of times that are numbers, see :func:`synergy_nb.traces.times.times`.
     """
-    table = pl.DataFrame([convert(raw.get_column(name), kind, unit).alias(name) for name, kind in kinds.items()])
+    table = pl.DataFrame({name: convert(raw.get_column(name), kind, unit) for name, kind in kinds.items()})
     wrong = {}
     for name in kinds:
         nulls = table.get_column(name).null_count()
         if not nulls:
             continue
-        column = raw.get_column(name)
+        column = raw.get_column(name).alias("")
         empty = column.is_null() if column.dtype != pl.String() else column.is_null() | (column == "")
-        missing = table.get_column(name).is_null()
+        missing = table.get_column(name).alias("").is_null()
         wrong[name] = missing if name in required else missing & ~empty
     if not wrong:
         return table, None
@@ -141,7 +149,8 @@ def typed(
         return table, None
     index = int(where[0])
     field = next(name for name in wrong if wrong[name][index])
-    return table.filter(~bad), _bad(raw.get_column(field), index, kinds[field], unit, where)
+    value = value_at(raw.get_column(field).alias(""), index)
+    return table.filter(~bad), Bad(index, field, str(value), expected(kinds[field], value, unit), where)
 
 
 def doubt_of(raw: pl.DataFrame, table: pl.DataFrame, bad: Bad | None, clock: str) -> str:
@@ -154,17 +163,12 @@ def doubt_of(raw: pl.DataFrame, table: pl.DataFrame, bad: Bad | None, clock: str
     clock
         Column with the event time.
     """
-    made, column = table.get_column(clock), raw.get_column(clock)
+    made, column = table.get_column(clock).alias(""), raw.get_column(clock).alias("")
     if plausible(made):
         return ""
     if bad is not None:
         column = column.filter(~pl.int_range(len(column), eager=True).is_in(bad.where))
     return implausible(column, made)
-
-
-def _bad(column: pl.Series, row: int, kind: str, unit: str | None, where: pl.Series) -> Bad:
-    value = value_at(column, row)
-    return Bad(row, column.name, str(value), expected(kind, value, unit), where)
 
 
 def value_at(column: pl.Series, row: int) -> Any:
@@ -191,8 +195,10 @@ def expected(kind: str, value: Any, unit: str | None = None) -> str:
 def convert(column: pl.Series, kind: str, unit: str | None = None) -> pl.Series:
     """Convert ``column`` to ``kind``; null where a value cannot be converted without loss.
 
-    A number becomes the nearest float that has its digits: 1.10 of a decimal column does, 2^53 + 1 does not.
+    A number becomes the nearest float that has its digits: 1.10 of a decimal column does, 2^53 + 1 does not. The result
+    has no name.
     """
+    column = column.alias("")  # Polars executes much as an expression of the name, which may be a pattern
     if kind == "time":
         return times(column, unit)
     if column.dtype == TYPES[kind]:
