@@ -118,8 +118,8 @@ def _slices(path: Path, names: list[str] | None) -> Iterator[pl.DataFrame]:
                 group = file.metadata.row_group(number)
                 if group.total_byte_size <= _WHOLE:
                     part = pl.scan_parquet(path).slice(start, group.num_rows)
-                    table = (part if names is None else part.select(selectors.by_name(names))).collect()
-                    yield table if names is None else exactly(table, names)
+                    read = (part if names is None else part.select(selectors.by_name(names))).collect()
+                    yield read if names is None else exactly(read, names)
                 else:
                     for batch in file.iter_batches(_rows(group), row_groups=[number], columns=names):
                         table = pl.from_arrow(batch)
