@@ -122,3 +122,24 @@ def test_a_client_renews_all_its_leases_at_each_origin_and_finds_successors() ->
         renewals.close()
 
     asyncio.run(scenario())
+
+
+def test_a_client_renews_the_lease_of_what_is_being_decided_until_it_is() -> None:
+    asked: list[str] = []
+
+    async def request(peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        asked.extend(unpack(payload, RenewLeases).applications)
+        raise ClusterError("it does not answer")
+
+    async def scenario() -> None:
+        renewals = LeaseRenewals({}, request, 0.0)
+        with renewals.composing("a", "one"):
+            await until(lambda: len(asked) > 3)
+        await turns(5)
+        number = len(asked)
+        await turns(5)
+        assert set(asked) == {"a"}
+        assert len(asked) == number
+        renewals.close()
+
+    asyncio.run(scenario())

@@ -329,8 +329,8 @@ class AsyncCluster(PeerRequests):
         lease: float = 0.0,
     ) -> tuple[str, ApplicationState]:  # fmt: skip
         """Submit a plan to the first origin that answers; return its address, and the state once it is decided."""
-        number = next(self._numbers)
-        application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
+        application = f"{plan.name}-{(number := next(self._numbers))}-{uuid.uuid4().hex[:6]}"
+        named = pack(ApplicationId(application))
         request = pack(Submit(application, plan.to_bytes(), placement, trial, lease))
         turn = number if placement == "composed" else 1  # one peer has loaded resilient placement, see warm()
         order = await self._origins.order(plan, origin, self.peers, self.states, turn)
@@ -346,12 +346,12 @@ class AsyncCluster(PeerRequests):
             except PeerUnreachable as error:
                 address, state = await self._led_on(plan, application, address, error)
             if state.needs_spark and state.status == "composing":
-                await self.spark.ready()
-                name = pack(ApplicationId(application))
-                state = unpack(await self.request(address, "decision", name, patience + DEPLOYS), ApplicationState)
+                with self._renewals.composing(application, address):  # without a lease nothing comes of renewals
+                    await self.spark.ready()
+                    state = unpack(await self.request(address, "decision", named, patience + DEPLOYS), ApplicationState)
         except BaseException:  # it may still be admitted, and no handle would exist
             with contextlib.suppress(ClusterError):
-                await self.request(address, "stop", pack(ApplicationId(application)))
+                await self.request(address, "stop", named)
             raise
         return address, state
 

@@ -1,9 +1,13 @@
-"""Renewals of the leases of the applications that a client has submitted: its peers know by them that it lives."""
+"""Renewals of the leases of the applications that a client has submitted: its peers know by them that it lives.
+
+They begin with the submission, not with its decision, which waits for the start of Spark if the plan needs it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from synergy_nb.lifecycle.client_leases import LOOKS
@@ -50,12 +54,23 @@ class LeaseRenewals:
         self._applications = applications
         self._request = request
         self._every = every
+        self._composing: dict[str, str] = {}  # application that has no handle yet to its origin
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by the address of the peer; the one that waits is at ""
 
     def begin(self) -> None:
         """Renew from now on, as long as there are applications."""
         if "" not in self._tasks:
             self._start("", self._repeat())
+
+    @contextmanager
+    def composing(self, application: str, origin: str) -> Iterator[None]:
+        """Renew the lease of an application that is being decided, and has no handle yet."""
+        self._composing[application] = origin
+        self.begin()
+        try:
+            yield
+        finally:
+            del self._composing[application]
 
     def close(self) -> None:
         """Renew no more."""
@@ -67,18 +82,21 @@ class LeaseRenewals:
         task.add_done_callback(lambda _: self._tasks.pop(key))
 
     async def _repeat(self) -> None:
-        while self._applications:
+        while self._applications or self._composing:
             await asyncio.sleep(self._every)
-            led: dict[str, list[Leased]] = {}
+            led: dict[str, list[str]] = {}
             for each in self._applications.values():
-                led.setdefault(each.origin, []).append(each)
+                led.setdefault(each.origin, []).append(each.id)
+            for application, origin in self._composing.items():
+                led.setdefault(origin, []).append(application)
             for origin, applications in led.items():
                 if origin not in self._tasks:  # else its last request has not been answered yet
                     self._start(origin, self._renew(origin, applications))
 
-    async def _renew(self, origin: str, applications: Sequence[Leased]) -> None:
+    async def _renew(self, origin: str, applications: Sequence[str]) -> None:
         """Renew leases at a peer; if it does not answer, find out which peers lead the applications now."""
         try:
-            await self._request(origin, "renew", pack(RenewLeases([each.id for each in applications])), 10.0)
+            await self._request(origin, "renew", pack(RenewLeases(list(applications))), 10.0)
         except ClusterError:
-            await asyncio.gather(*(each.state() for each in applications), return_exceptions=True)
+            held = [self._applications[name] for name in applications if name in self._applications]
+            await asyncio.gather(*(each.state() for each in held), return_exceptions=True)
