@@ -131,6 +131,15 @@ def test_plan_show_prints_and_draws_the_plan(folder: Path) -> None:
     assert found["operators"]["large"]["key"] == plan.stream_key("large")
 
 
+def test_plan_show_looks_at_the_rows_of_files(folder: Path) -> None:
+    (folder / "hours.csv").write_text("time,v\n" + "".join(f"{hour * 3600},1\n" for hour in range(101)))
+    rows = "{kind: source, connector: trace, path: hours.csv, format: csv, columns: {time: time, v: int}, speed: 36000}"
+    plan = f"format: 1\nname: hours\noperators:\n  rows: {rows}\n  out: {{kind: sink, input: rows, name: out}}\n"
+    (folder / "hours.yaml").write_text(plan)
+    shown = json.loads(synergy("plan", "show", "hours.yaml", "--json").stdout)
+    assert shown["operators"]["rows"]["rate"] == pytest.approx(10.0, rel=0.02)
+
+
 def test_all_faults_of_a_plan_are_printed_at_once(folder: Path) -> None:
     (folder / "bad.yaml").write_text(PLAN.replace("kind: aggregate", "kind: agregate").replace("30 s", "5 parsec"))
     said = refused("plan", "check", "bad.yaml")

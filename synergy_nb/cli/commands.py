@@ -349,6 +349,10 @@ def plan_show(
     if svg is not None:
         writable("--svg", svg)
     plan = load(file)
+    if any("path" in plan.operators[each].params for each in plan.sources):
+        from synergy_nb.traces.trace_sizes import sized_by_traces
+
+        plan = sized_by_traces(plan)
     if svg is not None:
         svg.write_text(plan.to_svg(), encoding="utf-8")
     from synergy_nb.cli.printing import plan_dict, show_plan

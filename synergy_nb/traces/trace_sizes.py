@@ -125,7 +125,9 @@ def _of_text(path: Path, params: Mapping[str, Any]) -> SourceSize:
         return SourceSize()
     rows = sample.height * size / sum(map(len, lines))
     widths, distinct = _values(sample, rows)
-    return SourceSize(rows, _duration(sample, "time") if len(pieces) > 1 else None, False, widths, distinct)
+    if len(pieces) == 1:  # the beginning alone tells neither when the rows end nor how many values there are
+        return SourceSize(rows, None, False, widths)
+    return SourceSize(rows, _duration(sample, "time"), False, widths, distinct)
 
 
 def _pieces(path: Path, size: int) -> list[bytes]:
