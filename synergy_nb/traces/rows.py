@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import inspect
+import sys
 import warnings
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -55,8 +56,8 @@ class RowReader:
         self.source = source
         self.unit = unit
         self._settled = unit  # without a stated unit, seconds once the first rows are no dates
-        self._years = (EARLIEST, FARTHEST) if unit else PLAUSIBLE  # in which a number causes no warning, seconds
-        self._per = PER_SECOND.get(unit or "s", 0)
+        self._told = unit is not None  # whether implausible times cause no warning any more
+        self._low, self._high = self._bounds()
         self.columns = {"time": "time", **columns}
         self.clock = clock
         self._from = {name: clock if name == "time" else name for name in self.columns}
@@ -108,6 +109,7 @@ class RowReader:
 
     def accepts(self, row: Mapping[str, Any]) -> bool:
         """Whether a row is certainly as declared, checked in a microsecond; False where a full check is needed."""
+        low, high = self._low, self._high
         try:
             for name, kinds in self._plain:
                 if type(row[name]) not in kinds:
@@ -116,7 +118,9 @@ class RowReader:
                 if (value := row[name]) is not None and not -(2**63) <= value < 2**63:
                     return False
             for name in self._texts:
-                if (text := row[name]) is not None and (len(text) > LONGEST // 4 or not _is_text(text)):
+                if (text := row[name]) is not None and (
+                    len(text) > LONGEST // 4 or not (text.isascii() or _is_text(text))
+                ):
                     return False
             for name in self._floats:
                 if type(row[name]) is int and not -(2**53) <= row[name] <= 2**53:
@@ -129,19 +133,19 @@ class RowReader:
                 elif value is None:
                     if name == self.clock:
                         return False
-                elif not self._counts(value):
+                elif not low <= value < high or (self._settled is None and BASIC_DATES[0] <= value <= BASIC_DATES[1]):
                     return False
         except KeyError:
             return False
-        self._settled = self._settled or "s"
+        if self._settled is None:
+            self._settled = "s"
         return True
 
-    def _counts(self, number: float) -> bool:
-        """Whether a number is a time for certain, and one that needs no warning."""
-        low, high = self._years
-        if self._settled is None and BASIC_DATES[0] <= number <= BASIC_DATES[1]:
-            return False
-        return low * self._per <= number < high * self._per
+    def _bounds(self) -> tuple[int, int]:
+        """Bounds of the numbers that are times for certain, and need no warning."""
+        per = PER_SECOND.get(self.unit or "s", 0)  # a date is never certain
+        low, high = (EARLIEST, FARTHEST) if self._told else PLAUSIBLE
+        return low * per, high * per
 
     def is_row(self, value: Any) -> bool:
         """Whether a value is certainly one row and not a frame, checked quickly; False where a full check is needed."""
@@ -188,6 +192,8 @@ class RowReader:
 
         Its durations are refused, and so is what Polars would convert with a loss, or to what it does not mean.
         """
+        if set(map(type, values)) <= _UNCHANGED[kind]:
+            return values
         for row, value in enumerate(values):
             if isinstance(value, int | decimal.Decimal) and kind == "float" and not _is_float(value):
                 raise self._wrong(name, kind, value, row)
@@ -207,9 +213,10 @@ class RowReader:
 
     def _tell(self, name: str, column: pl.Series, made: pl.Series) -> None:
         """Warn of implausible event times, once."""
-        if self._years == PLAUSIBLE and (text := implausible(column, made)):
-            self._years = (EARLIEST, FARTHEST)
-            warnings.warn(f"{self.source}: column {name!r}: {text}", stacklevel=2)
+        if not self._told and (text := implausible(column, made)):
+            self._told = True
+            self._low, self._high = self._bounds()
+            warnings.warn(f"{self.source}: column {name!r}: {text}", stacklevel=_callers_level())
 
     def _checked(self, table: pl.DataFrame) -> pl.DataFrame:
         """Refuse rows without an event time, and those that are too long for a message between peers."""
@@ -302,13 +309,19 @@ def _is_float(value: int | decimal.Decimal) -> bool:
 
 def _is_text(text: str) -> bool:
     """Whether UTF-8 can write a text: it has no half of a pair of surrogates."""
-    if text.isascii():
-        return True
     try:
         text.encode()
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _callers_level() -> int:
+    """Level of the line outside this package that led to a warning of the function that calls this one."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("synergy_nb."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _shown(value: Any) -> str:
@@ -326,6 +339,8 @@ _PLAIN: Final[Mapping[str, frozenset[type]]] = {
     "time": frozenset({float, int, dt.datetime, _NONE}),
     "bytes": frozenset({bytes, _NONE}),
 }
+#: Types of values that Polars converts without a loss.
+_UNCHANGED: Final = {**_PLAIN, "float": _PLAIN["float"] - {int}}
 
 
 def row_reader(plan: Plan, operator: str) -> RowReader:
