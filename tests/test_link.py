@@ -274,12 +274,16 @@ async def test_a_request_waits_until_the_queue_has_room_for_it() -> None:
     """A push of a long row ended its application if anything else waited on the link."""
     net = Net()
     a, at_a = net.join(A, limits=Limits(control=1000, data=5000))
-    net.join(B, answer=shout)
-    sizes = (900, 900, 4000, 4000, 10)
+    _, at_b = net.join(B, answer=shout)
+    net.gates[A, B] = asyncio.Event()
+    sizes = (800, 800, 4000, 4000, 10)
     requests = [asyncio.create_task(a.request(B, "say", b"x" * size)) for size in sizes]
     await until(lambda: a.pending(B))
     await turns(5)
-    a.send(B, b"a message is not dropped behind a long request")
+    assert 4810 < a.pending(B) < 5000, "of each two of a kind one waits"
+    a.send(B, b"not dropped")
+    net.gates[A, B].set()
+    await at_b["message"].reaches(1)
     assert [answer.count(b"X") for answer in await asyncio.gather(*requests)] == list(sizes)
     assert not at_a["record"].entries
 

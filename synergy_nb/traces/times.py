@@ -203,9 +203,8 @@ def instant_of(value: Any) -> dt.datetime | None:
 def _instants(column: pl.Series, unit: str | None) -> pl.Series:
     """Convert numbers, or texts of numbers, of a unit to times; null where there is none."""
     dtype = column.dtype
-    nothing = pl.Series(column.name, [None] * len(column), dtype=TYPES["time"])
     if not (dtype.is_numeric() or isinstance(dtype, pl.String)) or (unit is None and dates_in_numbers(column)):
-        return nothing
+        return pl.Series(column.name, dtype=TYPES["time"]).clear(len(column))
     if unit == "date":
         text = column if isinstance(dtype, pl.String) else column.cast(pl.Int64, strict=False).cast(pl.String)
         days = text.to_frame("text").select(pl.when(pl.col("text").str.contains(_EIGHT)).then(pl.col("text")))
