@@ -77,20 +77,24 @@ def flows(
     closing: dict[str, float] = {}  # windows that close per second
     paces: dict[str, float] = {}  # seconds of event time per second, 1 where the readers determine it
     widths: dict[str, Mapping[str, float]] = {}  # bytes of the values of a column, where they are known
+    wide = any(size.widths for size in sizes.values())
     for name, operator in operators.items():
         taken = sum(found[up].given for up in operator.streams)
-        paces[name] = min((paces[up] for up in operator.inputs), default=1.0)
-        widths[name] = {column: width for up in operator.inputs for column, width in widths[up].items()}
         if operator.kind == "source":
             paces[name] = pace_of(operator.params) or 1.0
-            widths[name] = sizes[name].widths if name in sizes else {}
+        else:
+            paces[name] = min([paces[up] for up in operator.inputs], default=1.0)
         own = operator.params.get("window")
         if own is not None:
             rows = own.get("rows")
             closing[name] = taken / rows if rows else paces[name] / pause_of(own)
         elif operator.inputs:
             closing[name] = closing.get(operator.inputs[0], 0.0)
-        size = sum((_width(column, kind, widths[name]) for column, kind in schemas[name].items()), 0.0)
+        size = sum([COLUMN_BYTES[kind] for kind in schemas[name].values()], 0.0)
+        if wide:
+            passed = {column: width for up in operator.inputs for column, width in widths[up].items()}
+            widths[name] = sizes[name].widths if name in sizes else passed
+            size = sum(_width(column, kind, widths[name]) for column, kind in schemas[name].items())
         if operator.kind in (TAP, PART):
             pause = pause_of(windows[name] or {})
             closing[name] = 1 / pause if pause else 0.0

@@ -115,7 +115,8 @@ class Plan:
     ) -> Plan:
         """Make a plan of operators that have been validated already, those of parts on Spark among them."""
         plan: Plan = object.__new__(cls)
-        plan._fill(name, qos, checked, {each: size for each, size in sizes.items() if each in checked.operators})
+        known = {each: size for each, size in sizes.items() if each in checked.operators} if sizes else {}
+        plan._fill(name, qos, checked, known)
         return plan
 
     def _fill(self, name: str, qos: QoS, checked: Checked, sizes: Mapping[str, SourceSize]) -> None:

@@ -29,7 +29,6 @@ from synergy_nb.algorithms.resilience.array_inputs import Arcs, Floats, checked_
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.memory_estimates import span_of
-from synergy_nb.plan.spark_parts import pace
 from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = ["LoadModel", "QueryOperator", "linearised", "load_model"]
@@ -212,8 +211,7 @@ def load_model(plan: Plan, variable: Sequence[str] = (), transfer: float = 0.0) 
         rate, load, given = plan.input_rate(name), plan.load(name), plan.rate(name)
         window = None
         if operator.kind in KINDS and KINDS[operator.kind].product:
-            speed = pace(plan, name)  # the span is event time, and the rates are tuples per second of real time
-            window = (span_of(plan, name) or 1.0) / (speed if 0.0 < speed < math.inf else 1.0)
+            window = span_of(plan, name) or 1.0
             rate = window * math.prod(plan.rate(up) for up in upstream)
         cost, selectivity = (load / rate, given / rate) if rate else (0.0, 0.0)
         graph.append(QueryOperator(name, upstream or (name,), cost, selectivity, name in variable, window))
