@@ -394,6 +394,14 @@ def test_a_dead_peer_is_pinged_more_and_more_rarely_also_by_the_last_one() -> No
     assert counts[-1] == 0, "it gives up"
 
 
+def test_a_dead_peer_whose_link_fails_again_is_not_pinged_for_that() -> None:
+    """Each ping opened a link, whose failure was a reason to ping: five a second, for ever."""
+    peer, _, membership = bench("a", "b")
+    assert [each.to for each in sent(peer.call(100.0, membership.suspect, "a"), Ping)] == ["a"]
+    now = dies(peer, membership, "a", 1)
+    assert sent(peer.call(now, membership.suspect, "a"), Ping) == []
+
+
 def test_malformed_news_is_ignored() -> None:
     peer, _, membership = bench("a")
     peer.receive("a", Ping(1, 1, (News("a", 9, 5), News("a", -1, 5))), 100.1)

@@ -455,6 +455,16 @@ def test_a_load_far_beyond_the_promised_one_is_explained(work: float, reason: st
     assert "46 %, and 1 % are promised" in drawn
 
 
+def test_broken_links_to_a_peer_that_is_shown_as_dead_are_no_errors_any_more() -> None:
+    journal = story(2)
+    broken = LinkBroken(START + 3, PEERS[1], PEERS[2], reason="no process listens there")
+    journal.append(broken)
+    found = read(journal)
+    assert len(status_pieces(found)["troubles"]["list"]) == 1
+    found.peer(PEERS[2]).dead = True
+    assert status_pieces(found)["troubles"]["list"] == []
+
+
 def test_predicted_times_that_are_not_those_measured_are_shown_as_off_everywhere() -> None:
     """A prediction of 740 ns beside 561 µs was shown without a word."""
     journal = story(2)

@@ -151,8 +151,11 @@ class Membership(Beliefs):
             self._watched.pop(address, None)
 
     def suspect(self, address: str) -> None:
-        """Ping ``address`` now, because it did not answer another protocol."""
-        if address != self.peer.address and self._running and address not in self._probes:
+        """Ping ``address`` now, because it did not answer another protocol; a dead peer is pinged at its own times.
+
+        A ping to a dead peer ends in a link that fails, which is a reason to suspect it: that would go on for ever.
+        """
+        if address != self.peer.address and self._running and address not in self._probes and not self.is_dead(address):
             self._probe(address)
 
     # -- every period ------------------------------------------------------------------------------------------------

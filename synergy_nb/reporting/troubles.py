@@ -36,13 +36,17 @@ SENTENCES: Final = Handlers()
 
 
 class Trouble(NamedTuple):
-    """An error at peers: its sentence, the peers, the number of occurrences, the times of the first and the last."""
+    """An error at peers: its sentence, the peers, the number of occurrences, the times of the first and the last.
+
+    ``link`` is the address of the peer to which the link broke; empty for another error.
+    """
 
     text: str
     peers: tuple[str, ...]
     times: int
     first: float
     last: float
+    link: str = ""
 
 
 def trouble(event: Event) -> str:
@@ -148,9 +152,11 @@ def gathered(events: Iterable[Event]) -> list[Trouble]:
 def joined(known: Trouble | None, event: Event, text: str) -> Trouble:
     """Add one occurrence to a trouble."""
     if known is None:
-        return Trouble(text, (event.peer,), 1, event.time, event.time)
+        link = event.subject if isinstance(event, LinkBroken) else ""
+        return Trouble(text, (event.peer,), 1, event.time, event.time, link)
     peers = known.peers if event.peer in known.peers else (*known.peers, event.peer)
-    return Trouble(text, peers, known.times + 1, min(known.first, event.time), max(known.last, event.time))
+    first, last = min(known.first, event.time), max(known.last, event.time)
+    return known._replace(peers=peers, times=known.times + 1, first=first, last=last)
 
 
 def observers(peers: Iterable[str], names: Mapping[str, str]) -> str:

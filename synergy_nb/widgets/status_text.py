@@ -270,14 +270,18 @@ def _marks(readings: JournalSeries) -> list[dict[str, Any]]:
 
 
 def _troubles(readings: JournalSeries) -> list[dict[str, Any]]:
-    """Errors of peers, the latest first; for an application, the errors of its peers since its submission."""
+    """Errors of peers, the latest first; for an application, the errors of its peers since its submission.
+
+    That links to a dead peer broke says no more than its death.
+    """
+    dead = {address for address, peer in readings.peers.items() if peer.dead}
     since, peers = float("-inf"), None
     if readings.application is not None:
         run = readings.run(readings.application)
         since, peers = run.submitted or run.began or since, run.peers | run.lost
     found = []
     for each in reversed(readings.troubles.values()):
-        if each.last < since or (peers is not None and peers.isdisjoint(each.peers)):
+        if each.last < since or each.link in dead or (peers is not None and peers.isdisjoint(each.peers)):
             continue
         names = {peer: readings.name(peer) for peer in each.peers}
         found.append(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["PLUGIN", "SynergyPlugin", "client_links", "connector", "install", "load_factory", "runs_peer", "runtime_of"]
 
 PLUGIN: Final = "synergy"  # name of the plugin on a worker
+MOST_ENDED: Final = 1024  # addresses at which no process listened that are remembered
 REFUSED_WITHIN: Final = 0.25  # seconds after which it is checked whether any process listens at an address
 
 
@@ -43,12 +44,18 @@ def connector(connection_args: Mapping[str, Any], limits: Limits) -> Callable[[s
     """Return a function that opens Dask comms with given connection arguments, within the deadline of ``limits``.
 
     It gives up soon where no process listens, and says so by a ``ConnectionRefusedError``: Dask retries until the
-    deadline. Who knows a peer's address from an earlier time cannot expect that it will listen there again.
+    deadline, a dozen times in the first quarter of a second. Who knows a peer's address from an earlier time cannot
+    expect that it will listen there again, so an address that refused is first tried once.
     """
+    ended: set[str] = set()  # addresses at which no process listened
 
     async def connect(address: str) -> Any:
         clock = asyncio.get_running_loop().time
         deadline = clock() + limits.connect
+        if address in ended:
+            if await refuses(address, limits.connect):
+                raise ConnectionRefusedError(REFUSED)
+            ended.discard(address)
         # Dask gives its first attempts a fifth of the time. If that is over just as the connection is there, both ends
         # keep a connection that nobody uses; so the time is long, and only a refused attempt is given up.
         opened = asyncio.create_task(dask_connect(address, timeout=limits.connect, **connection_args))
@@ -58,6 +65,9 @@ def connector(connection_args: Mapping[str, Any], limits: Limits) -> Callable[[s
             if opened.done() and not isinstance(opened.exception(), OSError):
                 return opened.result()
             if await refuses(address, deadline - clock()):
+                if len(ended) >= MOST_ENDED:
+                    ended.clear()
+                ended.add(address)
                 raise ConnectionRefusedError(REFUSED)
             if not (opened.done() and opened.exception()):
                 return await opened
