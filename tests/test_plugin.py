@@ -475,6 +475,31 @@ def test_a_busy_client_leaves_no_connection_that_carries_nothing() -> None:
     run_loop(scenario())
 
 
+def test_an_address_that_refused_is_tried_once_until_somebody_listens_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask tries a dozen times in a quarter of a second, and peers look again at the dead for half an hour."""
+    asked: list[str] = []
+
+    async def refused(address: str, timeout: float) -> Any:
+        asked.append(address)
+        raise OSError(f"Timed out trying to connect to {address} after {timeout} s")
+
+    monkeypatch.setattr(plugin, "dask_connect", refused)
+
+    async def scenario() -> None:
+        connect, address = connector({}, Limits(connect=3600.0)), free_address()
+        for _ in range(3):
+            with pytest.raises(ConnectionRefusedError, match=REFUSED):
+                await connect(address)
+        assert asked == [address]
+        port = int(address.rpartition(":")[2])
+        async with await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", port):
+            with pytest.raises(OSError, match="Timed out"):
+                await connect(address)
+        assert len(asked) == 3  # soon, and then patiently
+
+    asyncio.run(asyncio.wait_for(scenario(), DEADLINE))
+
+
 def test_an_address_at_which_nobody_listens_is_dead_though_dasks_last_attempt_was_cut_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,6 +4,12 @@ P4 to P6 are a sweep in the flow simulator, which has the decisions of the peers
 run execute the same applications in virtual time, at the same places and speeds, with the same arrivals
 (:mod:`~synergy_experiments.worlds.whole_monitors`). The fastest peer is 2.5 times as fast as the slowest, so this also
 measures that work is scaled to the speed of its peer.
+
+Findings
+--------
+Without migration and with reaction both miss as much, within 1.2 points. With prediction whole peers miss 2.0 % where
+the flow model misses 18.6 %: after a migration it decides again when the old peer has executed what was sent to it
+before. Without that wait it misses 6.8 % in the same run.
 """
 
 from __future__ import annotations
@@ -60,7 +66,9 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     yield near("P6: migrations an application at the highest load", 1.0 / 3.0, share, 0.1, 0.25, unit="")
     theirs = of(PREDICTION, "miss rate", FLOW)
     alike = [(f"{x:g} a peer", abs(ours[x] - theirs[x]) <= 0.05) for x in ours]
-    yield at_all("beyond the papers: misses with prediction differ by 5 points at most", "the flow model", alike)
+    fewer = all(ours[x] <= theirs[x] + 0.05 for x in ours)
+    why = "whole peers miss fewer: after a migration they decide again sooner" if fewer else ""
+    yield at_all("beyond the papers: misses with prediction differ by 5 points at most", "the flow model", alike, why)
     theirs = of(NOTHING, "miss rate", FLOW)
     alike = [(f"{x:g} a peer", abs(without[x] - theirs[x]) <= 0.05) for x in without]
     yield at_all("the same without migration", "the flow model", alike)
