@@ -57,6 +57,9 @@ class GraphChanges:
         Listeners, called after each published graph of an application that this peer leads.
     on_change_ended : list of callables (application)
         Listeners, called when a move (completed or given up) or a take-over in an application of this peer has ended.
+    taking_over : dict of str to set of str
+        Application of this peer to the operators whose backups have not taken over yet. Its graph is not told until
+        they have: a backup that learned from it that it has a component would discard the copy that it needs for that.
     on_joined : list of callables (application)
         Listeners, called with each application whose new graph this peer has adopted.
     on_received : list of callables (graph)
@@ -85,6 +88,7 @@ class GraphChanges:
         self.members = members
         self.join = join
         self.leave = leave
+        self.taking_over: dict[str, set[str]] = {}
         self.on_published: list[Callable[[str], None]] = []
         self.on_change_ended: list[Callable[[str], None]] = []
         self.on_joined: list[Callable[[str], None]] = []
@@ -113,8 +117,14 @@ class GraphChanges:
             listener(application)
 
     def remind(self, application: str, address: str) -> None:
-        """Send the graph of an application to one of its peers, which may not have heard of it."""
-        self._publish(application, self.led[application].graph, (address,), SENDS)
+        """Send the graph of an application to one of its peers, which may not have heard of it, a few times."""
+        if application not in self.taking_over:
+            self._publish(application, self.led[application].graph, (address,), SENDS)
+
+    def tell(self, application: str, address: str) -> None:
+        """Send the graph of an application to a peer that asks for it, or that seems not to know it."""
+        if application not in self.taking_over:
+            self.peer.send(address, GraphChanged(self.led[application].graph))
 
     def dismiss(self, application: str, addresses: Collection[str]) -> None:
         """Send the graph of an application to those of the peers that have no part in it, so that they leave."""

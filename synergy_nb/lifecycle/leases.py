@@ -44,6 +44,8 @@ class Leases:
         Reports of sinks, which know the results that are retained.
     expire
         Callback with (application, reason), called when the peer has to leave an application.
+    tell
+        Function of (application, address) that sends a peer the graph of an application that this one leads.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Leases:
         members: Mapping[str, Member],
         sinks: SinkReports,
         expire: Callable[[str, str], None],
+        tell: Callable[[str, str], None],
     ) -> None:
         self._peer = peer
         self._membership = membership
@@ -63,6 +66,7 @@ class Leases:
         self._members = members
         self._sinks = sinks
         self._expire = expire
+        self._tell = tell
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {GraphAsked: self._asked}
 
     def start(self, member: Member) -> None:
@@ -101,7 +105,7 @@ class Leases:
         request, member = self._led.get(application), self._members.get(application)
         if request is not None and request.graph.attempt == attempt:
             if request.running:
-                self._peer.send(sender, GraphChanged(request.graph))
+                self._tell(application, sender)
         elif request is None and member is not None and not member.ended and member.graph.attempt == attempt:
             self._peer.send(sender, GraphChanged(member.graph))
         elif not self._sinks.answer(sender, application):

@@ -17,7 +17,7 @@ from synergy_nb.lifecycle.deploying import needed_by
 from synergy_nb.lifecycle.graph_changes import GraphChanges
 from synergy_nb.lifecycle.hosted_components import Components
 from synergy_nb.lifecycle.members import Member
-from synergy_nb.lifecycle.messages import GraphChanged, Lost
+from synergy_nb.lifecycle.messages import Lost
 from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.rebuilds import Rebuilds
 from synergy_nb.lifecycle.request import Request
@@ -97,15 +97,13 @@ class LostComponents:
             return  # the message is about an earlier graph: the component has moved since
         graph = request.graph
         if sender not in {*graph.roles.addresses, *graph.producer_peers}:
-            self._peer.send(
-                sender, GraphChanged(graph)
-            )  # it has a copy of a shared component, and does not know the graph
+            self._changes.tell(application, sender)  # it has a copy of a shared component, and does not know the graph
             return
         if message.attempt != graph.attempt:
             return
         here = {name for name, peer in graph.roles.peers.items() if peer == sender}
         if message.epoch < 0 and not message.failed and here <= graph.shared.keys() and sender in graph.producer_peers:
-            self._peer.send(sender, GraphChanged(graph))  # it has a shared component, and the graph was lost on its way
+            self._changes.tell(application, sender)  # it has a shared component, and the graph was lost on its way
             return
         lost = here & {message.operator} if message.operator else here
         forgot = not message.operator and sender not in graph.producer_peers

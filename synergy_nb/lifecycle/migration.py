@@ -95,7 +95,7 @@ from synergy_nb.lifecycle.approvals import Approvals, Asked
 from synergy_nb.lifecycle.early_followers import EarlyFollowers
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import Member, other_replicas
-from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, GraphChanged
+from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph
 from synergy_nb.lifecycle.movable import component_to_move
 from synergy_nb.lifecycle.present_moves import Command, Move
 from synergy_nb.lifecycle.request import Request
@@ -278,9 +278,7 @@ class Migrations(GraphChanger):
             if sender != self.peer.address:  # at the origin itself, the sinks retain their results
                 self.peer.send(sender, End(application, message.attempt, "it has ended"))
         elif move is None or (request.graph.attempt, move.graph.epoch) != (message.attempt, message.epoch):
-            self.peer.send(
-                sender, GraphChanged(request.graph)
-            )  # the sender may not know that the move has been given up
+            self.changes.tell(application, sender)  # it may not know that the move has been given up
         elif message.refusal:
             self.abort(application, f"{move.operator} at {sender}: {message.refusal}")
         elif move.orphaned:

@@ -38,7 +38,6 @@ from synergy_nb.lifecycle.members import Member, other_replicas
 from synergy_nb.lifecycle.messages import (
     End,
     Graph,
-    GraphChanged,
     Rebuild,
     Rebuilt,
 )
@@ -197,9 +196,7 @@ class Rebuilds(GraphChanger):
             return
         graph = request.graph if rebuild is None else self._needed_graph(application, rebuild)
         if rebuild is None or (graph.attempt, graph.epoch) != (message.attempt, message.epoch) or sender != rebuild.to:
-            self.peer.send(
-                sender, GraphChanged(request.graph)
-            )  # the sender may not know that the rebuild has been given up
+            self.changes.tell(application, sender)  # it may not know that the rebuild has been given up
         elif message.refusal:
             self._give_up(application, f"{rebuild.replica} at {sender}: {message.refusal}")
         elif rebuild.executes:

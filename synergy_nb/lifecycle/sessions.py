@@ -154,10 +154,12 @@ class Session(Protocol):
             lambda member: self.leases.ask(member),  # noqa: PLW0108 - made below
             self.agreements.delay, self.sinks.delay,
         )  # fmt: skip
-        self.leases = Leases(peer, membership, self.config, self._led, self.members, self.sinks, self._expire)
         self.deploying = Deploying(peer, self.components, self.members)
         self.changes = GraphChanges(
             peer, ledger, membership, self.deploying, self._led, self.members, self._join, self._depart
+        )
+        self.leases = Leases(
+            peer, membership, self.config, self._led, self.members, self.sinks, self._expire, self.changes.tell
         )
         self.copies = LaggingCopies(peer, self._led, self.members)
         common = self.changes, self.config

@@ -76,7 +76,7 @@ class TakeOvers(GraphChanger):
         self.shared = shared
         self.cannot_take_over = cannot_take_over
         self.incomplete = incomplete
-        self._pending: dict[str, set[str]] = {}  # application to the operators whose backups have not answered
+        self._pending = changes.taking_over
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
             TookOver: self._took_over,

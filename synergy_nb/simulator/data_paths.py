@@ -8,7 +8,8 @@ after its service time, and so does a snapshot. Deployments come from a director
 (:mod:`~synergy_nb.simulator.stream_world`), or from the sessions of the peers
 (:mod:`~synergy_nb.simulator.peer_world`).
 
-A crashed peer receives nothing any more. A hung peer receives all frames at once when it resumes. Over a link that was
+A crashed peer receives nothing any more. A hung peer receives all frames at once when it resumes, and one that gets
+only a share of a processor in its turns (:class:`~synergy_nb.simulator.processor_turns.Turns`). Over a link that was
 cut frames are lost, and both ends are informed; or they are lost without a word; or they wait until the cut ends
 (:class:`~synergy_nb.control.cuts.Cut`). Sources emit the same tuples each time they are opened, in different
 batches.
@@ -41,6 +42,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.kernel import Network
+from synergy_nb.simulator.processor_turns import HANDLING, Turns
 from synergy_nb.simulator.pushed_rows import PushingProgram
 from synergy_nb.simulator.scripted_faults import Faults, Links, ScriptedSource, weight
 
@@ -99,6 +101,8 @@ class DataPaths:
         Seconds between two batches of a source.
     programs : dict
         Application and source to the program that pushes its rows, for sources that no peer can read again.
+    turns : dict of str to Turns
+        Peers that get only a share of a processor.
     most_bytes : int
         Bytes that a log held at most, of a component or a copy.
     most_made : int
@@ -127,6 +131,7 @@ class DataPaths:
         self.clients: dict[tuple[str, str], float] = {}
         self.keys: dict[str, bytes] = {}
         self.pace = 0.02
+        self.turns: dict[str, Turns] = {}
         self.most_bytes = self.most_made = 0
         self.deployments: dict[str, Deployment] = {}
         self.programs: dict[tuple[str, str], PushingProgram] = {}
@@ -154,7 +159,8 @@ class DataPaths:
 
     def speed(self, peer: str) -> float:
         """Work that a peer does in a second, in seconds at a peer of speed 1."""
-        return 1.0
+        turns = self.turns.get(peer)
+        return 1.0 if turns is None else turns.share
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         plan = self._plans[deployment.application]
@@ -173,10 +179,10 @@ class DataPaths:
         return self._nodes[peer].crashed
 
     def crash(self, peer: str) -> None:
-        """Crash a peer; the links to it break a little later."""
+        """Crash a peer; the links to it break a little later, except those that are cut."""
         self._nodes[peer].crashed = True
         for other in self._linked(peer):
-            if other != peer:
+            if other != peer and self.links.passes(peer, other, self.now):
                 self._later(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
 
     def _linked(self, peer: str) -> Iterable[str]:
@@ -188,9 +194,30 @@ class DataPaths:
         node = self._nodes[peer]
         node.hung_until = max(node.hung_until, self.now + seconds)
 
-    def cut(self, one: str, other: str, seconds: float, how: Cut = Cut.RESET) -> None:
-        """Cut the link between two peers for some time; frames in flight are lost unless the cut delays."""
-        self.links.cut(one, other, self.now + seconds, how)
+    def starve(self, peer: str, seconds: float, share: float, turn: float = 0.01) -> None:
+        """Have other programs on the machine of a peer leave it only a share of a processor for some time.
+
+        Parameters
+        ----------
+        peer, seconds
+            The peer, and for how long.
+        share, turn
+            Share of a processor, and the duration of a turn in seconds, see :class:`.Turns`.
+        """
+        end = self.now + seconds
+        turns = self.turns[peer] = Turns(random.Random(self.rng.random()), share, turn, self.now, end)
+        self._later(seconds, self._fed, peer, turns)
+
+    def _fed(self, peer: str, turns: Turns) -> None:
+        if self.turns.get(peer) is turns:
+            del self.turns[peer]
+
+    def cut(self, one: str, other: str, seconds: float, how: Cut = Cut.RESET, *, back: bool = True) -> None:
+        """Cut the link between two peers for some time; frames in flight are lost unless the cut delays.
+
+        Without ``back``, what the second peer sends to the first one arrives; a reset is one of both ways.
+        """
+        self.links.cut(one, other, self.now + seconds, how, back=back or how is Cut.RESET)
         self._later(seconds, self._expire, one, other)
         if how is Cut.RESET:
             self._later(0.0, self._link_down, one, other)
@@ -273,9 +300,14 @@ class DataPaths:
         node = self._nodes[peer]
         if node.crashed:
             return
-        if node.hung_until > self.now:
-            self._later(node.hung_until - self.now, self._at, peer, act)
+        resumes = node.hung_until
+        if peer in self.turns:
+            resumes = max(resumes, self.turns[peer].resumes(self.now))
+        if resumes > self.now:
+            self._later(resumes - self.now, self._at, peer, act)
             return
+        if peer in self.turns:
+            self.turns[peer].spend(HANDLING, self.now)
         self._carry_out(peer, act(node.hosting))
         self._work(peer)
         self._set_timer(peer)
@@ -300,7 +332,7 @@ class DataPaths:
             if self.rng.random() < 0.5:
                 work = node.hosting.chained(work)
             node.busy = True
-            self._later(self.service * (1 + work.rows), self._finish, peer, work)
+            self._later(self.service * (1 + work.rows) / self.speed(peer), self._finish, peer, work)
         for kept in (node.hosting.components, node.hosting.roles.copies):
             for each in kept.values():
                 if each.log.size > self.most_bytes:

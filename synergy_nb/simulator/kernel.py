@@ -10,7 +10,8 @@ gives it, unless it is lost; a :class:`~synergy_nb.control.peer.Record` goes to 
 set.
 
 A crashed peer takes no message and no timer any more; a hung one takes them later, all that came in the meantime at
-once, as a process does that was stopped and continued; across a partition messages are lost, or arrive when it heals
+once, as a process does that was stopped and continued; one that gets little of a processor takes them in its turns
+(:class:`~synergy_nb.simulator.processor_turns.Turns`); across a partition messages are lost, or arrive when it heals
 (:class:`~synergy_nb.control.cuts.Cut`).
 """
 
@@ -31,6 +32,7 @@ import msgspec
 from synergy_nb.control.cuts import Cut
 from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Message, Peer, Record, Send
 from synergy_nb.events.journal import Journal
+from synergy_nb.simulator.processor_turns import HANDLING, Turns
 
 __all__ = ["Network", "Simulation", "Uniform", "collector_at_rest"]
 
@@ -96,6 +98,8 @@ class Simulation:
         Listeners, called with each peer and another one the link to which a partition resets.
     on_refused : list of callables (sender, address)
         Listeners, called when a message arrives where a peer has crashed, as the machine says so.
+    turns : dict of str to Turns
+        Peers that get only a share of a processor.
 
     Examples
     --------
@@ -150,6 +154,7 @@ class Simulation:
         self._sequence = 0
         self._wakeups: dict[str, float] = {}
         self._hung: dict[str, float] = {}
+        self.turns: dict[str, Turns] = {}
         self._group: dict[str, int] = {}
         self._cut = Cut.LOSE
         self._held: list[tuple[str, str, Message]] = []  # what a partition delays: sender, receiver, message
@@ -176,9 +181,17 @@ class Simulation:
         self._carry_out(peer, peer.call(self.now, function, *arguments))
 
     def report(self, address: str, message: DriverMessage) -> None:
-        """Send a message of its driver to a peer now: a command of a user, or what happens on its machine."""
+        """Send a message of its driver to a peer now: a command of a user, or what happens on its machine.
+
+        A peer that hangs handles it later.
+        """
         peer = self.peers[address]
-        self._carry_out(peer, peer.receive(DRIVER, message, self.now))
+        if self._hung.get(address, 0.0) > self.now:
+            self._push(self._hung[address], address, DRIVER, message)
+        elif address in self.turns and (at := self.turns[address].resumes(self.now)) > self.now:
+            self._push(at, address, DRIVER, message)
+        else:
+            self._carry_out(peer, peer.receive(DRIVER, message, self.now))
 
     def crash(self, address: str) -> None:
         """End a peer without warning; messages on their way to it are lost."""
@@ -245,7 +258,7 @@ class Simulation:
         int
             Events handled: messages received and wake-ups.
         """
-        heap, peers, wakeups, hung = self._heap, self.peers, self._wakeups, self._hung
+        heap, peers, wakeups, hung, turns = self._heap, self.peers, self._wakeups, self._hung, self.turns
         pop, push, delay = heapq.heappop, heapq.heappush, self.network.delay
         handled = 0
         ceiling = limit if limit is not None else 1 << 62
@@ -263,6 +276,12 @@ class Simulation:
                         self._push(hung[address], address, sender, message)
                         continue
                     del hung[address]
+                if turns and address in turns:
+                    at = turns[address].resumes(when)
+                    if at > when:
+                        self._push(at, address, sender, message)
+                        continue
+                    turns[address].spend(HANDLING, when)
                 if message is None:
                     if wakeups.get(address) != when:
                         continue  # an earlier wake-up has taken its place

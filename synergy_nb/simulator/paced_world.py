@@ -103,7 +103,8 @@ class PacedWorld(PeerWorld):
 
     def speed(self, peer: str) -> float:
         """Cores of a peer, less what other programs use: its speed, as a peer of speed 1 has one core."""
-        return max(self.topology.cores[peer] * (1.0 - self.load_of.get(peer, 0.0)), 1e-6)
+        free = 1.0 - self.load_of.get(peer, 0.0)
+        return max(self.topology.cores[peer] * free * super().speed(peer), 1e-6)
 
     def _tuple_s(self, peer: str, component: Component) -> float:
         """Return the seconds that a tuple takes at a component."""

@@ -128,6 +128,7 @@ class PeerWorld(DataPaths):
     ) -> None:
         super().__init__(seed, peers, faults, **settings)
         self.control = _Control(seed, self.links)
+        self.control.turns = self.turns
         self.control.on_instruction.append(self._instructed)
         self.control.on_refused.append(self._refused)
         self.reports: dict[str, list[Report]] = {}
@@ -280,7 +281,8 @@ class PeerWorld(DataPaths):
 
     def _refused(self, peer: str, other: str) -> None:
         self.now = max(self.now, self.control.now)
-        self._report(peer, driver.LinkFailed(other, refused=True))
+        if self.links.passes(other, peer, self.now):
+            self._report(peer, driver.LinkFailed(other, refused=True))
 
     def stun(self, peer: str, seconds: float) -> None:
         """Stop a peer for some time, but not its data path: it may be declared dead, and executes and sends on."""

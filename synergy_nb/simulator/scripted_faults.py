@@ -71,9 +71,10 @@ class Links:
         self._rate = rate
         self._free: dict[tuple[str, str], float] = {}  # time at which a link has sent all that it was given
         self._distances: dict[frozenset[str], float] = {}
-        self._broken: dict[frozenset[str], float] = {}
-        self._delayed: dict[frozenset[str], float] = {}  # links that delay, and the time until which they do
-        self._held: dict[frozenset[str], list[tuple[str, str, int, Callable[[float], None]]]] = {}
+        # by sender and receiver:
+        self._broken: dict[tuple[str, str], float] = {}  # time until which what is sent is lost
+        self._delayed: dict[tuple[str, str], float] = {}  # time until which what is sent is held up
+        self._held: dict[tuple[str, str], list[tuple[int, Callable[[float], None]]]] = {}
         self._linked: dict[str, dict[str, None]] = {}
         self._last: dict[tuple[str, str], float] = {}  # arrival of the last frame from one peer to another
 
@@ -89,30 +90,41 @@ class Links:
 
     def mend(self, one: str, other: str, now: float) -> None:
         """End the cut of the link between two peers; what it has delayed is on its way now."""
-        pair = frozenset((one, other))
-        self._broken.pop(pair, None)
-        self._delayed.pop(pair, None)
-        for peer, to, size, deliver in self._held.pop(pair, ()):
-            self.send(peer, to, now, size, deliver)
+        for way in ((one, other), (other, one)):
+            self._broken.pop(way, None)
+            self._delayed.pop(way, None)
+        for way in ((one, other), (other, one)):
+            for size, deliver in self._held.pop(way, ()):
+                self.send(*way, now, size, deliver)
 
     def expire(self, one: str, other: str, now: float) -> None:
         """Mend a link that delays, if its time is over; others have a time after which they lose nothing."""
-        if self._delayed.get(frozenset((one, other)), math.inf) <= now:
-            self.mend(one, other, now)
+        for way in ((one, other), (other, one)):
+            if self._delayed.get(way, math.inf) <= now:
+                del self._delayed[way]
+                for size, deliver in self._held.pop(way, ()):
+                    self.send(*way, now, size, deliver)
 
-    def cut(self, one: str, other: str, until: float, how: Cut = Cut.RESET) -> None:
-        """Cut the link between two peers until a time in seconds; call :meth:`expire` then."""
-        pair = frozenset((one, other))
-        if how is Cut.DELAY:
-            self._delayed[pair] = max(until, self._delayed.get(pair, -math.inf))
-        else:
-            self._broken[pair] = max(until, self._broken.get(pair, -math.inf))
-            self._delayed.pop(pair, None)
-            self._held.pop(pair, None)
+    def cut(self, one: str, other: str, until: float, how: Cut = Cut.RESET, *, back: bool = True) -> None:
+        """Cut the link between two peers until a time in seconds; call :meth:`expire` then.
+
+        Without ``back``, what the second peer sends to the first one arrives.
+        """
+        for way in ((one, other), (other, one)) if back else ((one, other),):
+            if how is Cut.DELAY:
+                self._delayed[way] = max(until, self._delayed.get(way, -math.inf))
+            else:
+                self._broken[way] = max(until, self._broken.get(way, -math.inf))
+                self._delayed.pop(way, None)
+                self._held.pop(way, None)
 
     def broken(self, one: str, other: str, sent: float) -> bool:
-        """Whether the link between two peers has been broken since a frame was sent."""
-        return self._broken.get(frozenset((one, other)), -math.inf) >= sent
+        """Whether the way from one peer to another has been broken since a frame was sent."""
+        return self._broken.get((one, other), -math.inf) >= sent
+
+    def passes(self, one: str, other: str, now: float) -> bool:
+        """Whether what one peer sends to another now arrives at once, unless the network loses it."""
+        return (one, other) not in self._delayed and self._broken.get((one, other), -math.inf) <= now
 
     def send(self, peer: str, to: str, now: float, size: int, deliver: Callable[[float], None]) -> None:
         """Send a frame now.
@@ -129,9 +141,8 @@ class Links:
             Called with each time in seconds at which the frame arrives: at once, or when the link is mended that
             delays it; not at all if the frame is lost.
         """
-        pair = frozenset((peer, to))
-        if pair in self._delayed and self._broken.get(pair, -math.inf) <= now:
-            self._held.setdefault(pair, []).append((peer, to, size, deliver))
+        if (peer, to) in self._delayed and not self._broken.get((peer, to), -math.inf) > now:
+            self._held.setdefault((peer, to), []).append((size, deliver))
             return
         for at in self._arrivals(peer, to, now, size):
             deliver(at)
@@ -143,7 +154,7 @@ class Links:
             raise ValueError(f"to: {to!r}, from {peer}; expected the address of a peer")
         if self._rate < math.inf:
             now = self._free[peer, to] = max(now, self._free.get((peer, to), -math.inf)) + size / self._rate
-        if self._broken.get(frozenset((peer, to)), -math.inf) > now or rng.random() < faults.loss:
+        if self._broken.get((peer, to), -math.inf) > now or rng.random() < faults.loss:
             return []
         found: list[float] = []
         for _ in range(1 + (rng.random() < faults.duplication)):
