@@ -22,10 +22,8 @@ from synergy_nb.lifecycle.messages import (
     ComponentTimes,
     Feedback,
     GraphChanged,
-    Lost,
     Measured,
     TimesReported,
-    no_session,
 )
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.session_config import SessionConfig
@@ -86,6 +84,8 @@ class Feedbacks:
         Function that starts the sources of a member, called with each feedback.
     outdated
         Callback with a member record whose graph is older than that of the feedback.
+    absent
+        Function of (address, application, attempt) that tells a peer that this one has no session of an application.
     account
         Function that returns the delay of an application that the peer leads by its account, seconds; negative without
         one.
@@ -103,6 +103,7 @@ class Feedbacks:
         components: Components,
         start: Callable[[Member], None],
         outdated: Callable[[Member], None],
+        absent: Callable[[str, str, int], None],
         account: Callable[[str], float],
         delay: Callable[[str], float],
     ) -> None:
@@ -113,6 +114,7 @@ class Feedbacks:
         self._components = components
         self._start = start
         self._outdated = outdated
+        self._absent = absent
         self._account = account
         self._delay = delay
         self._timer: Timer | None = None
@@ -175,8 +177,7 @@ class Feedbacks:
         for measured in message.measured:
             member = self._members.get(measured.application)
             if member is None or member.graph.attempt != measured.attempt:
-                reason = no_session(self._peer.address, sender)
-                self._peer.send(sender, Lost(measured.application, measured.attempt, reason))
+                self._absent(sender, measured.application, measured.attempt)
                 continue
             if sender != member.leader:  # the sender has not heard that another peer leads the application now
                 if member.graph.origin == member.leader:

@@ -12,6 +12,7 @@ not read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
@@ -21,10 +22,11 @@ from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import MessageOutdated
 from synergy_nb.lifecycle.deploying import Deploying
 from synergy_nb.lifecycle.members import Member, producer_of
-from synergy_nb.lifecycle.messages import Graph, GraphChanged, Lost
+from synergy_nb.lifecycle.messages import Graph, GraphChanged, Lost, no_session
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.overlay.membership import Membership
+from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan
 
 __all__ = ["RESEND_INTERVAL", "GraphChanger", "GraphChanges"]
@@ -50,6 +52,8 @@ class GraphChanges:
         the message is refused.
     leave
         Callback with an application whose components have all moved away from this peer.
+    ended
+        Application to the latest attempt that has ended here, and the epoch of its graph.
 
     Attributes
     ----------
@@ -78,6 +82,7 @@ class GraphChanges:
         members: Mapping[str, Member],
         join: Callable[[str, Graph, str], Member | None],
         leave: Callable[[str], None],
+        ended: Latest[tuple[int, float]],
     ) -> None:
         self.peer = peer
         self.ledger = ledger
@@ -88,6 +93,7 @@ class GraphChanges:
         self.members = members
         self.join = join
         self.leave = leave
+        self._ended = ended
         self.taking_over: dict[str, set[str]] = {}
         self.on_published: list[Callable[[str], None]] = []
         self.on_change_ended: list[Callable[[str], None]] = []
@@ -150,6 +156,11 @@ class GraphChanges:
             self.peer.after(RESEND_INTERVAL, self._publish, application, graph, addresses, times - 1)
 
     # -- at members --------------------------------------------------------------------------------------------------
+
+    def absent(self, sender: str, application: str, attempt: int) -> None:
+        """Tell a peer that leads an application that this one has no session of it."""
+        ended = self._ended.get(application, (0, 0.0)) >= (attempt, math.inf)
+        self.peer.send(sender, Lost(application, attempt, no_session(self.peer.address, sender), ended=ended))
 
     def member_of(self, graph: Graph) -> Member | None:
         """The member record of the graph's application; None if there is none or if it knows a later graph."""

@@ -39,6 +39,8 @@ class LostComponents:
         Changed graphs, moves, rebuilds and take-overs of the applications that the peer leads.
     fail
         Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
+    ended_elsewhere
+        Callback with an application that this peer leads, and that its successor has ended.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class LostComponents:
         rebuilds: Rebuilds,
         takeovers: TakeOvers,
         fail: Callable[[str, int, str], None],
+        ended_elsewhere: Callable[[str], None],
     ) -> None:
         self._peer = peer
         self._components = components
@@ -62,6 +65,7 @@ class LostComponents:
         self._rebuilds = rebuilds
         self._takeovers = takeovers
         self._fail = fail
+        self._ended_elsewhere = ended_elsewhere
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Lost: self._lost}
 
     # -- at the peer of a component ------------------------------------------------------------------------------------
@@ -100,6 +104,9 @@ class LostComponents:
             self._changes.tell(application, sender)  # it has a copy of a shared component, and does not know the graph
             return
         if message.attempt != graph.attempt:
+            return
+        if message.ended and graph.successor and request.running:
+            self._ended_elsewhere(application)
             return
         here = {name for name, peer in graph.roles.peers.items() if peer == sender}
         if message.epoch < 0 and not message.failed and here <= graph.shared.keys() and sender in graph.producer_peers:

@@ -299,7 +299,8 @@ class Lost(Message, frozen=True):
 
     ``epoch`` is the epoch of the graph to which the report applies; a negative one stands for every graph of the
     attempt. ``operator`` is the component that has failed; empty for all components of the application at the sender.
-    ``failed``: a component has failed; otherwise the sender has no session.
+    ``failed``: a component has failed; otherwise the sender has no session. ``ended``: it has none as whoever led the
+    application has ended it.
     """
 
     application: str
@@ -308,6 +309,7 @@ class Lost(Message, frozen=True):
     epoch: int = -1
     operator: str = ""
     failed: bool = False
+    ended: bool = False
 
 
 def no_session(address: str, origin: str) -> str:

@@ -51,10 +51,8 @@ from synergy_nb.lifecycle.messages import (
     Confirmed,
     End,
     Graph,
-    Lost,
     Refused,
     Share,
-    no_session,
 )
 from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.rebuilds import Rebuilds
@@ -62,6 +60,7 @@ from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.lifecycle.shared_streams import SharedStreams
 from synergy_nb.lifecycle.sink_reports import RETAINING, SinkReports, sink_peers
+from synergy_nb.lifecycle.succeeded_graphs import TERM
 from synergy_nb.lifecycle.succession import Leading, Succession, successor_of
 from synergy_nb.lifecycle.takeover import TakeOvers
 from synergy_nb.lifecycle.verdicts import Verdicts
@@ -152,12 +151,14 @@ class Session(Protocol):
         self.feedbacks = Feedbacks(
             peer, self.config, self._led, self.members, self.components, self._start,
             lambda member: self.leases.ask(member),  # noqa: PLW0108 - made below
+            lambda *absent: self.changes.absent(*absent),  # noqa: PLW0108 - likewise
             self.agreements.delay, self.sinks.delay,
         )  # fmt: skip
         self.deploying = Deploying(peer, self.components, self.members)
         self.changes = GraphChanges(
-            peer, ledger, membership, self.deploying, self._led, self.members, self._join, self._depart
-        )
+            peer, ledger, membership, self.deploying, self._led, self.members, self._join, self._depart,
+            self._ended_attempts,
+        )  # fmt: skip
         self.leases = Leases(
             peer, membership, self.config, self._led, self.members, self.sinks, self._expire, self.changes.tell
         )
@@ -184,7 +185,7 @@ class Session(Protocol):
         self.copies.on_failed.append(self.moves.failed)
         self.lost = LostComponents(
             peer, self.components, self._led, self.members, self.changes, self.moves, self.rebuilds, self.takeovers,
-            self._fail,
+            self._fail, self._ended_elsewhere,
         )  # fmt: skip
         self.sharers = SharedStreams(*common, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
         self.commitments = Commitments(
@@ -348,7 +349,7 @@ class Session(Protocol):
         member = self.members.get(message.application)
         if member is None or member.graph.attempt != message.attempt:
             self._record_outdated(message.application, "Begin", sender, "no such session")
-            self.peer.send(sender, Lost(message.application, message.attempt, no_session(self.peer.address, sender)))
+            self.changes.absent(sender, message.application, message.attempt)
             return
         self._start(member)
 
@@ -395,6 +396,16 @@ class Session(Protocol):
             self._setup_failed(application, attempt, reason)
 
     # -- end ---------------------------------------------------------------------------------------------------------
+
+    def _ended_elsewhere(self, application: str) -> None:
+        """Lead an application no more that its successor has ended while this peer was late or cut off."""
+        request = self._led[application]
+        graph = request.graph
+        self.succession.superseded(request, graph.successor, TERM)
+        if application in self.members:
+            self._leave(application, "it has ended", retain_sinks=self.peer.address in sink_peers(graph))
+        else:
+            self._ended_attempts.raise_to(application, (graph.attempt, math.inf))
 
     def _end_application(self, application: str, state: State, reason: str = "") -> None:
         request = self._led[application]

@@ -210,12 +210,15 @@ class Succession(GraphChanger):
         if request is None or graph.origin == self.peer.address or request.graph.attempt != graph.attempt:
             return
         if graph.epoch > request.graph.epoch:
-            application = graph.application
-            self._leading.give_up(request, f"{graph.origin} leads the application now")
-            self._leading.sharers.hand_over(application)
-            self.peer.record(LeadershipLost, application, to=graph.origin, epoch=graph.epoch)
-            for listener in self.on_superseded:
-                listener(request)
+            self.superseded(request, graph.origin, graph.epoch)
+
+    def superseded(self, request: Request, to: str, epoch: int) -> None:
+        """Lead an application no more, as another peer does or has done."""
+        self._leading.give_up(request, f"{to} leads the application now")
+        self._leading.sharers.hand_over(request.name)
+        self.peer.record(LeadershipLost, request.name, to=to, epoch=epoch)
+        for listener in self.on_superseded:
+            listener(request)
 
     # -- at members --------------------------------------------------------------------------------------------------
 

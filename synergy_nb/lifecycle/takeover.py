@@ -31,7 +31,7 @@ from synergy_nb.events import ActiveReplicasLost, TakenOver, TakeoverBegun
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.awaited_peers import AwaitedPeers
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
-from synergy_nb.lifecycle.messages import Graph, Lost, TakeOver, TookOver, no_session
+from synergy_nb.lifecycle.messages import Graph, TakeOver, TookOver
 from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
@@ -296,7 +296,7 @@ class TakeOvers(GraphChanger):
             return
         member = self.changes.member_of(graph)
         if member is None or member.ended:
-            self.peer.send(sender, Lost(graph.application, graph.attempt, no_session(address, sender)))
+            self.changes.absent(sender, graph.application, graph.attempt)
             return
         refusal = ""
         for name in sorted(name for name, peer in graph.roles.peers.items() if peer == address):

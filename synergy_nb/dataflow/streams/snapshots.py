@@ -16,7 +16,8 @@ A component that moves to the peer of one of its backups leaves that backup to i
 keeps its last snapshot, with the bytes of all tables: it can take over as soon as the component has left it.
 
 Nobody waits for a copy that does not answer. It is left behind once half of what may be retained for it has been read,
-or after five seconds if readers wait for it. From then on it could not take over, which is reported. When it answers
+or after more than a minute if readers wait for it: before that, the peer that leads the application decides whether the
+copy counts, as it may be about to take over. From then on it could not take over, which is reported. When it answers
 again, chunks are retained for it from then on, and with the next snapshot it could take over.
 """
 
@@ -43,7 +44,7 @@ SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
 SHARE: Final = 0.05  # fraction of the time that snapshots may take
 SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behind, if much has been read meanwhile
-HELD_S: Final = 5.0  # the same if output is held until it has it: longer than the failure detector needs
+HELD_S: Final = 75.0  # the same if output is held until it has it: longer than an application waits for a silent peer
 PULL_BYTES_S: Final = 10e6  # least rate at which a copy is expected to receive, bytes a second
 
 
