@@ -294,17 +294,19 @@ class Roles:
         copy = self.copies.get(key)
         if copy is None or data.output.epoch != copy.output.epoch:
             return
-        anew = copy.log_restarted(data)
+        follower = self._hosting.components.get(key)
+        if follower is not None and copy.log_restarted(data) and not follower.reading.free:
+            self._unfollow(key)  # the order of its inputs was in chunks that are not retained any more
+            follower = None
         chunks, gap = copy.receive(data, now)
         for chunk in chunks:
             self._hosting.orders.add(chunk.determinants)
-        follower = self._hosting.components.get(key)
         if follower is None:
             copy.append(chunks, data.trimmed)
         else:
             follower.log.trim(data.trimmed)
             own = [each for chunk in chunks for each in chunk.determinants if each.stream == data.output.stream]
-            if anew or follower.reading.prescribe(own):
+            if follower.reading.prescribe(own):
                 self._unfollow(key)
         if gap:
             copy.merge.subscribed, copy.retry_at = False, min(copy.retry_at, now + RETRY_S)
