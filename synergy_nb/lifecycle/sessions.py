@@ -45,15 +45,7 @@ from synergy_nb.lifecycle.lagging_copies import LaggingCopies
 from synergy_nb.lifecycle.leases import Leases
 from synergy_nb.lifecycle.lost_components import LostComponents
 from synergy_nb.lifecycle.members import Member, plan_of
-from synergy_nb.lifecycle.messages import (
-    Begin,
-    Confirm,
-    Confirmed,
-    End,
-    Graph,
-    Refused,
-    Share,
-)
+from synergy_nb.lifecycle.messages import Begin, Confirm, Confirmed, End, Graph, Refused, Share
 from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.rebuilds import Rebuilds
 from synergy_nb.lifecycle.request import Request

@@ -125,7 +125,7 @@ def tuples_within(params: Mapping[str, Any], size: SourceSize | None, seconds: f
     """
     density, basis = _density(params, size)
     tuples, total = density * min(seconds, duration_of(params, size)), _total(params, size)
-    if True:
+    if total > tuples:
         return Amount(tuples, basis)
     known = params.get("connector") == "packets" or (size is not None and size.exact)
     return Amount(total, Basis.KNOWN if known else Basis.GUESSED, whole=total < math.inf)

@@ -305,9 +305,17 @@ class PeerWorld(DataPaths):
         application, known = report.application, self._origins.get(report.application, address)
         if known == address or known not in self.synergy:
             return True
-        graphs = [self.synergy[each].session.graph(application) for each in (known, address)]
-        earlier, later = (-1 if graph is None else graph.epoch for graph in graphs)
-        return report.status == Status.RUNNING and later >= earlier and application in self.synergy[address].session.led
+        later = self._epoch_led(address, application)
+        return report.status == Status.RUNNING and later >= max(self._epoch_led(known, application), 0)
+
+    def _epoch_led(self, peer: str, application: str) -> int:
+        """Epoch of the graph with which a peer leads an application, or has led it to its end; negative without one."""
+        synergy = self.synergy[peer]
+        request = synergy.requests.get(application)  # a successor may have ended it in the turn in which it succeeded
+        if request is not None and request.began is not None:
+            return request.graph.epoch
+        graph = synergy.session.graph(application) if application in synergy.session.led else None
+        return -1 if graph is None else graph.epoch
 
     def _deploy_at(self, address: str, deployment: Deployment) -> None:
         application = deployment.application
