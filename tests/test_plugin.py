@@ -476,7 +476,7 @@ def test_a_busy_client_leaves_no_connection_that_carries_nothing() -> None:
 
 
 def test_an_address_that_refused_is_tried_once_until_somebody_listens_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dask tries a dozen times in a quarter of a second, and peers look again at the dead for half an hour."""
+    """Dask tries about nine times in a quarter of a second, and peers look again at the dead for half an hour."""
     asked: list[str] = []
 
     async def refused(address: str, timeout: float) -> Any:

@@ -44,7 +44,7 @@ def connector(connection_args: Mapping[str, Any], limits: Limits) -> Callable[[s
     """Return a function that opens Dask comms with given connection arguments, within the deadline of ``limits``.
 
     It gives up soon where no process listens, and says so by a ``ConnectionRefusedError``: Dask retries until the
-    deadline, a dozen times in the first quarter of a second. Who knows a peer's address from an earlier time cannot
+    deadline, about nine times in the first quarter of a second. Who knows a peer's address from an earlier time cannot
     expect that it will listen there again, so an address that refused is first tried once.
     """
     ended: set[str] = set()  # addresses at which no process listened
