@@ -230,7 +230,7 @@ export function build(el, spans, { span, pause }) {
         style(element.children[2], slack.used_up ? "number bad" : "number");
         style(element.children[3], slack.was_used_up ? "number bad" : "number");
         style(element.children[5], slack.off ? "number bad" : "number");
-        element.children[5].title = slack.off;
+        element.children[5].title = slack.off ?? "";
       });
     },
     // Rows of the table of peers; returns the canvas of each row, for its line of load.
