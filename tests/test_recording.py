@@ -17,11 +17,13 @@ from synergy_nb import NotAdmitted, Simulation, source
 from synergy_nb.algorithms.composition.messages import Dropped, Probe
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control import driver_messages as driver
-from synergy_nb.control.peer import DRIVER, Message, Send
+from synergy_nb.control.graph import Report
+from synergy_nb.control.peer import DRIVER, Instruct, Message, Send
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import ProbeAccepted
 from synergy_nb.recording.construction import Construction
 from synergy_nb.recording.descriptions import DESCRIPTIONS, describe, subject
-from synergy_nb.recording.recorder import RecordedPeer
+from synergy_nb.recording.recorder import RecordedPeer, encode_effects
 from synergy_nb.recording.recording_file import (
     HEAD,
     MAGIC,
@@ -126,6 +128,15 @@ def test_a_message_of_another_version_ends_the_replay_of_its_peer(file: Path) ->
     (found,) = outcome.differences
     assert "this version cannot read the message: message 'Unheard'" in found.text
     assert len([step for step in outcome.steps if step.life is recording.lives[0]]) == 2
+
+
+def test_numbers_may_be_keys_of_what_is_recorded() -> None:
+    """As the inputs of a rebuilt replica: a peer that recorded could not handle the message about it."""
+
+    def encoded(inputs: dict[int, int]) -> bytes:
+        return encode_effects([Instruct(Report("app", "running", roles=Roles(inputs={"join~1": inputs})))])
+
+    assert encoded({0: 2, 1: 3}) == encoded({1: 3, 0: 2}) != encoded({0: 3, 1: 2})
 
 
 def test_an_error_of_a_handler_is_recorded_and_replayed() -> None:

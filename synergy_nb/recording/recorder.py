@@ -38,12 +38,21 @@ def encode_effects(effects: Sequence[Effect]) -> bytes:
             values.append((RECORD, effect.event))
         else:
             values.append((INSTRUCT, type(effect.instruction).__name__, effect.instruction))  # type: ignore[union-attr]
-    return _sorted.encode(values)
+    return _in_order(values)
 
 
 def encode_message(message: Message) -> bytes:
     """A message in MessagePack, equal for equal messages."""
-    return _sorted.encode(message)
+    return _in_order(message)
+
+
+def _in_order(value: Any) -> bytes:
+    """A value in MessagePack, with sets and dicts in one order; numbers that are keys become text."""
+    try:
+        return _sorted.encode(value)
+    except TypeError:  # it has no order for other keys than text, such as the inputs of a rebuilt replica
+        plain = msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True, order="deterministic")
+        return _sorted.encode(plain)
 
 
 def decode_effects(data: bytes | msgspec.Raw) -> list[list[Any]]:
