@@ -63,7 +63,6 @@ __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
 
 INDIRECT_PINGS: Final = 3  # other peers that are asked to ping a peer that did not answer, k of SWIM
 WATCHED_A_PERIOD: Final = 8  # maximum number of pings to watched peers in one period
-FRESH: Final = 8  # periods for which a verdict on a peer is a reason to confirm its silence at once
 RELAYED: Final = 256  # maximum number of unanswered pings on behalf of others
 
 
@@ -219,14 +218,11 @@ class Membership(Beliefs):
                         self._health.missed()  # nobody says anything: this peer may be the one that is cut off
                     self._doubt(address, SUSPECT, self._incarnation_of(address), own=True)
                     self._suspects[address].confirmed |= probe.silent
-                    if self.stretch <= RELIABLE:
-                        self._tell_neighbours()
 
     def _declare(self, now: float) -> None:
         """Ping suspects once more with the suspicion, or declare them dead."""
         for address, suspicion in list(self._suspects.items()):
-            accused = suspicion.refused or (suspicion.status == DEAD and not suspicion.own)
-            base = self.period if accused else self.suspicion
+            base = self.suspicion if suspicion.own and not suspicion.refused else self.period
             seconds = base * self._patience(address)
             if now < suspicion.deadline(seconds, self._others(address)) - 0.1 * self.period:  # periods are floats
                 self._number += 1
@@ -239,12 +235,7 @@ class Membership(Beliefs):
             self._believe(address, DEAD, member.incarnation)
             if not suspicion.own or self.stretch > RELIABLE:
                 continue
-            self._tell_neighbours()
-
-    def _tell_neighbours(self) -> None:
-        """Send news at once to those that most probably need it, and repair the ring."""
-        for other in self.pastry.known():
-            if other not in self._suspects:
+            for other in self.pastry.leaves.members:  # among them the neighbours of the dead peer, which repair most
                 self._number += 1
                 self._ping(other, self._number)
 
@@ -374,17 +365,8 @@ class Membership(Beliefs):
         if len(self._relayed) >= RELAYED:
             return
         self._number += 1
-        relayed = self._relayed[self._number] = Relayed(sender, message.number, message.target, self.peer.now)
-        if self._knows_silent(message.target):
-            relayed.told = True
-            self.peer.send(sender, PingForAck(message.number, message.target, -1, reached=False))
+        self._relayed[self._number] = Relayed(sender, message.number, message.target, self.peer.now)
         self._ping(message.target, self._number)
-
-    def _knows_silent(self, address: str) -> bool:
-        """Whether a peer has just been silent towards this one, so that nobody need wait for it once more."""
-        if self.stretch > RELIABLE:
-            return False
-        return self.is_dead(address) and self.peer.now - self._members[address].since < FRESH * self.period
 
     def _answer_askers(self, now: float, in_time: bool) -> None:
         """Say which peers have not answered on behalf of others, unless this peer was stopped; forget old requests."""
