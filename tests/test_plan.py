@@ -394,6 +394,13 @@ operators:
     assert "source_right" in query.schema("both")
 
 
+def test_parameters_that_follow_from_others_do_not_tell_plans_of_files_apart() -> None:
+    columns = {"time": "time", "amount": "float"}
+    query = source("trace", path="orders.csv", format="csv", columns=columns).filter("amount > 10").sink("large")
+    assert query.operators["source"].params["time"] == "time"  # the author has not stated it; YAML does
+    assert Plan.from_yaml(query.to_yaml()) == query
+
+
 # -- random plans ----------------------------------------------------------------------------------------------------
 
 

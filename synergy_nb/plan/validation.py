@@ -390,7 +390,9 @@ def _normal(
     schema = declaration.schema(derivation, parameters)
     problems.extend(Problem(name, wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in wrongs)
     stated = tuple(operator.inputs), cost, selectivity, at, engine, check_replicas(operator, problems)
-    normal = Operator(name, operator.kind, derivation.params, *stated)
+    params = derivation.params  # in the declared order: what followed from others is last there otherwise
+    params = {each: params[each] for each in parameters if each in params} | params
+    normal = Operator(name, operator.kind, params, *stated)
     return normal, (schema, derivation.likely, dict(derivation.window) if derivation.window else None)
 
 
