@@ -75,7 +75,6 @@ SOMETIMES: Final = (
     "stretch above 1",
     "the greatest stretch",
     "a lost copy was rebuilt",
-    "a shared stream",
     "a death in quiet",
     *(f"{role} hung" for role in ROLES),
     *(f"a cut that {how}s" for how in ("reset", "delay", "lose")),

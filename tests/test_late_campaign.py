@@ -15,7 +15,7 @@ from tests.test_late_peers import OWN, Late
 from tests.test_succession import AT
 
 SCHEDULES: Final = 2000
-BLOCK: Final = 100  # schedules of which each block has to reach all that a campaign is about
+BLOCK: Final = 500  # schedules of which each block has to reach all that a campaign is about
 #: Schedules of the suite: those that have found a fault.
 FOUND: Final = (6, 12, 28, 108, 172, 177)
 RETURNS: Final = 10  # seeds in a block of peers that come back
