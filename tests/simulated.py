@@ -179,8 +179,8 @@ class Ring:
         """Let virtual time pass."""
         self.simulation.run(until=self.simulation.now + seconds)
 
-    def until_decided(self, request: str, seconds: float = 60.0) -> Report:
-        """Run until a request is decided."""
+    def until_decided(self, request: str, seconds: float = 90.0) -> Report:
+        """Run until a request is decided; a client waits as long."""
         self.simulation.run(until=self.simulation.now + seconds, stop=lambda: request in self.reports)
         return self.reports[request][0]
 
