@@ -79,9 +79,8 @@ def running(seed: int, degree: int, components: tuple[str, ...] = (), since: flo
 
 
 def gap(world: Timed, since: float, until: float) -> float:
-    """Longest time between two results of a part of a run, seconds."""
-    before = max(time for time in world.arrived if time <= since) if since else world.arrived[0]
-    times = [before, *(time for time in world.arrived if since < time <= until)]
+    """Longest time without a result in a part of a run, seconds; what was waited before it is not of that part."""
+    times = [since or world.arrived[0], *(time for time in world.arrived if since < time <= until)]
     return max(after - before for before, after in pairwise([*times, until]))
 
 
