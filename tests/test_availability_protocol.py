@@ -446,7 +446,7 @@ def test_a_pinned_peer_that_dies_is_named() -> None:
     ((graph, reason),) = world.decided("r1")
     assert graph is None
     assert reason == "operator source: peer-3, where it has to be, has died"
-    world.run(31.0)
+    world.run(PlacementConfig().lease + 1.0)
     assert world.wrong_books({}) == []
 
 
@@ -507,7 +507,7 @@ def test_lost_messages_are_sent_again() -> None:
             assert len(graph.hosts) < 5
             placed += 1
         world.simulation.loss = 0.0
-        world.run(31.0)
+        world.run(PlacementConfig().lease + 1.0)
         assert world.wrong_books() == [], seed
     assert placed >= 18
 
@@ -772,7 +772,7 @@ def test_all_messages_survive_the_wire() -> None:
     world = ring(codec=True, cores=0.11, failure=0.01, domains={"site": 0.001})
     world.placed("peer-8", diamond(), degree=2)
     world.refused("peer-8", chain(30), request="r2", degree=2)
-    world.run(31.0)
+    world.run(PlacementConfig().lease + 1.0)
     assert world.wrong_books() == []
     assert not [event for event in world.simulation.journal if isinstance(event, MessageRefused | MessageOutdated)]
 
