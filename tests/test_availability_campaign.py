@@ -77,7 +77,7 @@ def run(seed: int) -> Placements:
             assert not world.overbooked()
     simulation.heal()
     simulation.loss = simulation.duplication = simulation.reordering = 0.0
-    for _ in range(250):  # the longest way to a decision, and a lease
+    for _ in range(370):  # the longest way to a decision, and a lease
         world.run(0.5)
         assert not world.overbooked()
     return world
