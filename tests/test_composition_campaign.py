@@ -71,7 +71,7 @@ def run(seed: int) -> tuple[Ring, list[str]]:
             assert not ring.overbooked()
     simulation.heal()
     simulation.loss = simulation.duplication = simulation.reordering = 0.0
-    for _ in range(80):
+    for _ in range(120):  # a peer that was stopped keeps reservations up to eight times as long
         ring.run(0.5)
         assert not ring.overbooked()
     for address in ring.synergy:  # whoever asked for them takes what failed ones had found, or not
