@@ -37,6 +37,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from synergy_nb import Plan, Simulation, source, traces
+from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.control.cuts import Cut
 from synergy_nb.control.peer import key_of
 from synergy_nb.dataflow.tuples import Batch
@@ -59,6 +60,7 @@ from tests.moving_schedules import undisturbed
 
 ROLES: Final = ("origin", "primary", "backup", "replica", "source", "sink", "directory", "bystander")
 AVAILABILITIES: Final = (None, None, "degree 2", "degree 2", "degree 3", "active 2", "ordered 2", "synchronized 2")
+SHARED: Final = 2000  # from this seed on applications share the streams of finite sources, too
 TUPLES: Final = 60  # of a source, while faults happen
 STEP: Final = 0.25  # virtual seconds between two looks at the peers
 QUIET: Final = 120.0  # longest time until all is well again, virtual seconds; a peer knocks on a dead one every minute
@@ -156,7 +158,8 @@ class Schedule:
         self.reached: set[str] = set()
         self.peers = [f"p{number}" for number in range(rng.randint(5, 9))]
         self.window = rng.choice((10.0,) * 6 + (15.0, 15.0, 30.0, 60.0))
-        self.simulation = Simulation(self.peers, network=self._delays(), cores=8.0, seed=seed)
+        sharing = CompositionConfig(sharing="all") if seed >= SHARED else None
+        self.simulation = Simulation(self.peers, network=self._delays(), cores=8.0, composition=sharing, seed=seed)
         self.world = self.simulation.world
         self.world.noted.noting = False
         self.journal = self.simulation.journal
