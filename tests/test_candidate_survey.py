@@ -72,7 +72,9 @@ def test_a_link_that_nobody_measured_is_named_after_further_surveys() -> None:
     assert report.status == "rejected"
     assert "the delay between peer-0 and peer-" in report.reason
     assert "is not known: neither answered the other in time" in report.reason
-    assert surveys.count("peer-1") == 3 * 5, "three surveys, each with five links of a candidate"
+    attempts, others = divmod(surveys.count("peer-1"), 3 * 5)
+    assert attempts > 1, "nobody has refused: the request begins anew while it may be that peers are late"
+    assert not others, "three surveys each time, each with five links of a candidate"
     assert not ring.events("r", ReplicasDeployed)
 
 

@@ -84,7 +84,7 @@ def scheduler(namespaces: None) -> Iterator[str]:
         yield address
     finally:
         for process in processes:
-            process.terminate()
+            process.kill()  # a worker whose scheduler has ended may look for it for longer than a test waits
         for process in processes:
             process.wait(DEADLINE)
 

@@ -27,6 +27,7 @@ from synergy_nb.events import (
     SetupFailed,
     Severity,
     SinkMeasured,
+    SkippedLines,
     declared,
 )
 from synergy_nb.overlay.ring import distance, number_of, ring_position
@@ -274,6 +275,7 @@ def _example(kind: type[Event], name: str) -> object:
     declared_type = str(kind.__annotations__.get(name, "float" if name == "time" else "str"))
     found = {
         "Mapping": {}, "Sequence": (), "tuple": ("", ""), "float": 1.0, "int": 1, "bool": True,
+        "SkippedLines": SkippedLines("rows.csv", 2, "line 7"),
     }  # fmt: skip
     first = re.match(r"\w+", declared_type)
     return found.get(first[0] if first else "", "text")

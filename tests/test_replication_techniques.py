@@ -17,6 +17,7 @@ from synergy_nb.dataflow.streams.effects import FactKind
 from synergy_nb.dataflow.streams.frames import Data, Frame, Recall
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.dataflow.streams.snapshots import HELD_S
 from synergy_nb.dataflow.streams.values import COPY
 from synergy_nb.plan import Plan
 from synergy_nb.plan.qos import QoS
@@ -188,12 +189,12 @@ def test_readers_of_a_synchronized_component_wait_for_its_backup_but_not_for_eve
     world.run(3.0)
     before = came(world)
     assert before
-    world.cut("c", "d", 20.0)
+    world.cut("c", "d", HELD_S + 15.0)
     world.run(0.5)
     held = came(world)
-    world.run(3.0)
+    world.run(HELD_S - 5.0)
     assert came(world) == held, "a backup that does not answer is waited for"
-    world.run(5.0)
+    world.run(7.0)
     assert came(world) > held, "and left behind after a while"
     assert any(fact.kind is FactKind.COPIES_BEHIND and fact.peers == ("d",) for _, _, fact in world.facts)
     world.run(20.0)
@@ -253,7 +254,7 @@ def test_the_last_results_are_held_no_longer_than_others() -> None:
     world, wanted = merging("synchronized")
     world.run(3.0)
     world.pace = 0.02
-    world.cut("c", "d", 60.0)
-    world.run(6.5)
+    world.cut("c", "d", HELD_S + 60.0)
+    world.run(HELD_S + 1.5)
     assert world.results["app", "out"].ended
     ends(world, wanted)

@@ -38,7 +38,7 @@ from synergy_nb.dataflow.streams.values import COPY, Reader
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting import Hosting
 
-__all__ = ["REPEAT_S", "SILENT_S", "SNAPSHOT_S", "Snapshots"]
+__all__ = ["HELD_S", "REPEAT_S", "SILENT_S", "SNAPSHOT_S", "Snapshots"]
 
 SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that has copies, seconds
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
