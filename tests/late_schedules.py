@@ -40,7 +40,7 @@ from synergy_nb import Plan, Simulation, source, traces
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.control.cuts import Cut
 from synergy_nb.control.peer import key_of
-from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.dataflow.tuples import Batch, empty
 from synergy_nb.errors import SynergyError
 from synergy_nb.events import (
     ApplicationContinued,
@@ -54,6 +54,7 @@ from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.overlay.gossip import DEAD, News
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 from tests.campaigns import CUTS
 from tests.moving_schedules import undisturbed
@@ -128,10 +129,11 @@ class Fault(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """An application that a schedule submits: its plan, its origin, and whether it is spread over many peers."""
+    """An application that a schedule submits: plan, origin, availability, and whether it is spread over many peers."""
 
     plan: Plan
     origin: str
+    availability: str | None
     spread: bool
 
 
@@ -227,7 +229,7 @@ class Schedule:
         availability = None if shares else rng.choice(AVAILABILITIES)
         plan = stream.sink(id="out", at=sink, name=name, availability=availability)
         origin = sink if rng.random() < 0.3 else rng.choice(self.peers)
-        return Asked(plan, origin, availability is None and rng.random() < 0.6)
+        return Asked(plan, origin, availability, availability is None and rng.random() < 0.6)
 
     def _role(self, role: str) -> str:
         """A peer that has a role in an application; empty if none has."""
@@ -422,13 +424,17 @@ class Schedule:
         return max((graph for graph in found if graph is not None), key=lambda graph: graph.epoch, default=None)
 
     def _submit(self, asked: Asked) -> None:
+        dead_before = set(self.killed)
         try:
             made = self.simulation.submit(asked.plan, origin=asked.origin, spread=asked.spread)
         except SynergyError as refusal:
             self.refusals.append(str(refusal))
             return
         self.applications[made.id] = made
-        self.asked[made.id] = str(asked.plan.qos.availability or "no backups")
+        self.asked[made.id] = asked.availability or "no backups"
+        while_composed = self.killed.keys() - dead_before
+        if while_composed:
+            self.excused[made.id] = f"{', '.join(sorted(while_composed))} died while it was composed"
         self.inputs[made.id] = {each: _rows(asked.plan.operators[each].params) for each in asked.plan.sources}
 
     def run(self) -> Schedule:
@@ -580,7 +586,8 @@ def _copies(application: SimulatedApplication) -> set[str]:
 
 def _rows(params: Mapping[str, Any]) -> pl.DataFrame:
     """All rows of a source with these parameters."""
-    return pl.concat([item.table for item in traces.read(params) if isinstance(item, Batch)])
+    tables = [item.table for item in traces.read(params) if isinstance(item, Batch)]
+    return pl.concat([empty(TRACE_SCHEMAS["packets"]), *tables])
 
 
 def run(seed: int, keep: Sequence[int] | None = None) -> Schedule:

@@ -63,16 +63,18 @@ class Exchange:
             return
         log = component.log
         blocked, confirming = log.blocked, component.copy_holders.confirming
+        version = self._hosting.deployments[component.application].version
         for cursor in tuple(log.cursors.values()):
             if cursor.reader.port < COPY or cursor.lost:  # a client collects by itself; a lost reader gets nothing more
                 continue
             if cursor.subscribed and cursor.reader.port == COPY and cursor.sent < log.start:
                 cursor.sent = log.start  # the copy has to restart there, or lacks only the promise before it
-                begun = Data(component.output, cursor.reader, log.start, (), True, unasked=cursor.unasked)
+                unasked = version if cursor.unasked else 0
+                begun = Data(component.output, cursor.reader, log.start, (), True, unasked=unasked)
                 self._send(cursor.reader.peer, begun)
             chunks = log.due(cursor, confirming)
             if chunks:
-                start, unasked = chunks[0].start, cursor.unasked
+                start, unasked = chunks[0].start, version if cursor.unasked else 0
                 data = Data(component.output, cursor.reader, start, tuple(chunks), False, log.start, unasked=unasked)
                 self._hosting.send(cursor.reader.peer, data)
             waits = not cursor.subscribed or (blocked and cursor.on_lag is OnLag.BLOCK)
@@ -273,7 +275,7 @@ class Exchange:
         if frame.output.epoch == port.older:
             self._receive_older(component, port, frame, now)
             return
-        if frame.unasked and frame.output.epoch == port.epoch + 1 and not port.closed:
+        if frame.output.epoch == port.epoch + 1 and self._is_later(frame) and not port.closed:
             self._follow_producer(port, source, sender, now)
         if frame.output.epoch != port.epoch:
             return
@@ -291,6 +293,11 @@ class Exchange:
             port.subscribed, source.retry_at = False, min(source.retry_at, now + RETRY_S)
         if source.ack_at is None:
             source.ack_at = now + ACK_S
+
+    def _is_later(self, frame: Data) -> bool:
+        """Whether a producer sends unasked by a deployment that is not known here yet."""
+        known = self._hosting.deployments.get(frame.output.application)
+        return frame.unasked > (0 if known is None else known.version)
 
     @staticmethod
     def _follow_producer(port: InOrder, source: Source, peer: str, now: float) -> None:

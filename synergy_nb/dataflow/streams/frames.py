@@ -63,7 +63,9 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
     latest
         Greatest event time in µs of all tuples before that end, in such an answer of an active replica.
     unasked
-        Whether the reader has not subscribed, as far as the producer knows; so it still has to.
+        Version of the producer's deployment, if the reader has not subscribed as far as the producer knows, so that it
+        still has to; 0 if it has. A reader that knows a later deployment does not follow: another peer may have led the
+        application by the producer's, whose take-over nobody else knows.
     """
 
     output: Output
@@ -75,7 +77,7 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
     end: Point = ORIGIN
     losses: tuple[Loss, ...] = ()
     latest: int = START
-    unasked: bool = False
+    unasked: int = 0
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):

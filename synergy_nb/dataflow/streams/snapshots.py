@@ -119,7 +119,8 @@ class Snapshots:
         start = component.log.start
         cursor.subscribed = cursor.unasked = True
         cursor.sent = cursor.received = cursor.consumed = start
-        self._hosting.send(follower, Data(component.output, cursor.reader, start, (), True, unasked=True))
+        version = self._hosting.deployments[component.application].version
+        self._hosting.send(follower, Data(component.output, cursor.reader, start, (), True, unasked=version))
         self.soon(component, now, hurry=True)
 
     def subscribed(self, component: Component, peer: str, anew: bool, now: float) -> None:

@@ -83,7 +83,7 @@ class _Data(msgspec.Struct, frozen=True, tag="data"):
     end: Point
     losses: tuple[Loss, ...]
     latest: int
-    unasked: bool
+    unasked: int
 
 
 class _Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
