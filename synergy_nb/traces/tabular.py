@@ -68,6 +68,23 @@ class Layout(NamedTuple):
     unit: str | None = None
 
 
+class _Fields(NamedTuple):
+    """What the parsers know of the fields of a row.
+
+    Parameters
+    ----------
+    separator, names, kinds, required, quotes, unit
+        The same as in :class:`Layout` and :func:`synergy_nb.traces.typed_columns.typed`.
+    """
+
+    separator: str
+    names: list[str]
+    kinds: Mapping[str, str]
+    required: Sequence[str]
+    quotes: bool
+    unit: str | None = None
+
+
 class _Rows(NamedTuple):
     """Lines split into fields.
 
@@ -156,7 +173,7 @@ def _sampled(path: Path, rows: int, encoding: str, quotes: bool | None) -> tuple
         quoted = separator != "\t" if quotes is None else quotes
         sample = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
         if rows:
-            line_parser = _LineParser(separator, names, {}, [], quotes=quoted)
+            line_parser = _LineParser(_Fields(separator, names, {}, [], quoted))
             sample = line_parser.split(data[body:], 2, last=whole).raw.head(rows)
         if whole or sample.height >= rows:
             break
@@ -172,9 +189,7 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally, encoding: str = UTF8) -
         If the file cannot be read, see :func:`synergy_nb.traces.text_files.pieces`, or if a row does not fit into
         memory.
     """
-    parser = _Parser(
-        layout.separator, layout.names, layout.kinds, [layout.clock], quotes=layout.quotes, unit=layout.unit
-    )
+    parser = _Parser(_Fields(layout.separator, layout.names, layout.kinds, [layout.clock], layout.quotes, layout.unit))
     data, number, last = b"", 1, False
     source = pieces(path, encoding)
     while data or not last:
@@ -200,8 +215,8 @@ def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.Da
     """Yield the rows of a 6-column TCP trace like :func:`csv_blocks`; any run of blanks separates fields."""
     kinds = TRACE_SCHEMAS["tcp"]
     names = list(kinds)
-    line_parser = _LineParser(" ", names, kinds, names, quotes=False, unit="s")
-    fast = _FastParser(" ", names, kinds, names, quotes=False, unit="s")
+    fields = _Fields(" ", names, kinds, names, quotes=False, unit="s")
+    line_parser, fast = _LineParser(fields), _FastParser(fields)
     for number, data in whole_lines(path, encoding):
         # Blanks of other kinds also separate fields, which the CSV reader does not know.
         plain = data.isascii() and not any(mark in data for mark in b'"\t\v\f')
@@ -215,24 +230,15 @@ def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.Da
 
 
 class _Parser:
-    """Parser of a CSV file, block by block; its parameters are those of :class:`_FastParser`.
+    """Parser of a CSV file, block by block.
 
     If the fast parser refuses a block, it gets the parts of it that have no malformed quote, and the line parser only
     the others: few lines at first, and more as long as the fast parser refuses what follows.
     """
 
-    def __init__(
-        self,
-        separator: str,
-        names: list[str],
-        kinds: Mapping[str, str],
-        required: Sequence[str],
-        *,
-        quotes: bool,
-        unit: str | None = None,
-    ) -> None:
-        self._fast = _FastParser(separator, names, kinds, required, quotes=quotes, unit=unit)
-        self._lines = _LineParser(separator, names, kinds, required, quotes=quotes, unit=unit)
+    def __init__(self, fields: _Fields) -> None:
+        self._fast = _FastParser(fields)
+        self._lines = _LineParser(fields)
         self._careful = 0  # bytes that are left of a block that the fast parser has refused
         self._few = _FEW
 
@@ -271,34 +277,15 @@ class _Parser:
 class _FastParser:
     """Parser of blocks with the CSV reader, used if the result is certain to be right.
 
-    Parameters
-    ----------
-    separator, names, kinds, required, quotes
-        The same as in :class:`Layout` and :func:`synergy_nb.traces.typed_columns.typed`.
-
     Attributes
     ----------
     clean
         Number of bytes up to the first row with a malformed quote, if that is why a block was refused; otherwise 0.
     """
 
-    def __init__(
-        self,
-        separator: str,
-        names: list[str],
-        kinds: Mapping[str, str],
-        required: Sequence[str],
-        *,
-        quotes: bool,
-        unit: str | None = None,
-    ) -> None:
+    def __init__(self, fields: _Fields) -> None:
         self.clean = 0
-        self._quotes = quotes
-        self._unit = unit
-        self._separator = separator
-        self._names = names
-        self._kinds = kinds
-        self._required = required
+        self._separator, self._names, self._kinds, self._required, self._quotes, self._unit = fields
         self._seconds = True  # whether times have been numbers so far
 
     def block(self, data: bytes, *, last: bool) -> _Block | None:
@@ -373,25 +360,12 @@ class _FastParser:
 
 
 class _LineParser:
-    """Parser of blocks line by line; its parameters are those of :class:`_FastParser`."""
+    """Parser of blocks line by line."""
 
-    def __init__(
-        self,
-        separator: str,
-        names: list[str],
-        kinds: Mapping[str, str],
-        required: Sequence[str],
-        *,
-        quotes: bool,
-        unit: str | None = None,
-    ) -> None:
-        self._separator = separator
-        self._names = names
-        self._kinds = kinds
-        self._required = required
-        self._quotes = quotes
-        self._unit = unit
-        self._expected = _TCP_EXPECTED if separator == " " else f"{counted(len(names), 'field')} as in the header"
+    def __init__(self, fields: _Fields) -> None:
+        self._separator, self._names, self._kinds, self._required, self._quotes, self._unit = fields
+        count = counted(len(fields.names), "field")
+        self._expected = _TCP_EXPECTED if fields.separator == " " else f"{count} as in the header"
 
     def block(self, data: bytes, number: int, *, last: bool, cut: bool = False, most: int | None = None) -> _Block:
         """Parse the rows of ``data``, whose first line has the ``number``; no bytes are used if no row ends in it.
