@@ -96,7 +96,7 @@ class Opened(msgspec.Struct, frozen=True):
             if malformed.count * whole > part * malformed.rows:
                 lines = counted(malformed.rows, "line", "is", "are")
                 raise ValueError(
-                    f"{self.path}: {malformed.count} of {lines} not of format {self.format!r} "
+                    f"{self.path}: {malformed.count:,} of {lines} not of format {self.format!r} "
                     f"(up to {self.tolerance * 100:g} % are skipped); {malformed}"
                     f"{_other_format(self.path, self.format)}"
                 )
