@@ -32,6 +32,7 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -395,11 +396,9 @@ class Schedule:
                 self.excused.setdefault(name, f"{victim} died before it ran")
                 continue
             roles, dead = graph.roles, set(self.killed)
-            alone = [
-                operator
-                for operator, peer in roles.peers.items()
-                if peer in dead and not set(self._others(graph, operator)) - dead
-            ]
+            alone = self._lost(graph)
+            for producer in chain.from_iterable(graph.shared.values()):
+                alone += self._lost_before(producer.application, producer.operator)
             leaderless = graph.origin in dead and (not graph.successor or graph.successor in dead)
             if alone or leaderless:
                 self.excused.setdefault(name, f"{victim} died, which had {', '.join(alone) or 'its origin'}")
@@ -410,6 +409,22 @@ class Schedule:
         world.crash(victim)
         if len(self.faults) == 1:
             self.reached.add("a death in quiet")
+
+    def _lost(self, graph: Graph) -> list[str]:
+        """Operators of an application that died without anybody who may go on."""
+        dead = set(self.killed)
+        peers = graph.roles.peers.items()
+        return [name for name, peer in peers if peer in dead and not set(self._others(graph, name)) - dead]
+
+    def _lost_before(self, name: str, operator: str) -> list[str]:
+        """Those of another application on which the stream of one of its operators depends."""
+        graph = self._graph(name)
+        plan, needed, found = self.applications[name].plan, [operator], set[str]()
+        while needed:
+            each = original(needed.pop())
+            found.add(each)
+            needed.extend(plan.operators[each].inputs)
+        return [f"{each} of {name}" for each in self._lost(graph) if original(each) in found] if graph else []
 
     @staticmethod
     def _others(graph: Graph, operator: str) -> list[str]:
@@ -506,8 +521,8 @@ class Schedule:
         whole = application.status == "finished"
         if any(provided for graph in self._taps(name) for provided in graph):
             self.reached.add("a shared stream")
-            wanted = wanted[len(wanted) - len(found) :]  # it joined a stream that ran
-            whole = True
+            begin = wanted.index(found[0]) if found else len(wanted)  # it joined a stream that ran
+            wanted = wanted[begin:]
         if "u" in plan.operators:
             found, wanted = sorted(found, key=repr), sorted(wanted, key=repr)
             if not whole:
