@@ -177,7 +177,7 @@ def _peer(piece: Mapping[str, Any], y: float) -> list[str]:
         at = left + min(piece["promised"], 1.0) * (right - left)
         parts.append(element("rect", "mark", x=at - 1, y=y - 12, width=2, height=15))
     sign = "⊘ " if piece["gone"] else "▲ " if piece["overloaded"] else ""
-    parts.append(label(560, y, f"{sign}{piece['load_text']}", "bad" if sign else "", anchor="end"))
+    parts.append(label(right + 12, y, f"{sign}{piece['load_text']}", "bad" if sign else ""))
     if piece["promised_text"]:
         parts.append(label(744, y, f"{piece['promised_text']} promised {piece['cores']}", "soft", anchor="end"))
     return parts
