@@ -17,7 +17,7 @@ from tests.test_succession import AT
 SCHEDULES: Final = 2500
 BLOCK: Final = 500  # schedules of which each block has to reach all that a campaign is about
 #: Schedules of the suite: those that have found a fault.
-FOUND: Final = (6, 12, 28, 108, 172, 177, 258)
+FOUND: Final = (6, 12, 28, 108, 172, 177, 258, 337)
 SHARES: Final = 2016  # a schedule in which a stream is shared
 RETURNS: Final = 10  # seeds in a block of peers that come back
 

@@ -21,7 +21,7 @@ from synergy_nb.events import (
 )
 from synergy_nb.lifecycle.messages import End, Follow, GraphChanged
 from synergy_nb.lifecycle.shared_streams import Sharer
-from synergy_nb.lifecycle.succeeded_graphs import TERM, known_sharers
+from synergy_nb.lifecycle.succeeded_graphs import TERM, ending, known_sharers
 from synergy_nb.lifecycle.succession_messages import Claimed
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
@@ -285,6 +285,22 @@ def test_sharers_are_known_by_their_last_graph() -> None:
     before, after = (Sharer(1, epoch, origin, "", frozenset("x")) for epoch, origin in ((0, "a"), (TERM, "b")))
     answers = [Claimed("app", 1, None, sharers=(("other", each),)) for each in (before, after, before)]
     assert known_sharers(answers) == {"other": after}
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ((None, End("app", 1, "peer e died (x)", "failed")), ("failed", "peer e died (x)")),
+        ((End("app", 1, "it has ended"), End("app", 1, "finished", "finished")), ("finished", "")),
+        ((End("app", 1, "", "stopped"), End("app", 1, "peer e died (x)", "failed")), ("stopped", "")),
+        ((End("app", 1, "it has ended"), None), ("stopped", "its origin a had ended it")),
+    ],
+)
+def test_an_application_that_its_origin_has_ended_ends_as_its_members_were_told(
+    ends: tuple[End | None, ...], expected: tuple[str, str]
+) -> None:
+    assert ending(ends, "a", sinks_ended=False) == expected
+    assert ending(ends, "a", sinks_ended=True) == ("finished", "")
 
 
 def test_without_its_successor_an_application_ends() -> None:

@@ -21,7 +21,7 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import MessageOutdated
 from synergy_nb.lifecycle.deploying import Deploying
-from synergy_nb.lifecycle.members import Member, producer_of
+from synergy_nb.lifecycle.members import NEVER_ENDED, Ended, Member, producer_of
 from synergy_nb.lifecycle.messages import Graph, GraphChanged, Lost, no_session
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.session_config import SessionConfig
@@ -53,7 +53,7 @@ class GraphChanges:
     leave
         Callback with an application whose components have all moved away from this peer.
     ended
-        Application to the latest attempt that has ended here, and the epoch of its graph.
+        Application to the latest attempt that has ended here.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class GraphChanges:
         members: Mapping[str, Member],
         join: Callable[[str, Graph, str], Member | None],
         leave: Callable[[str], None],
-        ended: Latest[tuple[int, float]],
+        ended: Latest[Ended],
     ) -> None:
         self.peer = peer
         self.ledger = ledger
@@ -159,7 +159,7 @@ class GraphChanges:
 
     def absent(self, sender: str, application: str, attempt: int) -> None:
         """Tell a peer that leads an application that this one has no session of it."""
-        ended = self._ended.get(application, (0, 0.0)) >= (attempt, math.inf)
+        ended = self._ended.get(application, NEVER_ENDED) >= (attempt, math.inf)
         self.peer.send(sender, Lost(application, attempt, no_session(self.peer.address, sender), ended=ended))
 
     def member_of(self, graph: Graph) -> Member | None:

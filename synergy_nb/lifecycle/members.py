@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Timer
 from synergy_nb.lifecycle.messages import ComponentTimes, Graph
@@ -11,7 +13,37 @@ from synergy_nb.plan.catalogue import KINDS, TAP
 from synergy_nb.plan.replica_degrees import asks_for_active
 from synergy_nb.plan.stream_sharing import taps_of
 
-__all__ = ["Member", "other_replicas", "plan_of", "present_producer", "producer_of", "producers_of"]
+__all__ = [
+    "NEVER_ENDED",
+    "Ended",
+    "Member",
+    "other_replicas",
+    "plan_of",
+    "present_producer",
+    "producer_of",
+    "producers_of",
+]
+
+
+class Ended(NamedTuple):
+    """The latest attempt of an application that this peer has left.
+
+    Parameters
+    ----------
+    attempt, until
+        Number of the attempt, and the last epoch of its graphs whose messages this peer refuses; infinite where the
+        application has ended.
+    status, reason
+        Status with which its origin has ended it, and the reason; both are empty where this peer was not told.
+    """
+
+    attempt: int
+    until: float
+    status: str = ""
+    reason: str = ""
+
+
+NEVER_ENDED: Final = Ended(0, 0.0)
 
 
 class Member:

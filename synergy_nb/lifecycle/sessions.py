@@ -44,7 +44,7 @@ from synergy_nb.lifecycle.impact import Impacts
 from synergy_nb.lifecycle.lagging_copies import LaggingCopies
 from synergy_nb.lifecycle.leases import Leases
 from synergy_nb.lifecycle.lost_components import LostComponents
-from synergy_nb.lifecycle.members import Member, plan_of
+from synergy_nb.lifecycle.members import NEVER_ENDED, Ended, Member, plan_of
 from synergy_nb.lifecycle.messages import Begin, Confirm, Confirmed, End, Graph, Refused, Share
 from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.rebuilds import Rebuilds
@@ -135,8 +135,7 @@ class Session(Protocol):
         self.on_ended: list[Callable[[Request], None]] = []
         self.members: dict[str, Member] = {}
         self._led: dict[str, Request] = {}
-        # application to the latest attempt, and epoch of its graph, whose messages this peer refuses
-        self._ended_attempts: Latest[tuple[int, float]] = Latest(ENDED_SESSIONS)
+        self._ended_attempts: Latest[Ended] = Latest(ENDED_SESSIONS)
         self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing)
         self.agreements = Agreements(peer, self.impacts, self.members, membership.answers)
         self.sinks = SinkReports(peer, self._led, self.members, self._end_application)
@@ -217,7 +216,7 @@ class Session(Protocol):
     def establish(self, request: Request, decision: Decision) -> None:
         """Set up the session of a request as it was decided, with this peer as its origin."""
         application, plan = request.name, request.alternative.plan
-        attempt, roles = self._ended_attempts.get(application, (0, 0.0))[0] + 1, decision.roles
+        attempt, roles = self._ended_attempts.get(application, NEVER_ENDED).attempt + 1, decision.roles
         shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}
         graph = request.graph = Graph(
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared, decision.reached,
@@ -288,7 +287,7 @@ class Session(Protocol):
         """The member record for the graph of a message, created if it is new; None if the message is refused."""
         application = graph.application
         member = self.members.get(application)
-        over = self._ended_attempts.get(application, (0, 0.0))
+        over = self._ended_attempts.get(application, NEVER_ENDED)
         if (graph.attempt, graph.epoch) <= over or (member is not None and graph.attempt < member.graph.attempt):
             self._record_outdated(application, what, sender, "stale attempt")
             return None
@@ -397,7 +396,7 @@ class Session(Protocol):
         if application in self.members:
             self._leave(application, "it has ended", retain_sinks=self.peer.address in sink_peers(graph))
         else:
-            self._ended_attempts.raise_to(application, (graph.attempt, math.inf))
+            self._ended_attempts.raise_to(application, Ended(graph.attempt, math.inf))
 
     def _end_application(self, application: str, state: State, reason: str = "") -> None:
         request = self._led[application]
@@ -432,9 +431,9 @@ class Session(Protocol):
             if address != self.peer.address and address not in retaining:
                 self.peer.send(address, End(application, graph.attempt, reason, status))
         if application in self.members:
-            self._leave(application, reason, retain_sinks=self.peer.address in retaining)
+            self._leave(application, reason, status, retain_sinks=self.peer.address in retaining)
         else:
-            self._ended_attempts.raise_to(application, (graph.attempt, math.inf))
+            self._ended_attempts.raise_to(application, Ended(graph.attempt, math.inf, status, reason))
         self.sharers.ended(graph)
 
     def _end(self, sender: str, message: End) -> None:
@@ -442,13 +441,13 @@ class Session(Protocol):
         self.sharers.sharer_ended(application, attempt, sender)
         member, request = self.members.get(application), self._led.get(application)
         if member is None:
-            self._ended_attempts.raise_to(application, (attempt, math.inf))
+            self._ended_attempts.raise_to(application, Ended(attempt, math.inf, message.status, message.reason))
             self.ledger.expire(application)
             self.succession.forget(application)
         elif member.graph.attempt <= attempt and sender == member.leader:
             retain = message.status in RETAINING and self.peer.address in sink_peers(member.graph)
             if not (retain and member.ended):
-                self._leave(application, message.reason, retain_sinks=retain)
+                self._leave(application, message.reason, message.status, retain_sinks=retain)
         elif member.graph.attempt == attempt and member.ended and not message.status:
             self._leave(
                 application, message.reason
@@ -470,7 +469,9 @@ class Session(Protocol):
         """Leave an application whose components have all moved away; a later graph makes this peer join again."""
         self._leave(application, "its components here have moved", until=self.members[application].graph.epoch)
 
-    def _leave(self, application: str, reason: str, *, retain_sinks: bool = False, until: float = math.inf) -> None:
+    def _leave(
+        self, application: str, reason: str, status: str = "", *, retain_sinks: bool = False, until: float = math.inf
+    ) -> None:
         """Release all that this peer holds for an application, except the results at its sinks if ``retain_sinks``.
 
         From then on, messages about this attempt are refused up to and including the epoch ``until``.
@@ -483,6 +484,7 @@ class Session(Protocol):
         member.deployed &= sinks
         member.ended = True
         self.ledger.expire(application)
+        self._ended_attempts.raise_to(application, Ended(member.graph.attempt, until, status, reason))
         if not retain_sinks:
             if member.timer is not None:
                 member.timer.cancel()
@@ -490,7 +492,6 @@ class Session(Protocol):
                 self.membership.unwatch(member.graph.origin)
             self.succession.forget(application)
             del self.members[application]
-            self._ended_attempts.raise_to(application, (member.graph.attempt, until))
         for owner in sorted(owners):
             self.deploying.deploy(owner)
         self.agreements.correct()

@@ -65,7 +65,7 @@ class SinkReports:
         self._led = led
         self._members = members
         self._end = end
-        self._retained: dict[str, tuple[Graph, str]] = {}  # ended application with results elsewhere, and its status
+        self._retained: dict[str, tuple[Graph, str, str]] = {}  # ended applications with results elsewhere
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {SinksReported: self._reported}
 
     # -- at the peers of sinks ---------------------------------------------------------------------------------------
@@ -120,27 +120,27 @@ class SinkReports:
 
     def answer(self, sender: str, application: str) -> bool:
         """Tell another peer again that an application has ended whose results it retains; return False if unknown."""
-        graph, status = self._retained.get(application, (None, ""))
+        graph, status, reason = self._retained.get(application, (None, "", ""))
         if graph is None or sender == self._peer.address or sender not in sink_peers(graph):
             return False
-        self._peer.send(sender, End(application, graph.attempt, status, status))
+        self._peer.send(sender, End(application, graph.attempt, reason, status))
         return True
 
     def retain(self, graph: Graph, status: str, reason: str) -> None:
         """Have the other peers with sinks of an application that ends now retain the results."""
-        self._retained[graph.application] = graph, status
+        self._retained[graph.application] = graph, status, reason
         self._send(graph, status, reason, SENDS)
 
     def _send(self, graph: Graph, status: str, reason: str, times: int) -> None:
         """Send them the end now, and a few times more."""
-        if times and self._retained.get(graph.application, (None, ""))[0] is graph:
+        if times and self._retained.get(graph.application, (None,))[0] is graph:
             for address in sorted(sink_peers(graph) - {self._peer.address}):
                 self._peer.send(address, End(graph.application, graph.attempt, reason, status))
             self._peer.after(RESEND_INTERVAL, self._send, graph, status, reason, times - 1)
 
     def discard(self, application: str) -> bool:
         """Have the results of an ended application discarded at other peers; return False if there are none."""
-        graph, _ = self._retained.pop(application, (None, ""))
+        graph, *_ = self._retained.pop(application, (None,))
         if graph is None:
             return False
         for address in sorted(sink_peers(graph) - {self._peer.address}):

@@ -7,12 +7,13 @@ from typing import Final
 
 import msgspec
 
+from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.deploying import EPOCHS
-from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.messages import End, Graph
 from synergy_nb.lifecycle.shared_streams import Sharer
 from synergy_nb.lifecycle.succession_messages import Claimed
 
-__all__ = ["TERM", "first_graph", "known_sharers", "not_executed"]
+__all__ = ["TERM", "ending", "first_graph", "known_sharers", "not_executed"]
 
 TERM: Final = EPOCHS // 2  # epoch of the first graph of a successor: no origin makes as many
 
@@ -58,6 +59,26 @@ def not_executed(
         known = answer.graph
         (coming if known is not None and peer in known.roles.backups.get(operator, ()) else lost).add(operator)
     return coming, lost
+
+
+def ending(ends: Iterable[End | None], origin: str, *, sinks_ended: bool) -> tuple[State, str]:
+    """The state and the reason of the end of an application that its origin has ended.
+
+    Parameters
+    ----------
+    ends
+        Ends of which its members were told, or None; the first that says a status counts.
+    origin
+        Address of its origin.
+    sinks_ended
+        Whether all streams have ended at this peer's sinks: then it has finished.
+    """
+    told = next((end for end in ends if end is not None and end.status), None)
+    if sinks_ended:
+        return State.FINISHED, ""
+    if told is None:
+        return State.STOPPED, f"its origin {origin} had ended it"
+    return State(told.status), "" if told.reason == told.status else told.reason
 
 
 def known_sharers(answers: Iterable[Claimed]) -> dict[str, Sharer]:

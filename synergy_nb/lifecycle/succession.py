@@ -59,14 +59,14 @@ from synergy_nb.lifecycle.agreements import Agreements
 from synergy_nb.lifecycle.feedback import Feedbacks
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.lagging_copies import LaggingCopies
-from synergy_nb.lifecycle.members import Member
+from synergy_nb.lifecycle.members import NEVER_ENDED, Ended, Member
 from synergy_nb.lifecycle.messages import Confirmed, End, Graph
 from synergy_nb.lifecycle.rebuilds import Rebuilds
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.lifecycle.shared_streams import SharedStreams, Sharer
 from synergy_nb.lifecycle.sink_reports import SinkReports
-from synergy_nb.lifecycle.succeeded_graphs import TERM, first_graph, known_sharers, not_executed
+from synergy_nb.lifecycle.succeeded_graphs import TERM, ending, first_graph, known_sharers, not_executed
 from synergy_nb.lifecycle.succession_messages import Claim, Claimed, Entrust, Entrusted
 from synergy_nb.lifecycle.takeover import TakeOvers
 from synergy_nb.overlay.recently_seen import Latest
@@ -134,7 +134,7 @@ class _Claim:
         self.until = until
         self.asked = set(graph.addresses)
         self.answers: dict[str, Claimed] = {}
-        self.stopped = False
+        self.stopped: End | None = None
 
     @property
     def latest(self) -> Graph:
@@ -154,7 +154,7 @@ class Succession(GraphChanger):
     led
         Applications that the peer leads.
     ended
-        Application to the latest attempt that has ended here, and the epoch of its graph.
+        Application to the latest attempt that has ended here.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class Succession(GraphChanger):
         config: SessionConfig,
         leading: Leading,
         led: dict[str, Request],
-        ended: Latest[tuple[int, float]],
+        ended: Latest[Ended],
     ) -> None:
         super().__init__(changes, config)
         self._leading = leading
@@ -245,9 +245,8 @@ class Succession(GraphChanger):
         """Promise to adopt no graph of the origin any more, and say what this peer knows."""
         application, attempt = message.application, message.attempt
         member = self.changes.members.get(application)
-        over = self._ended.get(application, (0, 0.0))
         if member is None or member.graph.attempt != attempt:
-            self.peer.send(sender, Claimed(application, attempt, None, ended=over >= (attempt, math.inf)))
+            self.peer.send(sender, Claimed(application, attempt, None, ended=self._end_of(application, attempt)))
             return
         if sender not in (member.graph.successor, member.leader):
             reason = f"{member.leader} leads the application"
@@ -265,11 +264,17 @@ class Succession(GraphChanger):
             executes,
             tuple(sorted(member.ready)),
             runs=member.started or member.running,
-            ended=member.ended,
+            ended=self._end_of(application, attempt),
             lagging=self._leading.copies.reports(application),
             sharers=tuple((name, Sharer.of(graph, application)) for name, graph in sharers.items()),
         )
         self.peer.send(sender, answer)
+
+    def _end_of(self, application: str, attempt: int) -> End | None:
+        """What this peer was told of the end of an attempt; None if it knows of none."""
+        known = self._ended.get(application, NEVER_ENDED)
+        over = known >= (attempt, math.inf)
+        return End(application, known.attempt, known.reason, known.status) if over else None
 
     def _led_anew(self, member: Member) -> None:
         """Tell the peer that leads an application now what the one before it knew from here."""
@@ -281,7 +286,7 @@ class Succession(GraphChanger):
     def _entrust(self, sender: str, message: Entrust) -> None:
         graph = message.graph
         known = self._entrusted.get(graph.application)
-        if (graph.attempt, graph.epoch) <= self._ended.get(graph.application, (0, 0.0)):
+        if (graph.attempt, graph.epoch) <= self._ended.get(graph.application, NEVER_ENDED):
             return
         if known is None or known.graph.attempt <= graph.attempt:
             self._entrusted[graph.application] = message
@@ -291,7 +296,7 @@ class Succession(GraphChanger):
         """Note that a user has stopped an application at its origin while this peer claims it."""
         claim = self._claims.get(application)
         if claim is not None:
-            claim.stopped = True
+            claim.stopped = End(application, claim.graph.attempt, "", State.STOPPED)
 
     def died(self, address: str) -> None:
         """Claim the applications that a dead peer has led, and wait no more for its answers to other claims."""
@@ -310,9 +315,12 @@ class Succession(GraphChanger):
         application, graph = member.graph.application, member.graph
         if member.ended:
             request = self._request(graph, entrusted)
-            request.enter(State.FINISHED if member.sinks_ended else State.FAILED)
+            state, reason = ending(
+                (self._end_of(application, graph.attempt),), graph.origin, sinks_ended=member.sinks_ended
+            )
+            request.enter(state, reason)
             self._lead_own(member)
-            self._leading.sinks.retain(request.graph, request.status.value, request.status.value)
+            self._leading.sinks.retain(request.graph, request.status.value, reason)
             self._succeeded(request, entrusted)
         else:
             self.peer.record(SuccessionBegun, application, origin=graph.origin, epoch=graph.epoch)
@@ -412,10 +420,9 @@ class Succession(GraphChanger):
         self._led_anew(self.changes.members[application])
         self._succeeded(request, claim.entrusted)
         without_part = sorted(claim.asked.difference(graph.addresses))
-        if claim.stopped or any(each.ended for each in answers.values()):
-            ended = State.FINISHED if self.changes.members[application].sinks_ended else State.STOPPED
-            unknown = ended is State.STOPPED and not claim.stopped  # the origin has said why, if it could
-            leading.end(application, ended, f"its origin {origin} had ended it" if unknown else "")
+        ends = (claim.stopped, *(answer.ended for _, answer in sorted(answers.items())))
+        if any(ends):
+            leading.end(application, *ending(ends, origin, sinks_ended=self.changes.members[application].sinks_ended))
         elif not any(each.runs for each in answers.values()):
             leading.fail(application, graph.attempt, f"its origin {origin} died before it ran")
             leading.discard(application)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from synergy_nb.control.peer import Message
-from synergy_nb.lifecycle.messages import CopiesLag, Graph
+from synergy_nb.lifecycle.messages import CopiesLag, End, Graph
 from synergy_nb.lifecycle.shared_streams import Sharer
 
 __all__ = ["Claim", "Claimed", "Entrust", "Entrusted"]
@@ -61,8 +61,10 @@ class Claimed(Message, frozen=True, gc=False):
         Latest graph that the sender has adopted; None if it takes no part.
     executes, ready
         Operators that it executes, and those whose copy there could take over.
-    runs, ended
-        Whether it was told that the application runs, and that it has ended.
+    runs
+        Whether it was told that the application runs.
+    ended
+        End of the application of which it was told; None if it was told of none.
     lagging
         Last reports of copies that cannot take over.
     sharers
@@ -75,6 +77,6 @@ class Claimed(Message, frozen=True, gc=False):
     executes: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
     runs: bool = False
-    ended: bool = False
+    ended: End | None = None
     lagging: tuple[CopiesLag, ...] = ()
     sharers: tuple[tuple[str, Sharer], ...] = ()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Latest", "Recent"]
 
-Value = TypeVar("Value", int, tuple[int, float])
+Value = TypeVar("Value", bound=int | tuple[Any, ...])
 
 
 class Recent:
