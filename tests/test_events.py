@@ -16,6 +16,7 @@ import pytest
 import synergy_nb.events
 from synergy_nb.events import (
     ENDINGS,
+    REFUSED,
     ApplicationEnded,
     CandidatesFound,
     Event,
@@ -212,3 +213,9 @@ def test_handlers_take_a_base_class_a_union_and_no_type_twice() -> None:
 def test_an_error_that_several_peers_met_is_gathered_once() -> None:
     (found,) = gathered([LinkBroken(1.0, "a", "c", "closed"), LinkBroken(2.0, "b", "c", "closed")])
     assert (found.peers, found.times, found.first, found.last) == (("a", "b"), 2, 1.0, 2.0)
+
+
+def test_links_that_broke_as_a_process_ended_are_no_error_beside_its_death() -> None:
+    ended = [LinkBroken(1.0, "a", "c", "closed"), LinkBroken(2.0, "b", "c", REFUSED)]
+    (found,) = gathered([*ended, LinkBroken(3.0, "a", "d", "closed")])
+    assert (found.link, found.peers) == ("d", ("a",))

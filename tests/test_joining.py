@@ -11,11 +11,12 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control.driver_messages import JoinRing
+from synergy_nb.events import REFUSED
 from synergy_nb.overlay.join_waves import JoinWaves
 from synergy_nb.runtime.client.progress import Progress, ProgressDeadline
 from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, Join, Joined, pack, unpack
 from synergy_nb.runtime.process.ring_joining import form_ring
-from synergy_nb.runtime.transport.wire import REFUSED, LinkDown
+from synergy_nb.runtime.transport.wire import LinkDown
 from synergy_nb.simulator.kernel import Simulation, Uniform
 
 HOP = 0.01  # seconds that a message takes at most

@@ -24,13 +24,12 @@ from distributed import Client, LocalCluster, Security, Worker
 from distributed.comm.core import CommClosedError
 
 from synergy_nb.control.peer import Codec, Peer, Record
-from synergy_nb.events import Event, decode_events
+from synergy_nb.events import REFUSED, Event, LinkBroken, decode_events
 from synergy_nb.runtime.process import plugin
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.plugin import PLUGIN, SynergyPlugin, client_links, connector, install, runtime_of
 from synergy_nb.runtime.transport.link import HANDLER, Limits, LinkDown, RemoteError
 from synergy_nb.runtime.transport.wide_area import WideArea
-from synergy_nb.runtime.transport.wire import REFUSED
 from tests import echo_peer
 from tests.echo_peer import Break, Fail, Greet, Order, Stranger
 from tests.memory_comm import Net, run
@@ -139,6 +138,19 @@ async def test_an_error_in_a_handler_is_journaled_and_the_peer_goes_on() -> None
         driven.a.request(Break())
     driven.a.report(Break())
     assert "this handler fails" in (await event(driven.a, "handler_failed", 2)).detail["error"]
+    await driven.close()
+
+
+async def test_attempts_to_reach_a_peer_whose_process_has_ended_are_journaled_once() -> None:
+    driven = Driven()
+    broken = driven.a._on_link_down
+    for _ in range(3):
+        broken(B, REFUSED)
+    assert [event.reason for event in driven.a.journal if isinstance(event, LinkBroken)] == [REFUSED]
+    driven.b.request(Greet(A, 1))
+    await event(driven.a, "greeted")
+    broken(B, REFUSED)
+    assert len([event for event in driven.a.journal if isinstance(event, LinkBroken)]) == 2
     await driven.close()
 
 

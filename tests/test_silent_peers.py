@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from synergy_nb.control.roles import Roles
+from synergy_nb.events import REFUSED
 from synergy_nb.plan import source
 from synergy_nb.runtime.client import peer_requests
 from synergy_nb.runtime.client.led_application import LedApplication
 from synergy_nb.runtime.client.peer_requests import PeerRequests
 from synergy_nb.runtime.process.requests import ApplicationState, ClusterError, PeerUnreachable
 from synergy_nb.runtime.transport.link import LinkDown, RemoteError
-from synergy_nb.runtime.transport.wire import REFUSED
 
 ADDRESSES = {"peer-1": "tcp://1", "peer-2": "tcp://2", "peer-3": "tcp://3"}
 

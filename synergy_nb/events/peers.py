@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
 from synergy_nb.events.base import Event, Severity
 
 __all__ = [
+    "REFUSED",
     "ClusterClosed",
     "ComponentMeasurements",
     "DataRefused",
@@ -39,6 +40,8 @@ __all__ = [
     "SparkFailed",
     "SparkReady",
 ]
+
+REFUSED: Final = "no process listens there"  # why a link failed whose other end has ended
 
 
 class PeerTrouble(Event, frozen=True, gc=False):
@@ -76,6 +79,11 @@ class LinkBroken(PeerTrouble, frozen=True, gc=False):
     """The link to a peer failed; its queued messages, and those in transit, are lost."""
 
     reason: str
+
+    @property
+    def refused(self) -> bool:
+        """Whether the peer's process has ended."""
+        return self.reason == REFUSED
 
 
 class LinkRefused(PeerTrouble, frozen=True, gc=False):

@@ -140,11 +140,16 @@ def _broken(reason: str) -> str:
 
 
 def gathered(events: Iterable[Event]) -> list[Trouble]:
-    """Collect errors in the order of their first occurrence, each once, with all peers at which it occurred."""
+    """Collect errors in the order of their first occurrence, each once, with all peers at which it occurred.
+
+    That links to a peer broke whose process has ended says no more than its death, and is left out.
+    """
+    events = list(events)
+    ended = {event.subject for event in events if isinstance(event, LinkBroken) and event.refused}
     found: dict[str, Trouble] = {}
     for event in events:
         text = trouble(event)
-        if text:
+        if text and not (isinstance(event, LinkBroken) and event.subject in ended):
             found[text] = joined(found.get(text), event, text)
     return list(found.values())
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from synergy_nb.events import Event, decode_events
+from synergy_nb.events import REFUSED, Event, decode_events
 from synergy_nb.events.peer_names import peer_phrase
 from synergy_nb.events.table import Events
 from synergy_nb.reporting.formatting import seconds
@@ -26,7 +26,6 @@ from synergy_nb.runtime.process.requests import (
     unpack,
 )
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
-from synergy_nb.runtime.transport.wire import REFUSED
 
 __all__ = ["SILENT_FOR", "STRAGGLING", "UNREACHABLE", "PeerRequests"]
 

@@ -29,6 +29,7 @@ from synergy_nb.control.peer import (
     UnknownMessage,
 )
 from synergy_nb.events import (
+    REFUSED,
     Event,
     HandlerFailed,
     LinkBroken,
@@ -135,6 +136,7 @@ class PeerRuntime:
         self.on_start: list[Callable[[], None]] = []
         self.on_area: list[Callable[[WideArea | None], None]] = []
         self.on_down: list[Callable[[str, str], None]] = []
+        self._refused: set[str] = set()  # addresses at which no process listened when a link was tried last
         self.on_trouble: list[Callable[[Event], None]] = []
         self.links = CuttableLinks(
             address,
@@ -291,6 +293,7 @@ class PeerRuntime:
     # -- inside: the links ---------------------------------------------------------------------------------------
 
     def _on_message(self, sender: str, data: bytes) -> None:
+        self._refused.discard(sender)
         try:
             message = self.codec.decode(data)
         except (UnknownMessage, MalformedMessage) as error:
@@ -313,7 +316,10 @@ class PeerRuntime:
 
     def _on_link_down(self, address: str, reason: str) -> None:
         ends = "://" not in address or reason.startswith(REPLACED)  # clients come and go
-        self.record(LinkClosed if ends else LinkBroken, address, reason=reason)
+        if reason != REFUSED or address not in self._refused:  # later attempts to reach an ended peer are no news
+            self.record(LinkClosed if ends else LinkBroken, address, reason=reason)
+        if reason == REFUSED:
+            self._refused.add(address)
         if not self._closed:
             for listener in self.on_down:
                 listener(address, reason)

@@ -23,12 +23,11 @@ from distributed.comm.core import connect as dask_connect
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from synergy_nb.events import FrameRefused
+from synergy_nb.events import REFUSED, FrameRefused
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.transport.link import HANDLER, Limits, Links
 from synergy_nb.runtime.transport.listening import bound
 from synergy_nb.runtime.transport.wide_area import WideArea
-from synergy_nb.runtime.transport.wire import REFUSED
 
 if TYPE_CHECKING:
     from distributed import Client, Worker

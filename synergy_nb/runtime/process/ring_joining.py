@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from synergy_nb.events import REFUSED
 from synergy_nb.events.peer_names import peer_phrase
 from synergy_nb.overlay.join_waves import JoinWaves
 from synergy_nb.runtime.client.progress import Progress, ProgressDeadline
 from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, Join, Joined, pack, unpack
-from synergy_nb.runtime.transport.wire import REFUSED, LinkDown, LinkFull, RemoteError
+from synergy_nb.runtime.transport.wire import LinkDown, LinkFull, RemoteError
 
 __all__ = ["form_ring"]
 

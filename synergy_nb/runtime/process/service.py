@@ -17,7 +17,7 @@ from synergy_nb.assembly import SynergyPeer
 from synergy_nb.assembly.resilient_placement import decided, warm
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import PlacementRequest, Report
-from synergy_nb.events import LateRows, PeerTrouble, encode_events
+from synergy_nb.events import REFUSED, LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED, Status
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.models.overheads import LINK
@@ -60,7 +60,6 @@ from synergy_nb.runtime.process.requests import (
 )
 from synergy_nb.runtime.transport.arenas import machine
 from synergy_nb.runtime.transport.wide_area import WideArea
-from synergy_nb.runtime.transport.wire import REFUSED
 from synergy_nb.traces.trace_sizes import sized_by_traces
 
 __all__ = ["Service"]

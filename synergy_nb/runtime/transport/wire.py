@@ -20,7 +20,6 @@ from synergy_nb.models.link_bandwidth import Backlog
 __all__ = [
     "FRAME_OVERHEAD",
     "MARK",
-    "REFUSED",
     "Comm",
     "Frame",
     "Limits",
@@ -32,7 +31,6 @@ __all__ = [
 ]
 
 MARK: Final = 3  # first element of a frame with the number of bytes sent, see synergy_nb.models.link_bandwidth
-REFUSED: Final = "no process listens there"  # why a link failed whose other end has ended
 FRAME_OVERHEAD: Final = 16  # bytes counted for a frame beyond its payload
 
 Frame = bytes | tuple[Any, ...]
