@@ -128,6 +128,22 @@ def test_every_operator_retains_its_replicas_and_no_stream_is_left_without_use(s
     assert left.cost < graph.cost
 
 
+def test_what_a_slow_path_needs_remains() -> None:
+    """With one replica all results would pass one path to it, and one from it."""
+    streams = [
+        StreamReplica("s", "a", "s", 1.0, 0.1),
+        StreamReplica("s", "b", "s", 1.0, 0.2),
+        StreamReplica("a", "app", "o", 1.0, 0.1),
+        StreamReplica("b", "app", "o", 1.0, 0.2),
+    ]
+    graph = ReplicaGraph(tuple(streams), {"a": "o", "b": "o"})
+    weights = dict.fromkeys(streams, 1.0)
+    assert len(collect(graph, weights, 0.0, 1)) == 1
+    assert not collect(graph, weights, 0.0, 1, [{each} for each in streams])
+    assert not collect(graph, weights, 0.0, 1, [{streams[0], streams[2]}, {streams[1]}])
+    assert len(collect(graph, weights, 0.0, 1, [set(streams)])) == 1, "what was not survived before protects nothing"
+
+
 # -- revival ---------------------------------------------------------------------------------------------------------
 
 

@@ -108,6 +108,15 @@ def random_system(seed: int, operators: int = 3) -> tuple[Query, Servers]:
     return Query(dict.fromkeys(names, 0.3), edges, pinned), Servers(latency, np.ones(5))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_search_begins_at_the_placement_by_springs_too(seed: int) -> None:
+    query, servers = random_system(seed)
+    limits = ReplicaLimits(1, 0.0)
+    by_springs = improve(query, servers, limits, deploy(query, servers, limits, first_placement(query, servers)))
+    best = best_deployment(query, servers, limits, starts=0)
+    assert network_cost(query, servers, best.replicas) <= network_cost(query, servers, by_springs.replicas)
+
+
 @pytest.mark.slow
 def test_the_local_search_reaches_the_optimum_of_small_systems_within_a_fiftieth() -> None:
     greedy, searched = [], []

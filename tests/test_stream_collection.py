@@ -55,7 +55,9 @@ class Slowed:
 class Run:
     """A query with two replicas of each operator, each at a peer of its own."""
 
-    def __init__(self, config: ReplicationConfig, seed: int = 1, rows: int = 120, pace: float = 1.0) -> None:
+    def __init__(
+        self, config: ReplicationConfig, seed: int = 1, rows: int = 120, pace: float = 1.0, sources: str = "a"
+    ) -> None:
         self.network = Slowed()
         rng = random.Random(seed)
         own = PeerConfig(components=(), cores=16.0, placement=None, replication=config)
@@ -64,7 +66,7 @@ class Run:
         self.plan = query()
         self.inputs = {name: table(rng, rows) for name in self.plan.sources}
         expanded = replicated(self.plan, 2)
-        where = dict.fromkeys(expanded.operators, "a") | PLACED
+        where = dict.fromkeys(expanded.operators, "a") | PLACED | dict.fromkeys(self.plan.sources, sources)
         world.deploy("app", expanded, where, self.inputs)
         assert world.until(lambda: world.status("app") == "running")
 
@@ -141,6 +143,18 @@ def test_a_discarded_stream_is_revived_when_the_other_one_is_late() -> None:
     account = str(Explanation("app", world.control.journal.about("app"), {}))
     assert f"revived stream: {gone} to f, whose other streams were" in account
     assert "discarded streams: " in account
+
+
+@pytest.mark.slow
+def test_nothing_is_revived_from_a_replica_that_waits_for_a_late_input_itself() -> None:
+    run = Run(COLLECTING, rows=240, sources="g")
+    world = run.world
+    assert world.until(lambda: bool(run.of(StreamsDiscarded)), 60.0)
+    run.network.links, run.network.seconds = [{"g", PLACED["u"]}, {"g", PLACED["u~1"]}], 15.0
+    assert world.until(lambda: {"u", "u~1"} <= {each.reader for each in run.of(RevivalImpossible)}, 40.0)
+    world.run(5.0)
+    assert not run.of(StreamRevived), "a replica that is late would send what its readers have already"
+    run.ends()
 
 
 @pytest.mark.slow

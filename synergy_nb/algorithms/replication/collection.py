@@ -3,7 +3,8 @@
 While the network cost exceeds θ, the group of dependent streams with the least utility per cost is discarded. Each
 operator retains at least ``k_min`` replicas, and each application a stream for each of its inputs. That alone does not
 survive every crash: all remaining replicas of an operator may read the same replica of another one. So a group also
-remains if an application would get no results without it after a single crash.
+remains if an application would get no results without it after a failure that it survived before: a crash, or a path
+between two servers that delivers nothing in time.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008. Section V-B.
@@ -46,7 +47,7 @@ def collect(
     weights: Mapping[StreamReplica, float],
     theta: float,
     k_min: int = 2,
-    failures: Iterable[Collection[str]] | None = None,
+    failures: Iterable[Collection[str | StreamReplica]] | None = None,
 ) -> list[Discarded]:
     """Return the groups to discard, in this order, until the cost is at most θ or nothing may be discarded.
 
@@ -61,18 +62,22 @@ def collect(
     k_min
         Number of replicas that each operator retains.
     failures
-        Sets of replicas that may fail together, such as those of a server. A group remains if an application would get
-        no results without it after such a failure. Default: each replica alone if ``k_min`` is at least 2, else none.
+        Sets of replicas and of streams that may fail together, such as the replicas of a server, or the streams on one
+        path. A group remains if an application would get no results without it after such a failure. Default: each
+        replica alone if ``k_min`` is at least 2, else none.
     """
     if failures is None:
         failures = [{replica} for replica in graph.operators] if k_min > 1 else []
     survived = [frozenset(each) for each in failures if _delivers(graph, each)]
     found: list[Discarded] = []
+    needed: set[StreamReplica] = set()  # what a failure needs, it needs also when fewer streams are left
     while graph.cost > theta:  # line 1
         utilities, _ = graph.utilities(weights)
         groups: list[tuple[float, int, tuple[StreamReplica, ...], float, float]] = []
         seen = set[str]()  # readers with a single stream for an input: to discard any such stream gives the same group
         for number, stream in enumerate(graph.streams):  # lines 2 and 3
+            if stream in needed:
+                continue
             if len(graph.merged[stream.consumer, stream.stream]) == 1:
                 if stream.consumer in seen:
                     continue
@@ -83,12 +88,13 @@ def collect(
                 utility = sum(utilities[each] for each in group)
                 heapq.heappush(groups, (utility / cost, number, group, utility, cost))
         while groups:
-            _, _, group, utility, cost = heapq.heappop(groups)
+            _, number, group, utility, cost = heapq.heappop(groups)
             left = graph.without(group)
             if all(_delivers(left, failed) for failed in survived):
                 graph = left  # line 4
                 found.append(Discarded(group, utility, cost, left=graph.cost))
                 break
+            needed.add(graph.streams[number])
         else:
             break
     return found
@@ -136,12 +142,12 @@ def dependents(graph: ReplicaGraph, stream: StreamReplica, k_min: int) -> tuple[
     return tuple(gone)
 
 
-def _delivers(graph: ReplicaGraph, failed: Collection[str]) -> bool:
-    """Whether every application gets each of its inputs although some replicas failed."""
+def _delivers(graph: ReplicaGraph, failed: Collection[str | StreamReplica]) -> bool:
+    """Whether every application gets each of its inputs although some replicas and streams failed."""
     silent = set(failed)
     for end in reversed(graph.readers_first):  # sources first
         inputs = graph.input_groups.get(end, ())
-        if any(all(each.producer in silent for each in group) for group in inputs):
+        if any(all(each.producer in silent or each in silent for each in group) for group in inputs):
             if end not in graph.operators:
                 return False
             silent.add(end)

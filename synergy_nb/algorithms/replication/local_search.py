@@ -3,21 +3,25 @@
 A step moves all replicas of one operator to the best set of servers while the others stay, or moves one replica of each
 of two neighbouring operators. The costs of the replicas of one operator do not depend on each other; only distances and
 loads restrict which servers go together. So branch and bound finds the best set. The greedy algorithm is mostly
-wrong in its first choice. So the search starts once from each server of the first operator, and once from the greedy
-choice.
+wrong in its first choice. So the search starts from several servers of the first operator, from the greedy choice, and
+from the first placement by spring relaxation.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from synergy_nb.algorithms.replication.deployment import Deployed, ReplicaLimits, deploy, eligible_servers
+from synergy_nb.algorithms.replication.spring_relaxation import first_placement
 from synergy_nb.algorithms.replication.system import Placement, Query, Servers, network_cost, stream_costs
 
-__all__ = ["best_deployment", "improve"]
+__all__ = ["SEARCH_STARTS", "best_deployment", "improve"]
 
+SEARCH_STARTS: Final = 8  # number of servers of the first operator from which peers begin the search
 _GAIN = 1e-9  # least relative gain of a step
 
 
@@ -36,6 +40,8 @@ def best_deployment(query: Query, servers: Servers, limits: ReplicaLimits, start
     possible = eligible_servers(query, servers, {}, first, limits)
     start = [deploy(query, servers, limits)]
     start += [deploy(query, servers, limits, {first: int(server)}) for server in order if possible[server]]
+    with contextlib.suppress(ValueError):  # there is no equilibrium: no server has room, or a stream has no rate
+        start.append(deploy(query, servers, limits, first_placement(query, servers, limits.alpha)))
     found = [improve(query, servers, limits, each) for each in start]
     return min(found, key=lambda each: (sum(each.missing.values()), network_cost(query, servers, each.replicas)))
 

@@ -24,7 +24,6 @@ refuses, the replicas are placed once more without it.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -40,9 +39,8 @@ from synergy_nb.algorithms.replication.candidate_survey import (
     IncomingLink,
     delays_between,
 )
-from synergy_nb.algorithms.replication.deployment import ALPHA, Deployed, ReplicaLimits, deploy
-from synergy_nb.algorithms.replication.local_search import best_deployment, improve
-from synergy_nb.algorithms.replication.spring_relaxation import first_placement
+from synergy_nb.algorithms.replication.deployment import ALPHA, Deployed, ReplicaLimits
+from synergy_nb.algorithms.replication.local_search import SEARCH_STARTS, best_deployment
 from synergy_nb.algorithms.replication.system import Edge, Query, Servers, network_cost
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import Peer
@@ -62,7 +60,6 @@ from synergy_nb.plan.units import counted
 
 __all__ = ["ActivePlacement"]
 
-SEARCH_STARTS: Final = 3  # number of servers of the first operator from which the local search begins
 MOST_TRIES: Final = 3  # largest number of placements for one request
 
 
@@ -275,13 +272,8 @@ def _compute_deployment(
         return none, cost, cost
 
     def best(limits: ReplicaLimits) -> tuple[Deployed, float]:
-        found = [best_deployment(query, servers, limits, SEARCH_STARTS)]
-        with contextlib.suppress(ValueError):  # there is no equilibrium: no server has room, or a stream has no rate
-            begun = deploy(query, servers, limits, first_placement(query, servers))
-            found.append(improve(query, servers, limits, begun))
-        costs = [network_cost(query, servers, each.replicas) for each in found]
-        at = min(range(len(found)), key=lambda each: (sum(found[each].missing.values()), costs[each]))
-        return found[at], costs[at]
+        found = best_deployment(query, servers, limits, SEARCH_STARTS)
+        return found, network_cost(query, servers, found.replicas)
 
     deployed, cost = best(limits)
     return deployed, cost, cost if most == 1 else best(ReplicaLimits(1, limits.d_min))[1]

@@ -1,10 +1,11 @@
 """Revival of collected replicas when the inputs of a replica are late (V-C in [1]_).
 
 A replica that observes delays above a threshold on all streams of an input revives a collected stream from a replica
-that runs; if there is none, a collected upstream replica with its streams. A stream is late when its next punctuation
-is overdue by the threshold: the time since the last one, less the usual interval. Silence alone would be a delay
-whenever tuples come more rarely than the threshold, as every 10 s in the paper's experiments; then replicas would be
-revived and collected in turn.
+that functions; if there is none, a collected upstream replica with its streams. A replica that waits for a late input
+does not function: it would send what the reader has already, and its stream would only cost. A stream is late when its
+next punctuation is overdue by the threshold: the time since the last one, less the usual interval. Silence alone would
+be a delay whenever tuples come more rarely than the threshold, as every 10 s in the paper's experiments; then replicas
+would be revived and collected in turn.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008.
@@ -108,7 +109,7 @@ def revival(
     consumer, stream
         Name of the replica, and of its input, that is late.
     failed
-        Replicas and sources that do not function.
+        Replicas and sources that do not function: those that have failed, and those that wait for a late input.
 
     Returns
     -------

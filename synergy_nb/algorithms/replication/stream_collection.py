@@ -6,12 +6,14 @@ The data path reports once a second what has come on each input of the replicas 
 (:class:`~synergy_nb.control.driver_messages.InputsReported`). Each peer sends the weights of the last period, with the
 measured rates and delays, to the origins of the applications (:class:`WeightsReported`). While the network cost exceeds
 the target θ, an origin discards the streams of least utility for their cost. It retains ``k_min`` replicas of each
-operator, and what the application needs to survive each crash that it survived before. A replica whose streams are all
-discarded ends. The changed graph reaches all peers like any other (:mod:`synergy_nb.lifecycle.graph_changes`).
+operator, and what the application needs to survive each crash, and each slow path between two peers, that it survived
+before. A replica whose streams are all discarded ends. The changed graph reaches all peers like any other
+(:mod:`synergy_nb.lifecycle.graph_changes`).
 
 A reader whose input is late on all of its streams asks the origin (:class:`RevivalRequested`), and asks again while
-that lasts. The origin revives the discarded stream of least cost from a replica that runs. If there is none, but a
-replica that ended, that one is rebuilt (:mod:`.rebuilding`).
+that lasts. The origin revives the discarded stream of least cost from a replica that runs and is not late itself: one
+that waits for a late input has nothing to send that the reader lacks. If there is none, but a replica that ended, that
+one is rebuilt (:mod:`.rebuilding`).
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008.
@@ -28,7 +30,7 @@ from synergy_nb.algorithms.replication.collection import Discarded, collect
 from synergy_nb.algorithms.replication.input_progress import InputProgress
 from synergy_nb.algorithms.replication.revival import revival
 from synergy_nb.algorithms.replication.stream_graph import Input, StreamGraph, StreamUse
-from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph
+from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, StreamReplica
 from synergy_nb.control.driver_messages import InputsReported
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.control.roles import Roles
@@ -44,6 +46,7 @@ from synergy_nb.plan.active_replicas import least_degree, replicas_of
 __all__ = ["RevivalRequested", "StreamCollection", "WeightsReported"]
 
 REPORTS_TIME: Final = 1.0  # seconds after the first report of a period in which the others arrive
+REQUESTS_TIME: Final = 2.0  # seconds after a request in which all readers have asked that are late for the same reason
 ASK_AGAIN: Final = 5.0  # seconds until a reader whose input is late asks again
 
 
@@ -99,13 +102,13 @@ class _LedStreams:
         Readers and ports for which no stream could be revived.
     revived_epochs
         Reader to the epoch of the graph in which a stream was last revived for it.
-    last_late
-        Time at which a reader was last late, seconds.
+    late
+        Reader to the time at which it was last late, seconds.
     last_recorded
         Time at which utilities were last recorded, seconds.
     """
 
-    __slots__ = ("attempt", "delays", "last_late", "last_recorded", "measured", "revived_epochs", "unrevivable")
+    __slots__ = ("attempt", "delays", "last_recorded", "late", "measured", "revived_epochs", "unrevivable")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
@@ -113,7 +116,8 @@ class _LedStreams:
         self.delays: dict[Input, float] = {}
         self.unrevivable: set[tuple[str, int]] = set()
         self.revived_epochs: dict[str, int] = {}
-        self.last_late = self.last_recorded = -math.inf
+        self.late: dict[str, float] = {}
+        self.last_recorded = -math.inf
 
 
 def replicas_by_peer(graph: ReplicaGraph, roles: Roles) -> dict[str, set[str]]:
@@ -123,6 +127,16 @@ def replicas_by_peer(graph: ReplicaGraph, roles: Roles) -> dict[str, set[str]]:
         for replica in group:
             found.setdefault(roles.peers[replica], set()).add(replica)
     return found
+
+
+def streams_by_path(graph: ReplicaGraph, roles: Roles) -> list[frozenset[StreamReplica]]:
+    """Streams on the path between any two peers, which are late together if it is slow."""
+    found: dict[frozenset[str], set[StreamReplica]] = {}
+    for stream in graph.streams:
+        ends = frozenset((roles.peers[stream.producer], roles.peers[stream.consumer]))
+        if len(ends) == 2:
+            found.setdefault(ends, set()).add(stream)
+    return [frozenset(streams) for streams in found.values()]
 
 
 class StreamCollection(Protocol):
@@ -286,19 +300,19 @@ class StreamCollection(Protocol):
             return
         if not self._no_rebuild(request.name):
             return
-        if self.peer.now - known.last_late < max(2.0 * self._config.report, 3.0 * self._config.late):
+        if self.peer.now - max(known.late.values(), default=-math.inf) < max(
+            2.0 * self._config.report, 3.0 * self._config.late
+        ):
             return  # weights may be older than a revived stream; a reader that is still late asks within this time
         running, bound = streams.functioning, self._config.share * streams.cost_of_all
         retained = self._config.retained(least_degree(plan))
         hosts = [frozenset(group) for group in replicas_by_peer(running, graph.roles).values()]
-        crashes = combinations(hosts, min(retained - 1, len(hosts)))
-        found = collect(
-            running,
-            streams.weights,
-            bound,
-            retained,
-            [frozenset().union(*each) for each in crashes] if retained > 1 else [],
-        )
+        failures: list[frozenset[str | StreamReplica]] = []
+        if retained > 1:
+            crashes = combinations(hosts, min(retained - 1, len(hosts)))
+            failures += [frozenset().union(*each) for each in crashes]
+            failures += streams_by_path(running, graph.roles)
+        found = collect(running, streams.weights, bound, retained, failures)
         if found:
             known.unrevivable.clear()
             self._discard(request, streams, found, bound)
@@ -331,15 +345,22 @@ class StreamCollection(Protocol):
         self.peer.instruct(request.report())
 
     def _revival_requested(self, sender: str, message: RevivalRequested) -> None:
+        """Note that a reader is late; decide once the readers that are late with it have asked, too."""
+        request = self._changes.led.get(message.application)
+        if request is None or request.state is not State.RUNNING or request.graph.attempt != message.attempt:
+            return  # the reader asks again
+        if request.graph.roles.peers.get(message.operator) == sender:
+            known = self._streams_of(request.name, message.attempt)
+            known.late[message.operator] = self.peer.now
+            self.peer.after(REQUESTS_TIME, self._revive, message)
+
+    def _revive(self, message: RevivalRequested) -> None:
         """Revive a stream for a late input, have an ended replica rebuilt, or record why neither is possible."""
         request = self._changes.led.get(message.application)
-        if request is None or request.state is not State.RUNNING:
-            return  # the reader asks again
+        if request is None or request.state is not State.RUNNING or request.graph.attempt != message.attempt:
+            return
         graph, reader = request.graph, message.operator
         known = self._streams_of(request.name, graph.attempt)
-        if graph.attempt != message.attempt or graph.roles.peers.get(reader) != sender:
-            return
-        known.last_late = self.peer.now
         if message.epoch < known.revived_epochs.get(reader, 0):
             return  # the reader did not know yet that a stream was revived for it
         streams = self._streams(request)
@@ -349,7 +370,10 @@ class StreamCollection(Protocol):
         if not stream:
             return
         failed = {name for name, peer in graph.roles.peers.items() if not peer or self._is_dead(peer)}
-        found = revival(streams.running, streams.discarded, reader, stream, failed)
+        late = {name for name, last in known.late.items() if name != reader and self.peer.now - last < 2 * ASK_AGAIN}
+        found = revival(streams.running, streams.discarded, reader, stream, failed | late)
+        if found is None and late and revival(streams.running, streams.discarded, reader, stream, failed) is not None:
+            return  # all that could help are late, too; the reader asks again
         if found is not None and not found.replica:
             (revived,) = found.streams
             self._publish(request, graph.roles.with_stream(plan, *streams.inputs[revived]))
