@@ -321,21 +321,6 @@ def test_a_panel_of_bars_is_drawn_with_its_bound(tmp_path: Path) -> None:
     assert ">half<" in figures.draw(run(bars, repeat=1), tmp_path).read_text("utf-8")
 
 
-@pytest.mark.parametrize(("label", "rows"), [("short", 1), ("a name of twenty-six letters", 2), ("long " * 12, 4)])
-def test_a_legend_covers_nothing_and_makes_a_figure_higher(label: str, rows: int) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=figures.SIZE, layout="constrained")
-    axes = figure.add_subplot()
-    for number in range(4):
-        axes.bar([number], [1.0], label=f"{label} {number}")
-    assert figures._legend(axes) == rows
-    figure.draw_without_rendering()
-    legend = axes.get_legend()
-    assert legend is not None
-    assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
-
-
 @pytest.mark.slow
 def test_rows_of_a_legend_make_a_figure_higher(tmp_path: Path) -> None:
     bars = replace(DICE, panels=(Panel("eyes", "eyes", "bars", bounds=((3.5, "half, " * 20),)),))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
+import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from typer.testing import CliRunner
 
 from synergy_experiments import chapters
 from synergy_experiments.chapters.choices import choices
-from synergy_experiments.framework import page, runner, stored
-from synergy_experiments.framework.claim import Cell, Choices, Claim, Panel
-from synergy_experiments.framework.measurements import Point
+from synergy_experiments.chapters.guide import guide
+from synergy_experiments.framework import figures, page, page_heights, runner, stored
+from synergy_experiments.framework.claim import Cell, Check, Choices, Claim, Panel, Result
+from synergy_experiments.framework.guide import Glossary, Guide, Headline, Paper, Word, main_check
+from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import at_scale, whole
 from synergy_experiments.framework.verdicts import reduction
 from synergy_nb.cli.commands import app
@@ -48,6 +52,11 @@ RACE = Claim(
     repeat=(3, 10),
 )
 TOLD = Choices((("how long a lap is", "1 km & more"),), "a lame hare")
+GUIDE = Guide(
+    {"X": Paper("Racing", "Aesop", "A lap is once around the field.")},
+    {"X1": Headline("time saved", "time", "%", "time")},
+    [Word(("lap", "laps"), "once <around>")],
+)
 
 
 def raced(**options: Any) -> Any:
@@ -106,33 +115,163 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
         stored.load(tmp_path / "X1.json")
 
 
-class _Text(HTMLParser):
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.text, self.images = "", 0
-        self.feed(html)
+# -- the page ----------------------------------------------------------------------------------------------------------
 
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.images += tag == "img"
+def sections(path: Path) -> dict[str, str]:
+    """Return the sections of a page by their ids."""
+    found = re.findall(r"<section[^>]* id=\"?([\w-]+)\"?[^>]*>(.*?)</section>", path.read_text("utf-8"), re.DOTALL)
+    return dict(found)
+
+
+def unfolded(section: str) -> str:
+    """Return what is shown of a section before anything is opened."""
+    return re.sub(r"<details>.*?</details>", "", section, flags=re.DOTALL)
+
+
+def text_of(part: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", " ", part))
+
+
+def height(section: str) -> float:
+    """Return the height of a section with what is not folded, estimated from its paragraphs, rows and figure."""
+    shown = unfolded(section)
+    texts = re.findall(r"<p[^>]*>(.*?)(?=</p>|<p|<div|</div>)", shown, re.DOTALL)
+    rows = [re.split(r"<td[^>]*>", row)[2:] for row in re.findall(r"<tr><td>.*", shown)]
+    table = page_heights.TABLE + sum(
+        page_heights.ROW_BETWEEN
+        + page_heights.ROW_LINE
+        * max(
+            sum(page_heights.lines(text_of(part), letters) for part in cell.split("<br>"))
+            for cell, letters in zip(row, page_heights.COLUMNS, strict=True)
+        )
+        for row in rows
+    )
+    inches = re.search(r'data-high="([\d.]+)"', shown)
+    beside = max(table, float(inches[1]) * figures.PIXELS if inches else 0.0)
+    return (
+        page_heights.Height().heading().folded().used
+        + beside
+        + sum(page_heights.Height(0.0).text(text_of(text)).used for text in texts if "more below" not in text)
+    )
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no figures, only say how high they would be."""
+    shown = '<figure data-high="{}"><img alt="{}"></figure>'
+    monkeypatch.setattr(
+        page,
+        "_figure",
+        lambda result, panel: shown.format(
+            figures.height_of(result, panel), html.escape(figures.describe(result, panel))
+        ),
+    )
 
 
 @pytest.mark.slow
 def test_the_page_has_claim_choices_findings_and_doubt(tmp_path: Path) -> None:
     stored.save(raced(scale="paper"), tmp_path, stored.Origin("abc123", "two cores"))
     other = replace(RACE, id="X2", title="another race")
-    missing = page.write_page([(RACE, TOLD), (other, TOLD)], tmp_path, tmp_path / "page.html")
+    told: list[tuple[str, int, int]] = []
+    path = tmp_path / "page.html"
+    missing = page.write_page([(RACE, TOLD), (other, TOLD)], GUIDE, tmp_path, path, lambda *seen: told.append(seen))
     assert missing == ["X2"]
-    shown = _Text((tmp_path / "page.html").read_text("utf-8"))
+    assert told == [("X1", 0, 2), ("X2", 1, 2), ("X2", 2, 2)]
+    whole = path.read_text("utf-8")
+    assert not re.search(r"<script|<link|(?:src|href)=.?http", whole)  # neither code nor network
+    found = sections(path)
+    assert list(found) == ["summary", "rules", "paper-X", "X1", "X2", "words"]
+    shown = text_of(found["X1"])
     for text in (
-        "X1: race <1>", "hares need 50 % less", "how long a lap is", "1 km & more", "a lame hare", "0.5",
-        "✓ 1 holds", "10 repetitions at paper scale", "seed 1", "commit abc123", "two cores",
-        "synergy reproduce X2 --scale paper --store DIR",
+        "X1: race <1>", "hares need 50 % less", "how long a lap is", "1 km & more", "a lame hare", "50 %",
+        "1 ✓ hold", "10 repetitions at paper scale", "seed 1", "commit abc123", "two cores",
     ):  # fmt: skip
-        assert text in shown.text, text
-    assert shown.images == 1
+        assert text in " ".join(shown.split()), text
+    assert "synergy reproduce X2 --scale paper --store DIR" in text_of(found["X2"])
+    assert 'alt="Lines: time (s) by laps; hare 5.02 at 4; tortoise 10 at 4."' in found["X1"]
+    assert len(re.findall("<img", whole)) == 2
+    assert text_of(unfolded(found["X1"])).count("lap") == 0  # the questions are folded
+    assert 'title="once &lt;around&gt;">lap</a>' in found["paper-X"]
+    assert "reproduced" in found["summary"]
+    assert "not stored" in found["summary"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_section_shows_what_fits_on_a_screen_and_what_does_not_hold_first(tmp_path: Path) -> None:
+    name = "a name of twenty-six letters " * 4
+    checks = [
+        *(Check(f"{name} {number}", 0.5, 0.5, "holds", "within ± 1 points") for number in range(30)),
+        Check("this one", 0.5, 0.1, "does not hold", "within ± 1 points"),
+    ]
+    hard = replace(RACE, checks=lambda measured, setup: checks)
+    stored.save(raced(), tmp_path)
+    told = TOLD._replace(reason="It is so. " + "This is one sentence of many. " * 60)
+    page.write_page([(hard, told)], GUIDE, tmp_path, tmp_path / "page.html")
+    (shown,) = (section for name, section in sections(tmp_path / "page.html").items() if name == "X1")
+    assert 500.0 < height(shown) <= page_heights.SCREEN
+    rows = re.findall(r"<tr><td>.*", unfolded(shown))
+    assert "this one" in rows[1]  # behind the main number
+    assert f"{31 - len(rows)} more below: {31 - len(rows)} hold." in shown
+    assert unfolded(shown).count("one sentence of many") < 20 < shown.count("one sentence of many")
+
+
+def test_the_main_number_is_that_of_the_named_check() -> None:
+    checks = [Check("first", 1.0, 1.0, "holds", ""), Check("second, at 3", 1.0, 2.0, "holds", "")]
+    assert main_check(Headline("second", "second"), checks) == checks[1]
+    assert main_check(Headline("none"), checks) == checks[0]
+    assert main_check(Headline("none"), []) is None
+
+
+# -- letters of figures ------------------------------------------------------------------------------------------------
+
+
+def boxes(svg: str) -> list[tuple[str, float, float, float, float, float]]:
+    """Return the texts of a figure, the size of their letters, and the box around each; a letter is .55 of it wide."""
+    found = []
+    for each in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
+        style, text = each.attrib["style"], "".join(each.itertext())
+        (size,) = re.findall(r"([\d.]+)px", style)
+        place = re.search(r"(?:translate\(|rotate\(-?[\d.]+ )(-?[\d.]+) (-?[\d.]+)", each.attrib.get("transform", ""))
+        x, y = map(float, place.groups() if place else (each.attrib["x"], each.attrib["y"]))
+        wide = len(text) * float(size) * 0.55
+        left = x - (wide / 2.0 if "middle" in style else wide if "anchor: end" in style else 0.0)
+        found.append((text, float(size), left, y - 0.8 * float(size), left + wide, y + 0.2 * float(size)))
+    return found
+
+
+#: Places of many groups with long names, few with names of two lines, and numbers over decades.
+DRAWN = {
+    "lying": Panel("time", "time (s)\nof a race", "bars"),
+    "standing": Panel("few", "time (s)", "bars", bounds=((5.0, "a limit with a name of its own"),)),
+    "logarithmic": Panel(
+        "wide", "time (s), with a label of more letters than the width of a column can show", logarithmic=True
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DRAWN)
+def test_letters_of_a_panel_are_read_at_its_width_and_overlap_nowhere(name: str) -> None:
+    racers = [f"racer {number} of a long line of racers" for number in range(6)]
+    every: dict[str, list[Any]] = {
+        "lying": [f"course {number} in the hills" for number in range(9)],
+        "standing": ["flat course", "steep course", "generated sensors", "short"],
+        "logarithmic": [1.0, 10.0, 100.0, 1000.0],
+    }
+    panel, places = DRAWN[name], every[name]
+    values = [Point(x, racer, panel.metric, 10.0**k) for racer in racers for k, x in enumerate(places, -3)]
+    repetitions = [values, [point._replace(value=point.value * 1.2) for point in values]]
+    claim = replace(RACE, panels=(panel,), paper=(Point(places[0], racers[0], panel.metric, 2.0),))
+    result = Result(claim, {}, Measured(repetitions).rows(), [], 0.0)
+    svg = figures.panel_svg(result, panel)
+    assert float(ET.fromstring(svg).attrib["width"].removesuffix("pt")) * figures.PIXELS / 72.0 <= 600.0
+    found = boxes(svg)
+    assert min(size for _, size, *_ in found) >= figures.SMALLEST
+    for number, (text, _, left, top, right, bottom) in enumerate(found):
+        for other, _, begin, high, end, low in found[number + 1 :]:
+            apart = min(right, end) - max(left, begin) <= 1.0 or min(bottom, low) - max(top, high) <= 1.5
+            assert apart, (text, other)
 
 
 @pytest.mark.slow
@@ -140,6 +279,7 @@ def test_the_command_stores_results_and_writes_the_page(tmp_path: Path, monkeypa
     monkeypatch.setattr(chapters, "CLAIMS", {"X1": "race"})
     monkeypatch.setattr(chapters, "_claims", lambda module: {"X1": RACE})
     monkeypatch.setattr("synergy_nb.cli.reproduce_command.choices", lambda: {"X1": TOLD})
+    monkeypatch.setattr("synergy_nb.cli.reproduce_command.guide", lambda: GUIDE)
     run = CliRunner().invoke
     done = run(app, ["reproduce", "X1", "--store", str(tmp_path / "kept"), "--processes", "1"])
     assert done.exit_code == 0, done.output
@@ -147,6 +287,7 @@ def test_the_command_stores_results_and_writes_the_page(tmp_path: Path, monkeypa
     done = run(app, ["reproduce", "--page", str(out), "--results", str(tmp_path / "kept")])
     assert done.exit_code == 0, done.output
     assert "3 repetitions at quick scale" in out.read_text("utf-8")
+    assert "· drawing the page" in done.output
     (tmp_path / "kept" / "X1.json").write_text("{}")
     done = run(app, ["reproduce", "--page", str(out), "--results", str(tmp_path / "kept")])
     assert done.exit_code == 2
@@ -172,14 +313,57 @@ def kept() -> dict[str, dict[str, Any]]:
     return {path.stem: stored.load(path) for path in sorted(stored.FOLDER.glob("*.json"))}
 
 
+@pytest.fixture(scope="module")
+def restored() -> dict[str, Result]:
+    """Return all stored results with their verdicts."""
+    return {name: stored.restore(chapters.find([name])[0], found) for name, found in kept().items()}
+
+
 @pytest.mark.slow
-def test_stored_results_belong_to_claims_and_have_verdicts() -> None:
+def test_stored_results_belong_to_claims_and_have_verdicts(restored: dict[str, Result]) -> None:
     for name, found in kept().items():
-        (claim,) = chapters.find([name])
-        result = stored.restore(claim, found)
         assert found["id"] == name
-        assert result.checks, name
+        assert restored[name].checks, name
         assert found["setup"].keys() >= {"seed", "repeat", "scale"}
+
+
+#: Words in capital letters that need no explanation: names of meetings, sites and sections.
+NAMES = {"VLDB", "ICDE", "WISC", "OSU", "VI-B", "VI-C", "VI-D", "VI-F", "FILE"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_of_all_claims_is_complete_fits_on_screens_and_explains_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restored: dict[str, Result]
+) -> None:
+    monkeypatch.setattr(page, "restore", lambda claim, _: restored[claim.id])
+    known, told, path = choices(), guide(), tmp_path / "page.html"
+    claims = [(claim, known[claim.id]) for claim in chapters.find(["all"])]
+    assert page.write_page(claims, told, stored.FOLDER, path) == []
+    found = sections(path)
+    assert [name for name in found if name in JUDGED] == sorted(JUDGED, key=lambda name: "CPARH".index(name[0]))
+    links = set(re.findall(r'href="#([^"]+)"', path.read_text("utf-8")))
+    assert links >= set(JUDGED)
+    anchors = re.findall(r' id="?([^\s">]+)', path.read_text("utf-8"))
+    assert len(anchors) == len(set(anchors))
+    assert links <= set(anchors)
+    glossary, unknown = Glossary(told.words), set[str]()
+    for name in JUDGED:
+        assert height(found[name]) <= page_heights.SCREEN, name
+        assert len(text_of(unfolded(found[name])).split()) <= 420, name
+        assert all(len(alt) > 40 for alt in re.findall(r'alt="([^"]*)"', found[name])), name
+        capitals = set(re.findall(r"(?<![\w/-])[A-Z]{2,}[\w/-]*", text_of(found[name])))
+        unknown |= {each for each in capitals if not glossary.knows(each)}
+    assert unknown <= NAMES
+    assert set(told.headlines) == set(JUDGED)
+
+
+@pytest.mark.slow
+def test_each_named_main_number_belongs_to_a_check_of_its_claim(restored: dict[str, Result]) -> None:
+    for name, headline in guide().headlines.items():
+        result = restored[name]
+        assert any(check.name.startswith(headline.check) for check in result.checks), (name, headline.check)
+        assert headline.panel in {"", *(panel.metric for panel in result.claim.panels)}, (name, headline.panel)
 
 
 #: Claims of which a few cells are measured again, which takes a fraction of a second.

@@ -1,13 +1,18 @@
 """Figures of claims as vector graphics: our numbers with intervals, and the paper's numbers if it states any.
 
-Colours are those of Okabe and Ito, which can be distinguished with any colour vision; every line also has its own
-marker, every group of bars a hatch. The paper's numbers are hollow stars. matplotlib is imported on the first drawing.
+A panel is as wide as half of a screen, and its letters are at least :data:`SMALLEST` high there. Colours are those of
+Okabe and Ito, which can be distinguished with any colour vision; every line also has its own marker, every group of
+bars a hatch. The paper's numbers are hollow stars. matplotlib is imported on the first drawing.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import io
+import math
 import os
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -15,13 +20,21 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from synergy_experiments.framework.claim import Panel, Result
 from synergy_experiments.framework.measurements import Coordinate, Point, Row
 
-__all__ = ["draw", "prepare_folder", "write"]
+__all__ = ["describe", "draw", "drawn_panels", "height_of", "panel_svg", "prepare_folder", "write"]
 
-SIZE: Final = (5.2, 3.6)  # width and height of a panel, inches
-LEGEND_ROW: Final = 0.15  # height of a row of a legend, inches
-LABEL_LETTERS: Final = 14  # letters of a legend in an inch of a panel, whose axes are narrower
-COLUMNS: Final = 4  # largest number of panels in a row
-LETTERS_IN_A_ROW: Final = 48  # largest number of letters of all group names in a row; longer ones are slanted
+WIDTH: Final = 6.1  # width of a panel, inches
+HEIGHT: Final = 3.2  # height of a panel without its legend, inches
+PIXELS: Final = 96.0  # of an inch, in a browser
+SMALLEST: Final = 11.0 * 72.0 / PIXELS  # least size of letters, points: 11 px
+LETTERS: Final = 9.5  # size of letters, points
+LINE: Final = 0.18  # height of a line of letters, inches
+LETTERS_IN_A_LINE: Final = 70  # letters that a panel is wide
+NAME_LINES: Final = 3  # most lines of the name of a group below standing bars; with longer ones, bars lie
+GROUP: Final = 0.13  # height of a lying bar, inches
+COLUMNS: Final = 2  # largest number of panels in a row
+INDENTED: Final = re.compile(r"\n\s+")
+ATTRIBUTE: Final = re.compile(r'"[^"<>]*"')  # of an element; the text of ticks is between elements
+DIGITS: Final = re.compile(r"(\d\.\d\d)\d+")  # a number with more than the hundredths of a point, which nobody sees
 
 
 class _Style(NamedTuple):
@@ -80,58 +93,185 @@ def draw(result: Result, folder: Path) -> Path:
 
 def write(result: Result, file: BinaryIO, most: int | None = None) -> None:
     """Write the figure of a result as SVG to a file, with its first ``most`` panels (None: all)."""
+    panels = drawn_panels(result)[:most]
+    file.write(_svg(result, panels, f"{result.claim.id}: {result.claim.title}").encode("utf-8"))
+
+
+def drawn_panels(result: Result) -> list[Panel]:
+    """Return the panels of a result for which something was measured."""
+    measured = {row.metric for row in result.rows}
+    return [panel for panel in result.claim.panels if panel.metric in measured]
+
+
+def panel_svg(result: Result, panel: Panel) -> str:
+    """Return one panel of a result as SVG."""
+    return _svg(result, [panel], "")
+
+
+def _svg(result: Result, panels: Sequence[Panel], title: str) -> str:
+    """Return panels as SVG, below a title if that is not empty."""
     import matplotlib as mpl  # noqa: PLC0415 - needed for drawing only
-    from matplotlib.figure import Figure  # noqa: PLC0415
 
-    claim = result.claim
-    panels = [panel for panel in claim.panels if any(row.metric == panel.metric for row in result.rows)][:most]
-    shown = {panel.metric for panel in panels}
-    styles = _styles(
-        _algorithm_names(
-            [row for row in result.rows if row.metric in shown],
-            [point for point in claim.paper if point.metric in shown],
-        )
+    salt = f"{result.claim.id} {' '.join(panel.metric for panel in panels)}"
+    with mpl.rc_context(_STYLE_SHEET | {"svg.hashsalt": salt}):
+        file = io.BytesIO()
+        _figure(result, panels, title).savefig(file, format="svg", metadata={"Date": None})
+    text = ATTRIBUTE.sub(lambda found: DIGITS.sub(r"\1", found[0]), file.getvalue().decode("utf-8"))
+    return INDENTED.sub("\n", text)
+
+
+_STYLE_SHEET: Final[dict[Any, Any]] = {
+    "svg.fonttype": "none",
+    "font.sans-serif": ["DejaVu Sans", "sans-serif"],
+    **dict.fromkeys(
+        ("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize"),
+        LETTERS,
+    ),
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "hatch.linewidth": 0.5,
+}
+
+
+def _figure(result: Result, panels: Sequence[Panel], title: str) -> Any:
+    """Return panels as a figure of matplotlib, with its layout."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - needed for drawing only
+
+    columns = min(max(len(panels), 1), COLUMNS)
+    lines = -(-max(len(panels), 1) // columns)
+    heights = [height_of(result, panel) for panel in panels] or [HEIGHT]
+    of_lines = [max(heights[number * columns : (number + 1) * columns]) for number in range(lines)]
+    head = textwrap.wrap(title, LETTERS_IN_A_LINE * columns)
+    figure = Figure(figsize=(WIDTH * columns, sum(of_lines) + len(head) * 2.0 * LINE), layout="constrained")
+    places = figure.subfigures(lines, columns, squeeze=False, height_ratios=of_lines).flat
+    for place, panel in zip(places, panels, strict=False):
+        _draw_panel(place, result, panel)
+    if head:
+        figure.suptitle("\n".join(head), fontsize=LETTERS + 1.5)
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
+    figure.set_layout_engine("none")  # else it is drawn once more before it is written
+    return figure
+
+
+def _measured(result: Result, panel: Panel) -> tuple[list[Row], list[Point]]:
+    """Return our rows and the paper's points of a panel."""
+    return (
+        [row for row in result.rows if row.metric == panel.metric],
+        [point for point in result.claim.paper if point.metric == panel.metric],
     )
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": claim.id, "font.size": 9.0, "axes.grid": True,
-                         "grid.alpha": 0.3, "axes.axisbelow": True, "axes.spines.top": False,
-                         "axes.spines.right": False, "hatch.linewidth": 0.5}):  # fmt: skip
-        columns = min(max(len(panels), 1), COLUMNS)
-        rows_of_panels = -(-max(len(panels), 1) // columns)
-        figure = Figure(figsize=(SIZE[0] * columns, SIZE[1] * rows_of_panels), layout="constrained")
-        in_legends = 0
-        for number, panel in enumerate(panels, start=1):
-            axes = figure.add_subplot(rows_of_panels, columns, number)
-            rows = [row for row in result.rows if row.metric == panel.metric]
-            paper = [point for point in claim.paper if point.metric == panel.metric]
-            (_bars if panel.kind == "bars" else _lines)(axes, panel, rows, paper, styles)
-            axes.set_xlabel(panel.xlabel or claim.xlabel)
-            axes.set_ylabel(panel.ylabel)
-            if panel.logarithmic:
-                axes.set_yscale("log")
-            elif panel.kind != "points" and all(row.value >= 0.0 for row in rows):
-                axes.set_ylim(bottom=0.0)
-            for value, label in panel.bounds:
-                axes.axhline(value * panel.factor, color="#000000", linewidth=0.8, linestyle=":", label=label)
-            _whole_ticks(axes, panel, rows, paper)
-            in_legends = max(in_legends, _legend(axes))
-        figure.set_figheight((SIZE[1] + LEGEND_ROW * in_legends) * rows_of_panels)
-        figure.suptitle(f"{claim.id}: {claim.title}", fontsize=10)
-        figure.savefig(file, format="svg", metadata={"Date": None})
 
 
-def _legend(axes: Any) -> int:
-    """Add a legend above a panel, where it covers nothing; return the number of its rows."""
-    labels = axes.get_legend_handles_labels()[1]
+def height_of(result: Result, panel: Panel) -> float:
+    """Return the height of a panel with its title and legend, inches."""
+    rows, paper = _measured(result, panel)
+    names = _algorithm_names(rows, paper)
+    labels = names + [f"{name}, paper" for name in names if any(point.algorithm == name for point in paper)]
+    labels += [label for _, label in panel.bounds]
+    height = HEIGHT
+    if panel.kind == "bars" and _lie(rows, paper):
+        groups = len({row.x for row in rows} | {point.x for point in paper})
+        height = max(height, 0.7 + groups * (len(names) * GROUP + 0.06))
+    return height + LINE * (_legend_lines(labels) + len(_wrapped(_title(panel)).splitlines()))
+
+
+def _title(panel: Panel) -> str:
+    return " ".join(panel.ylabel.replace("\n", ": ", 1).split())
+
+
+def _wrapped(label: str) -> str:
+    return textwrap.fill(label, LETTERS_IN_A_LINE)
+
+
+def _draw_panel(place: Any, result: Result, panel: Panel) -> None:
+    """Draw a panel: what its height means above it, and then the legend, where it covers nothing."""
+    axes = place.add_subplot()
+    rows, paper = _measured(result, panel)
+    lying = panel.kind == "bars" and _lie(rows, paper)
+    styles = _styles(_algorithm_names(rows, paper))
+    if panel.kind == "bars":
+        (_lying_bars if lying else _bars)(axes, panel, rows, paper, styles)
+    else:
+        _lines(axes, panel, rows, paper, styles)
+    axes.set_title(_wrapped(_title(panel)), loc="left", fontweight="bold")
+    name = panel.xlabel or result.claim.xlabel
+    (axes.set_ylabel if lying else axes.set_xlabel)("" if lying else _wrapped(name))
+    value_axis = axes.xaxis if lying else axes.yaxis
+    if panel.logarithmic:
+        (axes.set_xscale if lying else axes.set_yscale)("log")
+        _plain_ticks(value_axis)
+    elif panel.kind != "points" and all(row.value >= 0.0 for row in rows):
+        (axes.set_xlim if lying else axes.set_ylim)(0.0)
+    for value, label in panel.bounds:
+        bound = axes.axvline if lying else axes.axhline
+        bound(value * panel.factor, color="#000000", linewidth=0.8, linestyle=":", label=label)
+    _whole_ticks(axes, value_axis, panel, rows, paper)
+    of_labels = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    labels = [name for name in styles if name in of_labels] + [label for label in of_labels if label not in styles]
+    if labels:
+        place.legend(
+            [of_labels[label] for label in labels],
+            [_wrapped(label) for label in labels],
+            loc="outside upper left",
+            ncols=_legend_columns(labels),
+            frameon=False,
+            borderaxespad=0.2,
+            columnspacing=1.2,
+        )
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    """Return how many labels fit beside each other, each with the sample of its line."""
+    longest = max(min(len(label), LETTERS_IN_A_LINE) for label in labels)
+    return min(max(1, (LETTERS_IN_A_LINE + 6) // (longest + 8)), len(labels))
+
+
+def _legend_lines(labels: Sequence[str]) -> int:
+    """Return the number of lines of a legend."""
     if not labels:
         return 0
-    columns = max(1, int(SIZE[0] * LABEL_LETTERS / (max(map(len, labels)) + 6)))  # letters, and the sample of a line
-    columns = min(columns, len(labels))
-    above = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": columns}
-    axes.legend(fontsize=7.5, frameon=False, borderaxespad=0.2, **above)
-    return -(-len(labels) // columns)
+    return -(-sum(len(_wrapped(label).splitlines()) for label in labels) // _legend_columns(labels))
 
 
-def _whole_ticks(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> None:
+def _lie(rows: Sequence[Row], paper: Sequence[Point]) -> bool:
+    """Whether names of groups are so long that bars lie, and names are read from left to right."""
+    places = _groups(rows, paper)
+    wrapped = [_below(place, len(places)).splitlines() for place in places]
+    return any(len(lines) > NAME_LINES or max(map(len, lines)) > _beside(len(places)) for lines in wrapped if lines)
+
+
+def _beside(groups: int) -> int:
+    """Return how many letters fit below one of the groups of bars."""
+    return max(1, (LETTERS_IN_A_LINE - 8) // groups - 1)
+
+
+def _below(place: Coordinate, groups: int) -> str:
+    """Return the name of a group of bars, in lines that fit below it."""
+    return textwrap.fill(str(place), _beside(groups), break_long_words=False)
+
+
+def _groups(rows: Sequence[Row], paper: Sequence[Point]) -> list[Coordinate]:
+    return list(dict.fromkeys([row.x for row in rows] + [point.x for point in paper]))
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Write the ticks of a logarithmic axis as plain numbers, which are as large as all letters."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415 - needed for drawing only
+
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low) if low > 0.0 else 3.0
+    axis.set_major_locator(
+        LogLocator(subs=(1.0,) if decades > 2.5 else (1.0, 2.0, 5.0) if decades > 0.8 else range(1, 10))
+    )
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _whole_ticks(axes: Any, value_axis: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> None:
     """Have ticks at whole numbers where all coordinates are whole: there are no 2.5 peers."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - needed for drawing only
 
@@ -140,7 +280,7 @@ def _whole_ticks(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[P
     if panel.kind != "bars" and all(float(each).is_integer() for each in coordinates):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if not panel.logarithmic and all(each.is_integer() for each in values):
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        value_axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _styles(algorithms: Sequence[str]) -> dict[str, _Style]:
@@ -211,38 +351,118 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point],
 
 def _bars(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], styles: Mapping[str, _Style]) -> None:
     """Draw a panel of bars in groups, and the paper's numbers as stars."""
-    algorithms = _algorithm_names(rows, paper)
-    places: list[Coordinate] = list(dict.fromkeys([row.x for row in rows] + [point.x for point in paper]))
-    width = 0.8 / max(len(algorithms), 1)
-    factor = panel.factor
-    for number, name in enumerate(algorithms):
-        style = styles[name]
-        shift = (number - (len(algorithms) - 1) / 2.0) * width
-        own = [row for row in rows if row.algorithm == name]
+    places, bars = _placed(rows, paper)
+    for name, shift, own, stars in bars:
+        style, factor = styles[name], panel.factor
         if own:
             axes.bar(
                 [places.index(row.x) + shift for row in own],
                 [row.value * factor for row in own],
-                width,
+                0.8 / len(bars),
                 yerr=_error_bars(own, factor),
-                color=style.colour,
-                hatch=style.hatch,
-                edgecolor="white",
                 capsize=2.0,
-                label=name,
+                **_filled(style, name),
             )
-        stars = [point for point in paper if point.algorithm == name]
         if stars:
             axes.plot(
                 [places.index(point.x) + shift for point in stars],
                 [point.value * factor for point in stars],
-                linestyle="none",
-                marker="*",
-                markersize=11.0,
-                markerfacecolor="white",
-                markeredgecolor=style.colour,
-                label=f"{name}, paper",
+                **_starred(style, name),
             )
-    labels = [str(place) for place in places]
-    slanted = {"rotation": 25, "ha": "right"} if sum(map(len, labels)) > LETTERS_IN_A_ROW else {}
-    axes.set_xticks(range(len(places)), labels, **slanted)
+    axes.set_xticks(range(len(places)), [_below(place, len(places)) for place in places])
+
+
+def _lying_bars(
+    axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], styles: Mapping[str, _Style]
+) -> None:
+    """Draw a panel of lying bars, from the first group at the top, and the paper's numbers as stars."""
+    places, bars = _placed(rows, paper)
+    for name, shift, own, stars in bars:
+        style, factor = styles[name], panel.factor
+        if own:
+            axes.barh(
+                [places.index(row.x) + shift for row in own],
+                [row.value * factor for row in own],
+                0.8 / len(bars),
+                xerr=_error_bars(own, factor),
+                capsize=2.0,
+                **_filled(style, name),
+            )
+        if stars:
+            axes.plot(
+                [point.value * factor for point in stars],
+                [places.index(point.x) + shift for point in stars],
+                **_starred(style, name),
+            )
+    axes.set_yticks(range(len(places)), [textwrap.fill(str(place), 34) for place in places])
+    axes.invert_yaxis()
+
+
+_Bar = tuple[str, float, list[Row], list[Point]]  # name, shift from the middle of a group, our rows, the paper's points
+
+
+def _placed(rows: Sequence[Row], paper: Sequence[Point]) -> tuple[list[Coordinate], list[_Bar]]:
+    """Return the groups of bars, and the bars of each policy."""
+    names = _algorithm_names(rows, paper)
+    width = 0.8 / max(len(names), 1)
+    return _groups(rows, paper), [
+        (
+            name,
+            (number - (len(names) - 1) / 2.0) * width,
+            [row for row in rows if row.algorithm == name],
+            [point for point in paper if point.algorithm == name],
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def _filled(style: _Style, name: str) -> dict[str, Any]:
+    return {"color": style.colour, "hatch": style.hatch, "edgecolor": "white", "label": name}
+
+
+def _starred(style: _Style, name: str) -> dict[str, Any]:
+    return {
+        "linestyle": "none",
+        "marker": "*",
+        "markersize": 11.0,
+        "markerfacecolor": "white",
+        "markeredgecolor": style.colour,
+        "label": f"{name}, paper",
+    }
+
+
+#: Most lines that a description names, and most numbers of a line, beyond which it names the ends, least and greatest.
+MOST_LINES, MOST_NUMBERS = 8, 6
+
+
+def describe(result: Result, panel: Panel) -> str:
+    """Return what a panel shows, in words: for those who do not see it."""
+    rows, paper = _measured(result, panel)
+    kind = {"bars": "Bars", "lines": "Lines", "curves": "Curves", "points": "Points"}[panel.kind]
+    name = panel.xlabel or result.claim.xlabel
+    seen = f"{kind}: {_title(panel)}{f' by {name}' if name else ''}"
+    ours = _of_lines(rows)
+    lines = [f"{each} {_numbers(points, panel.factor)}" for each, points in ours.items()]
+    more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+    theirs = [f"the paper's {each} {_numbers(points, panel.factor)}" for each, points in _of_lines(paper).items()]
+    return "; ".join([seen, *lines[:MOST_LINES], *more, *theirs]) + "."
+
+
+def _of_lines(points: Sequence[Row] | Sequence[Point]) -> dict[str, list[tuple[Coordinate, float]]]:
+    """Return the coordinates and values of each line."""
+    lines: dict[str, list[tuple[Coordinate, float]]] = {}
+    for point in points:
+        lines.setdefault(point.algorithm, []).append((point.x, point.value))
+    return lines
+
+
+def _numbers(found: Sequence[tuple[Coordinate, float]], factor: float) -> str:
+    """Return the numbers of a line in words: all if they are few, else the ends, the least and the greatest."""
+    shown = list(found)
+    if len(found) > MOST_NUMBERS:
+        ends = {0, len(found) - 1}
+        values = [value for _, value in found]
+        ends |= {values.index(min(values)), values.index(max(values))}
+        shown = [found[number] for number in sorted(ends)]
+    return ", ".join(f"{value * factor:.3g} at {x:g}" if isinstance(x, float | int) else f"{value * factor:.3g} at {x}"
+                     for x, value in shown)  # fmt: skip

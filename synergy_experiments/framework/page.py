@@ -1,101 +1,327 @@
-"""The page of all claims: one HTML file with the verdicts and figures of stored results.
+"""The page of all claims: one HTML file with the verdicts and figures of stored results, without network.
 
-For each claim the page has the statement of the paper, the questions that its text leaves open with our choices, our
-findings with reasons, and the observation that would change our verdict.
+Its first screen has one line for each claim: the verdict, the paper's main number and ours. Then each claim has a
+section that fits on one screen of 1280 by 800: the statement, what came out with the statements that do not hold first,
+a figure, the reason and the doubt. All else is folded: every check with its rule, all figures, the questions that the
+paper's text leaves open with our choices, and the set-up. Heights are estimated from numbers of letters
+(:mod:`~synergy_experiments.framework.page_heights`).
 """
 
 from __future__ import annotations
 
 import base64
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 from synergy_experiments.framework import figures
-from synergy_experiments.framework.claim import Check, Choices, Claim, Result, Verdict
+from synergy_experiments.framework.claim import Check, Choices, Claim, Panel, Result, Verdict
+from synergy_experiments.framework.guide import Glossary, Guide, Headline, main_check
+from synergy_experiments.framework.page_heights import Height, begins, fitting
+from synergy_experiments.framework.page_style import STYLE
+from synergy_experiments.framework.runner import Progress
 from synergy_experiments.framework.stored import load, restore
 
 __all__ = ["write_page"]
 
+SHORT: Final = 36  # letters of a statement in the summary
 COMPLETE: Final = 10  # number of repetitions at the paper's scale from which a result counts as complete
 MARKS: Final[Mapping[Verdict, str]] = {
-    "holds": "✓",
-    "more than claimed": "↑",
-    "holds in part": "~",
-    "undecided": "?",
     "does not hold": "✕",
+    "undecided": "?",
+    "holds in part": "~",
+    "more than claimed": "↑",
     "not comparable": "·",
+    "holds": "✓",
 }
-STYLE: Final = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
-details{margin:0 0 1rem}summary{cursor:pointer}
-table{border-collapse:collapse;width:100%;margin:.5rem 0 1rem}
-th,td{border-bottom:1px solid #ddd;padding:.35rem .6rem;text-align:left;vertical-align:top}
-th{font-weight:600}td.v,td small.i{white-space:nowrap}small{color:#555}img{max-width:100%}
-h2{margin-top:3rem;border-top:2px solid #1a1a1a;padding-top:1rem}p.short{color:#8a3b00}
-"""
+#: Verdicts of several checks.
+PLURALS: Final[Mapping[Verdict, str]] = {
+    "holds": "hold",
+    "more than claimed": "more than claimed",
+    "holds in part": "hold in part",
+    "undecided": "undecided",
+    "does not hold": "do not hold",
+    "not comparable": "not comparable",
+}
+#: Marks of claims, from the best outcome to none.
+OUTCOMES: Final = {"reproduced": "✓", "in part": "~", "undecided": "?", "not reproduced": "✕", "not comparable": "·"}
 
 
-def write_page(claims: Sequence[tuple[Claim, Choices]], folder: Path, path: Path) -> list[str]:
+INTRODUCTION: Final = """\
+Papers of 2006 to 2008 say how queries over streams of data should be spread over many computers (peers), kept fast, and
+kept alive. We built their algorithms into one system and measured each claim again; where a text can be read in several
+ways, every reading is measured. A line is a claim: what came out, the paper's main number, and ours with its 95 %
+interval; 'at 3 of 4' counts the points of a figure at which a statement is true. The mark judges all that the paper
+states there, not that number alone."""
+RULES: Final = (
+    """\
+Policies are compared within a repetition, on the same network and the same requests. A gain is computed in each
+repetition; the mean of these gains is judged, with its 95 % interval.""",
+    """\
+A gain holds if its interval excludes zero and its mean is within the stated tolerance of the paper's number, in
+percentage points; a smaller one holds in part. Another number holds, or holds in part, if its mean is within the
+first or the second tolerance. A bound holds if the whole interval is above it. A statement about all points needs
+an interval at each of them. What chance could decide either way is undecided. What was not measured, or not on
+the paper's input, is not comparable.""",
+    """\
+A claim is reproduced if all that the paper states there holds, in part if some of it does. Statements of our own
+are listed apart, and do not count. Runs that are smaller than the paper's, have other parameters, or fewer than
+ten repetitions are in bold type.""",
+)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is shown of a claim.
+
+    Parameters
+    ----------
+    claim, choices, headline
+        Claim, our choices, and its main number.
+    result, stored
+        Result, and the file that it was restored from; None if none is stored.
+    """
+
+    claim: Claim
+    choices: Choices
+    headline: Headline
+    result: Result | None
+    stored: Mapping[str, Any]
+
+    @property
+    def outcome(self) -> str:
+        return _outcome(self.result.checks) if self.result is not None else "not comparable"
+
+    @property
+    def main(self) -> Check | None:
+        return None if self.result is None else main_check(self.headline, _of_paper(self.result.checks))
+
+
+def write_page(
+    claims: Sequence[tuple[Claim, Choices]],
+    guide: Guide,
+    folder: Path,
+    path: Path,
+    progress: Progress | None = None,
+) -> list[str]:
     """Write the page of claims.
 
     Parameters
     ----------
     claims
         Claims, each with our choices.
+    guide
+        Papers, main numbers and words that the page explains.
     folder
         Folder of stored results.
     path
         Path of the HTML file to write.
+    progress
+        Callback for the progress: the claim that is drawn, and the numbers of claims drawn and in all.
 
     Returns
     -------
     list of str
         Ids of the claims without a stored result.
     """
-    found: dict[str, tuple[Result, Mapping[str, Any]]] = {}
-    for claim, _ in claims:
-        file = folder / f"{claim.id}.json"
-        if file.is_file():
-            stored = load(file)
-            found[claim.id] = restore(claim, stored), stored
-    parts = ["<!doctype html><html lang=en><meta charset=utf-8><title>Claims of the papers</title>",
-             f"<style>{STYLE}</style><h1>Claims of the papers, and what we found</h1>", _rules()]  # fmt: skip
-    parts += ["<table><tr><th>claim<th>what is claimed<th>verdicts<th>measured"]
-    for claim, _ in claims:
-        result = found.get(claim.id)
-        verdicts = _count_verdicts(result[0].checks) if result is not None else ""
-        size = _marked_size(result[0]) if result is not None else "not stored"
-        link = f'<a href="#{claim.id}">{claim.id}</a>'
-        parts.append(f"<tr><td>{link}<td>{escape(claim.says)}<td class=v>{verdicts}<td>{size}")
-    parts.append("</table>")
-    for claim, choices in claims:
-        parts += _section(claim, choices, found.get(claim.id))
+    found = [_read(claim, choices, guide, folder) for claim, choices in claims]
+    glossary = Glossary(guide.words)
+    groups = _groups(found, guide)
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
+        f"<title>{len(found)} claims, measured again</title><style>{STYLE}</style>",
+        _bar(groups, guide),
+        "<main>",
+        *_summary(groups, guide, glossary),
+        _rules(glossary),
+    ]
+    done = 0
+    for letter, members in groups.items():
+        paper = guide.papers.get(letter)
+        if paper is not None:
+            parts.append(
+                f'<section class=paper id="paper-{letter}"><h2>{escape(paper.title)}</h2>'
+                f"<p class=who>{escape(paper.who)}<p>{glossary.explained(paper.about, set())}</section>"
+            )
+        for each in members:
+            if progress is not None:
+                progress(each.claim.id, done, len(found))
+            parts += _section(each, glossary)
+            done += 1
+    parts.append(f"<section id=words><h2>Words</h2>{glossary.listed()}</section></main>")
+    if progress is not None and found:
+        progress(found[-1].claim.id, done, len(found))
     path.write_text("\n".join(parts) + "\n", encoding="utf-8")
-    return [claim.id for claim, _ in claims if claim.id not in found]
+    return [each.claim.id for each in found if each.result is None]
 
 
-def _rules() -> str:
+def _read(claim: Claim, choices: Choices, guide: Guide, folder: Path) -> _Found:
+    file = folder / f"{claim.id}.json"
+    headline = guide.headlines.get(claim.id, Headline(claim.title))
+    if not file.is_file():
+        return _Found(claim, choices, headline, None, {})
+    stored = load(file)
+    return _Found(claim, choices, headline, restore(claim, stored), stored)
+
+
+def _groups(found: Sequence[_Found], guide: Guide) -> Mapping[str, Sequence[_Found]]:
+    """Return the claims by paper, in the order of the papers; others have an empty name."""
+    named = [(letter, [each for each in found if each.claim.id[0] == letter]) for letter in guide.papers]
+    others = [each for each in found if each.claim.id[0] not in guide.papers]
+    return {letter: members for letter, members in [*named, ("", others)] if members}
+
+
+def _of_paper(checks: Sequence[Check]) -> list[Check]:
+    """Return the checks that judge a statement of the paper."""
+    return [each for each in checks if not _ours(each)]
+
+
+def _ours(check: Check) -> bool:
+    return check.name.startswith("beyond the paper") or "(ours)" in f"{check.paper} {check.name}"
+
+
+def _outcome(checks: Sequence[Check]) -> str:
+    """Return what came out of a claim, from the checks of the paper's statements that could be compared."""
+    verdicts = {check.verdict for check in _of_paper(checks)} - {"not comparable"}
+    if not verdicts:
+        return "not comparable"
+    if verdicts <= {"holds"}:
+        return "reproduced"
+    if verdicts & {"holds", "holds in part", "more than claimed"}:
+        return "in part"
+    return "undecided" if "undecided" in verdicts else "not reproduced"
+
+
+# -- the first screen --------------------------------------------------------------------------------------------------
+
+
+def _bar(groups: Mapping[str, Sequence[_Found]], guide: Guide) -> str:
+    links = [("summary", "Summary"), ("rules", "How it was judged")]
+    links += [(f"paper-{letter}", guide.papers[letter].title) for letter in groups if letter]
+    links.append(("words", "Words"))
+    shown = "".join(f'<a href="#{target}">{escape(name)}</a>' for target, name in links)
+    return f'<nav aria-label="Contents"><a class=skip href="#summary">To the summary</a>{shown}</nav>'
+
+
+def _summary(groups: Mapping[str, Sequence[_Found]], guide: Guide, glossary: Glossary) -> Iterator[str]:
+    """Yield the first screen: what was claimed, by whom, and what came out."""
+    every = [each for members in groups.values() for each in members]
+    counts = Counter(each.outcome for each in every)
+    tally = " ".join(
+        f"<span class=tally>{_mark(name)} {counts[name]} {escape(name)}</span>" for name in OUTCOMES if counts[name]
+    )
+    yield f"<section id=summary><h1>{len(every)} claims, measured again</h1>"
+    yield f"<p>{glossary.explained(INTRODUCTION, set())}<p>{tally}</p><div class=two>"
+    for half in _halves(list(groups.items())):
+        yield (
+            "<table class=claims><thead><tr><th scope=col><span class=vh>outcome</span><th scope=col>claim"
+            "<th scope=col>paper<th scope=col>ours</thead>"
+        )
+        for letter, members in half:
+            paper = guide.papers.get(letter)
+            title = f'<a href="#paper-{letter}">{escape(paper.title)}</a>' if paper is not None else "Others"
+            who = f" <small>{escape(paper.who)}</small>" if paper is not None else ""
+            yield f"<tbody><tr><th colspan=4 scope=rowgroup>{title}{who}"
+            yield from (_line(each) for each in members)
+            yield "</tbody>"
+        yield "</table>"
+    yield "</div></section>"
+
+
+def _halves(groups: Sequence[tuple[str, Sequence[_Found]]]) -> Iterator[Sequence[tuple[str, Sequence[_Found]]]]:
+    """Yield the groups in two columns of about the same height."""
+    heights = [len(members) + 1.5 for _, members in groups]
+    cut = min(range(len(groups) + 1), key=lambda at: max(sum(heights[:at]), sum(heights[at:])))
+    yield from (half for half in (groups[:cut], groups[cut:]) if half)
+
+
+def _line(found: _Found) -> str:
+    """Return the line of a claim in the summary."""
+    claim, check = found.claim, found.main
+    paper = ours = ""
+    if found.result is None:
+        ours = "not stored"
+    elif check is not None:
+        unit = found.headline.unit
+        paper, ours = _number(_short(check.paper), unit), _number(_short(check.ours), unit)
+        if check.low is not None and check.high is not None and check.low != check.high:
+            ours += f" <small>{_between(check, unit)}</small>"
     return (
-        "<p>Policies are compared within repetitions, on the same network and the same requests: a gain is computed in "
-        "each, and the mean of these gains is judged, with its 95 % interval over repetitions. A gain counts if its "
-        "interval excludes zero. Then its mean decides: within the stated tolerance of the paper's number, in "
-        "percentage points, it <em>holds</em>; a larger gain is <em>more than claimed</em>, a smaller one <em>holds in "
-        "part</em>. Another number holds, or holds in part, if its mean is within the first or the second tolerance. "
-        "A bound holds if the whole interval is above it. A statement about all points needs an interval at each of "
-        "them. A verdict is <em>undecided</em> if the interval of a gain contains zero and what would hold, if that of "
-        "a number reaches further than the second tolerance to either side, and if that of a bound contains it. "
-        "What is not the paper's, but ours, says so. Runs that are smaller than the paper's, have other parameters or "
-        "fewer than ten repetitions are in bold type.</p>"
+        f'<tr><td>{_mark(found.outcome)}<th scope=row><a href="#{claim.id}">{claim.id}</a> '
+        f"{escape(found.headline.of)}<td>{paper}<td>{ours}"
     )
 
 
-def _count_verdicts(checks: Sequence[Check]) -> str:
+def _short(value: float | str | None) -> float | str | None:
+    """Return a statement of words without what a comma or semicolon adds, if it is long."""
+    if not isinstance(value, str):
+        return value
+    value = value.partition(";")[0]
+    if len(value) <= SHORT:
+        return value
+    cut = value.rfind(",", 0, SHORT) if "," in value[:SHORT] else value.rfind(" ", 0, SHORT)
+    return f"{value[:cut]} …"
+
+
+def _rules(glossary: Glossary) -> str:
+    seen: set[str] = set()
+    text = "".join(f"<p>{glossary.explained(each, seen)}" for each in RULES)
+    return f"<section id=rules><h2>How it was judged</h2>{text}</section>"
+
+
+# -- the section of a claim --------------------------------------------------------------------------------------------
+
+
+def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
+    """Yield the section of one claim."""
+    claim, choices = found.claim, found.choices
+    seen: set[str] = set()
+    yield (
+        f'<section class=claim id="{claim.id}" aria-labelledby="t-{claim.id}"><h3 id="t-{claim.id}">'
+        f"{_mark(found.outcome)} {claim.id}: {escape(claim.title)} <em>{found.outcome}</em></h3>"
+    )
+    says = f"{claim.says} ({claim.source})."
+    yield f"<p><strong>The paper:</strong> {glossary.explained(says, seen)}</p>"
+    panel: Panel | None = None
+    reason, rest = begins(choices.reason)
+    doubt = f"{choices.doubt}."
+    told = "" if found.result is None else _told(found.result)
+    height = Height().heading().text(says).text(told).text(reason).text(doubt).folded()
+    if found.result is None:
+        command = f"synergy reproduce {claim.id} --scale paper --store DIR"
+        yield f"<p class=short>No result is stored: <code>{command}</code>.</p>"
+    else:
+        yield f"<p>{told}</p>"
+        panel = _first_panel(found, found.result, height.left)
+        yield from _shown(found, found.result, panel, height.left, glossary, seen)
+    if reason:
+        yield f"<p><strong>Why:</strong> {glossary.explained(reason, seen)}</p>"
+    yield f"<p><strong>What would change our verdict:</strong> {glossary.explained(doubt, seen)}</p>"
+    yield "<div class=folds>"
+    if rest:
+        yield f"<details><summary>The whole reason</summary><p>{glossary.explained(choices.reason, seen)}</details>"
+    if found.result is not None:
+        yield from _all_checks(found.result, glossary, seen)
+        yield from _other_panels(found.result, panel)
+    yield f"<details><summary>{len(choices.open)} open questions, our choices</summary><table>"
+    yield "<tr><th scope=col>What the text leaves open<th scope=col>What we chose"
+    for question, answer in choices.open:
+        yield f"<tr><td>{glossary.explained(question, seen)}<td>{glossary.explained(answer, seen)}"
+    yield "</table></details>"
+    if found.result is not None:
+        yield _origin(found.result, found.stored)
+    yield "</div></section>"
+
+
+def _told(result: Result) -> str:
+    """Return what came out in a sentence: how many statements of the paper hold, and of how large a run."""
+    checks = _of_paper(result.checks)
     counts = Counter(check.verdict for check in checks)
-    return "<br>".join(f"{mark} {counts[verdict]} {verdict}" for verdict, mark in MARKS.items() if counts[verdict])
+    told = ", ".join(f"{counts[each]} {MARKS[each]} {PLURALS[each]}" for each in PLURALS if counts[each])
+    return f"<strong>Of {len(checks)} statements:</strong> {told}. <small>{_marked_size(result)}.</small>"
 
 
 def _marked_size(result: Result) -> str:
@@ -109,59 +335,132 @@ def _marked_size(result: Result) -> str:
     return size if complete else f"<strong>{size}</strong>"
 
 
-def _values(parameters: Mapping[str, Any]) -> str:
-    return "; ".join(f"{name} {_shown_value(value)}" for name, value in parameters.items())
-
-
-def _shown_value(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _section(claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, Any]] | None) -> Iterator[str]:
-    """Yield the section of one claim."""
-    yield f'<h2 id="{claim.id}">{claim.id}: {escape(claim.title)}</h2>'
-    yield f"<p><strong>Claimed</strong> ({escape(claim.source)}): {escape(claim.says)}.</p>"
-    yield "<table><tr><th>What the text leaves open<th>What we chose"
-    yield from (f"<tr><td>{escape(question)}<td>{escape(answer)}" for question, answer in choices.open)
+def _shown(
+    found: _Found, result: Result, panel: Panel | None, height: float, glossary: Glossary, seen: set[str]
+) -> Iterator[str]:
+    """Yield the checks that fit on the screen beside a figure: the main one, and then those that do not hold first."""
+    main = found.main
+    order = list(MARKS)
+    others = sorted(_of_paper(result.checks), key=lambda each: order.index(each.verdict))
+    ranked = ([main] if main is not None else []) + [each for each in others if each is not main]
+    shown = ranked[: fitting([(each.name, *map(str, _texts(each))) for each in ranked], height)]
+    yield "<div class=two><div><table class=checks><thead><tr><th scope=col><span class=vh>verdict</span>"
+    yield "<th scope=col>What we found<th scope=col>paper<th scope=col>ours</thead>"
+    for each in shown:
+        paper, ours = _texts(each)
+        yield (f"<tr><td>{_mark(each.verdict)}<td>{glossary.explained(each.name, seen)}<td>{paper}<td>{ours}")
     yield "</table>"
-    if found is None:
-        command = f"synergy reproduce {claim.id} --scale paper --store DIR"
-        yield f"<p class=short>No result is stored: <code>{command}</code>.</p>"
-    else:
-        yield from _findings(*found)
-    if choices.reason:
-        yield f"<p><strong>Why:</strong> {escape(choices.reason)}</p>"
-    yield f"<p><strong>What would change our mind:</strong> {escape(choices.doubt)}</p>"
+    if len(shown) < len(ranked):
+        left = Counter(each.verdict for each in ranked[len(shown) :])
+        told = ", ".join(f"{count} {PLURALS[each]}" for each, count in left.items())
+        yield f"<p class=more>{len(ranked) - len(shown)} more below: {told}.</p>"
+    yield "</div>"
+    if panel is not None:
+        yield _figure(result, panel)
+    yield "</div>"
 
 
-def _findings(result: Result, stored: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the checks of a stored result, its figure, and how it was measured."""
-    yield "<table><tr><th><th>What we found<th>paper, or our aim<th>ours<th>verdict"
-    for check in result.checks:
-        ours = _shown_number(check.ours)
-        if check.low is not None and check.high is not None:
-            ours += f"<br><small class=i>{check.low:.3g} to {check.high:.3g}</small>"
-        yield (
-            f"<tr><td>{MARKS[check.verdict]}<td>{escape(check.name)}<br><small>{escape(check.rule)}</small>"
-            f"<td>{_shown_number(check.paper)}<td>{ours}<td class=v>{check.verdict}"
-        )
-    yield "</table>"
-    figure = io.BytesIO()
-    figures.write(result, figure)
-    svg = base64.b64encode(figure.getvalue()).decode("ascii")
-    yield f'<img alt="figure of {result.claim.id}" src="data:image/svg+xml;base64,{svg}">'
-    yield (
-        f"<p><small>{_marked_size(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
-        f"{escape(stored['machine'])}, {stored['seconds']:.0f} s of measuring</small></p>"
-    )
+def _first_panel(found: _Found, result: Result, height: float) -> Panel | None:
+    """Return the panel that belongs to the main number, or else the first one that is not too high."""
+    panels = figures.drawn_panels(result)
+    named = (panel for panel in panels if panel.metric == found.headline.panel)
+    low = (panel for panel in panels if figures.height_of(result, panel) * figures.PIXELS <= height)
+    return next(named, next(low, panels[0] if panels else None))
+
+
+def _all_checks(result: Result, glossary: Glossary, seen: set[str]) -> Iterator[str]:
+    """Yield all checks with their rules: those of the paper's statements, and then our own."""
+    of_paper = _of_paper(result.checks)
+    own = [check for check in result.checks if _ours(check)]
+    yield f"<details><summary>All {len(result.checks)} checks, with rules</summary><table class=checks>"
+    for name, checks in (("What the paper states", of_paper), ("Of our own", own)):
+        if not checks:
+            continue
+        yield f"<tbody><tr><th colspan=5 scope=rowgroup>{name}"
+        for check in checks:
+            paper, ours = _texts(check)
+            yield (
+                f"<tr><td>{_mark(check.verdict)}<td>{glossary.explained(check.name, seen)}"
+                f"<br><small>{escape(check.rule)}</small><td>{paper}<td>{ours}<td>{check.verdict}"
+            )
+        yield "</tbody>"
+    yield "</table></details>"
+
+
+def _other_panels(result: Result, first: Panel | None) -> Iterator[str]:
+    others = [panel for panel in figures.drawn_panels(result) if panel is not first]
+    if others:
+        yield f"<details><summary>{len(others)} more figures</summary><div class=two>"
+        yield from (_figure(result, panel) for panel in others)
+        yield "</div></details>"
+
+
+def _figure(result: Result, panel: Panel) -> str:
+    svg = base64.b64encode(figures.panel_svg(result, panel).encode("utf-8")).decode("ascii")
+    alt = escape(figures.describe(result, panel))
+    return f'<figure><img alt="{alt}" src="data:image/svg+xml;base64,{svg}"></figure>'
+
+
+def _origin(result: Result, stored: Mapping[str, Any]) -> str:
+    """Return how a result was measured: commit, machine, seed and all parameters."""
     known = result.claim.parameters
     rows = "".join(
         f"<tr><td>{escape(name)}<td>{escape(_shown_value(result.setup[name]))}<td>{escape(each.about)}"
         for name, each in known.items()
         if name in result.setup
     )
-    yield f"<details><summary>All {len(known)} parameters of the set-up</summary><table>{rows}</table></details>"
+    origin = (
+        f"{_marked_size(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
+        f"{escape(stored['machine'])}, {stored['seconds']:.0f} s of measuring"
+    )
+    return (
+        f"<details><summary>Set-up: {len(known)} parameters, origin</summary><p>{origin}</p>"
+        f"<table><tr><th scope=col>parameter<th scope=col>value<th scope=col>meaning{rows}</table></details>"
+    )
 
 
-def _shown_number(value: float | str | None) -> str:
-    return "not measured" if value is None else f"{value:.3g}" if isinstance(value, float) else escape(str(value))
+# -- words and numbers -------------------------------------------------------------------------------------------------
+
+
+def _mark(name: str) -> str:
+    """Return the mark of an outcome or a verdict, with its name for those who do not see it."""
+    mark = OUTCOMES.get(name) or {str(verdict): mark for verdict, mark in MARKS.items()}[name]
+    return f'<span role=img class="m {_CLASS[mark]}" aria-label="{name}" title="{name}">{mark}</span>'
+
+
+_CLASS: Final = {"✓": "yes", "~": "part", "↑": "part", "?": "open", "✕": "no", "·": "open"}
+
+
+def _texts(check: Check) -> tuple[str, str]:
+    """Return the paper's number and ours, with its interval, as HTML."""
+    unit = "%" if " points" in check.rule or " %" in check.rule else ""
+    ours = _number(check.ours, unit)
+    if check.low is not None and check.high is not None and check.low != check.high:
+        ours += f"<br><small>{_between(check, unit)}</small>"
+    return _number(check.paper, unit), ours
+
+
+def _number(value: float | str | None, unit: str = "") -> str:
+    if value is None:
+        return "not measured"
+    if not isinstance(value, float | int):
+        return escape(value)
+    return f"{_plain(value * 100)} %" if unit == "%" else f"{_plain(value)}{f' {unit}' if unit else ''}"
+
+
+def _plain(value: float) -> str:
+    """Return a number with three digits, large ones without an exponent."""
+    return f"{value:.0f}" if 1000.0 <= abs(value) < 1e9 else f"{value:.3g}"
+
+
+def _between(check: Check, unit: str) -> str:
+    factor = 100.0 if unit == "%" else 1.0
+    return f"{_plain((check.low or 0.0) * factor)} to {_plain((check.high or 0.0) * factor)}"
+
+
+def _values(parameters: Mapping[str, Any]) -> str:
+    return "; ".join(f"{name} {_shown_value(value)}" for name, value in parameters.items())
+
+
+def _shown_value(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from synergy_experiments.chapters import find
 from synergy_experiments.chapters.choices import choices
+from synergy_experiments.chapters.guide import guide
 from synergy_experiments.framework import figures, page
 from synergy_experiments.framework.claim import Claim, Result
 from synergy_experiments.framework.measurements import Row
@@ -110,8 +111,10 @@ def write_page(claims: Sequence[Claim], results: Path | None, path: Path) -> Non
     with bad_input("--page"):
         figures.prepare_folder(path.parent)
     known = choices()
-    with bad_input("--results"):
-        missing = page.write_page([(claim, known[claim.id]) for claim in claims if claim.id in known], folder, path)
+    shown = [(claim, known[claim.id]) for claim in claims if claim.id in known]
+    with bad_input("--results"), Bars() as bars:
+        bars.stage("drawing the page")
+        missing = page.write_page(shown, guide(), folder, path, lambda _, done, total: bars.share(done / total))
     out.print(f"written  {path}", markup=False, soft_wrap=True)
     if missing:
         out.print(f"without a stored result: {', '.join(missing)}", markup=False)
