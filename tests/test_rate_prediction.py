@@ -16,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb import traces
+from synergy_nb.models import rate_regression as regressed
 from synergy_nb.models.rate_combination import CombinedRate
 from synergy_nb.models.rate_prediction import CorrelatedRate, PredictionErrors, RatePredictor, predicted_series
+from synergy_nb.models.rate_regression import RateRegression
 
 Series = dict[str, list[float]]
 
@@ -225,6 +227,68 @@ def test_the_combination_uses_the_own_history_where_nothing_is_upstream() -> Non
     assert math.sqrt(0.5) < errors(CombinedRate([]), own, {}).ratio < 0.8, "the former, if the mean were known"
 
 
+# -- the regression ----------------------------------------------------------------------------------------------------
+
+
+def test_the_regression_is_that_of_least_squares_with_forgetting() -> None:
+    """Coefficients of numpy's least squares over the weighted changes, with the prior as further rows."""
+    rng = np.random.default_rng(4)
+    own = rng.gamma(4.0, 25.0, 60)
+    other = own * rng.uniform(1.8, 2.2, 60)
+    found = RateRegression(["a"])
+    rows: list[npt.NDArray[np.float64]] = []
+    changes: list[float] = []
+    for k, (rate, carried) in enumerate(zip(own.tolist(), other.tolist(), strict=True)):
+        if k == 50:
+            left, right = weighted(rows, changes, own[:7])
+            expected = float(np.linalg.lstsq(left, right, rcond=None)[0] @ inputs(own, other, k))
+            assert found.predict({"a": carried}) == pytest.approx(own[k - 1] + expected, rel=1e-9)
+        if k >= regressed.EARLY:
+            rows.append(inputs(own, other, k))
+            changes.append(own[k] - own[k - 1])
+        found.observe(rate, {"a": carried})
+    assert len(rows) == 54
+
+
+def inputs(own: npt.NDArray[np.float64], other: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.float64]:
+    """What the change to the k-th rate is a function of, from the definitions."""
+
+    def smoothed(series: npt.NDArray[np.float64], weight: float) -> float:
+        left = (1.0 - weight) ** np.arange(k - 1, -1, -1)
+        return float(left[0] * series[0] + weight * (left[1:] * series[1:k]).sum())
+
+    last, share = own[k - 1], smoothed(own, regressed.SLOW) / smoothed(other, regressed.SLOW)
+    changes = np.diff(own[:k])[::-1][: regressed.CHANGES]
+    levels = [smoothed(own, regressed.SLOW) - last, smoothed(own, regressed.FAST) - last]
+    carried = [share * (other[k] - other[k - 1]), share * other[k - 1] - last]
+    return np.array([*changes, *np.zeros(regressed.CHANGES - len(changes)), *levels, *carried])
+
+
+def weighted(
+    rows: list[npt.NDArray[np.float64]], changes: list[float], first: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    left = np.sqrt(regressed.FORGETTING ** np.arange(len(rows) - 1, -1, -1))
+    scale = regressed.PRIOR * (np.diff(first) ** 2).sum() / regressed.EARLY
+    prior = np.eye(len(rows[0])) * math.sqrt(scale * regressed.FORGETTING ** len(rows))
+    return np.vstack([left[:, None] * np.array(rows), prior]), np.append(left * changes, np.zeros(len(prior)))
+
+
+def test_the_regression_predicts_what_windows_that_overlap_repeat() -> None:
+    """A rate over the last four intervals loses what came four intervals ago, which nothing upstream tells."""
+    arrived = np.random.default_rng(9).poisson(50.0, 1500)
+    own = np.convolve(arrived, np.ones(4), mode="valid").tolist()
+    assert errors(CombinedRate([]), own, {}).ratio < 0.93
+
+
+def test_a_regression_of_other_ancestors_learns_anew_and_begins_with_the_last_rate() -> None:
+    found = RateRegression(["a"])
+    for k in range(40):
+        found.observe(50.0 + 10.0 * (k % 3), {"a": 100.0 + 20.0 * (k % 3)})
+    assert found.predict({"a": 120.0}) == pytest.approx(60.0, abs=0.5)
+    found.set_ancestors(["b", "a"])
+    assert found.predict({"a": 140.0}) == 50.0
+
+
 rates = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=40)
 
 
@@ -286,7 +350,7 @@ def counted(times: npt.NDArray[np.float64], seconds: float) -> list[float]:
 def never_worse(streams: Iterator[tuple[str, list[float], Series]]) -> dict[str, float]:
     """Ratios of the combination to the last value."""
     ratios = {name: errors(CombinedRate(carried), own, carried).ratio for name, own, carried in streams}
-    assert {name: ratio for name, ratio in ratios.items() if ratio > 1.02} == {}
+    assert {name: ratio for name, ratio in ratios.items() if ratio > 1.0} == {}
     return ratios
 
 

@@ -162,11 +162,6 @@ class CorrelatedRate:
         before = self._carried.get(ancestor, 0.0)
         return rate / before * self.last if before > LEAST else self.last
 
-    def line(self, ancestor: str, rate: float) -> float:
-        """Own rate at a rate of an ancestor, by the least squares line through the pairs so far, tuples/s."""
-        moments = self._moments[ancestor]
-        return moments.mean_y + moments.xy / moments.xx * (rate - moments.mean_x) if moments.xx else self.last
-
     def observe(self, rate: float, carried: Mapping[str, float]) -> None:
         """Add the own k-th rate with the rates that its tuples carried; see :class:`RatePredictor`."""
         checked_rates(rate, carried)
