@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from synergy_experiments import chapters
-from synergy_experiments.framework import figures, parameters, runner, verdicts
+from synergy_experiments.framework import figures, parameters, runner, stored, verdicts
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Estimate, Measured, Point, interval
 from synergy_nb.cli.commands import app
@@ -395,12 +395,73 @@ def unthrown(sides: int, seed: int) -> list[Point]:
     raise ValueError(f"sides: {sides}; expected a die that there is")
 
 
-def test_contradicting_values_end_the_command_with_one_message(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    impossible = replace(DICE, cells=lambda _setup: [Cell(unthrown, (7,), 7, "fair")])
-    monkeypatch.setattr(chapters, "_claims", lambda module: {"X1": impossible})
-    result = synergy("X1")
+def test_a_cell_that_fails_loses_no_other_and_ends_the_command_with_one_message(
+    known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cells(setup: parameters.Setup) -> Iterator[Cell]:
+        yield from _cells(setup)
+        yield Cell(unthrown, (7,), 7, "fair")
+
+    monkeypatch.setattr(
+        chapters, "_claims", lambda module: {"X1": replace(DICE, cells=cells), "X2": replace(DICE, id="X2")}
+    )
+    result = synergy("all", "--repeat", "2", "--json", "--store", str(known))
     assert result.exit_code == 1
-    assert "synergy: X1: sides: 7; expected a die that there is" in result.stderr
+    assert "Traceback" not in result.output
+    one, other = json.loads(result.stdout)
+    assert [len(each["rows"]) for each in (one, other)] == [6, 6]
+    assert "failed" not in other
+    error = "ValueError: sides: 7; expected a die that there is"
+    assert one["failed"] == [f"unthrown(7), seed {seed}: {error}" for seed in (1000, 1001)]
+    assert f"synergy: X1: unthrown(7), seed 1000: {error}" in result.stderr
+    restored = stored.restore(DICE, stored.load(known / "X1.json"))
+    assert (list(restored.failed), len(restored.rows)) == (one["failed"], 6)
+
+
+def test_verdicts_that_cannot_do_without_a_missing_point_lose_no_measurement() -> None:
+    def checks(measured: Measured, setup: parameters.Setup) -> Iterator[Check]:
+        yield verdicts.at_all("most", "always", [(7, bool(max(measured.course("fair", "missing"))))])
+
+    found = run(replace(DICE, checks=checks), repeat=1)
+    assert found.checks == []
+    assert len(found.rows) == 6
+    assert list(found.failed) == ["verdicts: ValueError: max() arg is an empty sequence"]
+
+
+def test_a_claim_whose_cells_are_not_known_loses_no_other() -> None:
+    def cells(setup: parameters.Setup) -> Iterator[Cell]:
+        raise OSError("no trace")
+
+    first, second = runner.reproduce([(replace(DICE, id="X0", cells=cells), {}), (DICE, {})])
+    assert first.failed[0] == "no cells: OSError: no trace"
+    assert (list(first.rows), list(second.failed), len(second.rows)) == ([], [], 6)
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_loses_only_its_cell_and_those_beside_it() -> None:
+    claims = [replace(DICE, id=name, cells=each) for name, each in (("X0", killing), ("X2", _cells))]
+    first, second = runner.reproduce([(claim, {}) for claim in claims], processes=2, repeat=1)
+    assert "BrokenProcessPool" in first.failed[0]
+    assert (list(second.failed), len(second.rows)) == ([], 6)
+
+
+def killing(setup: parameters.Setup) -> Iterator[Cell]:
+    yield from (Cell(kill, (sides,), sides, "fair") for sides in (1, 2))
+
+
+def kill(sides: int, seed: int) -> dict[str, float]:
+    os._exit(1)
+
+
+def contradicting(setup: parameters.Setup) -> Iterator[Cell]:
+    raise parameters.IncompatibleParameters("sides: 7; expected a die that there is")
+
+
+def test_contradicting_values_end_the_command_with_one_message(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chapters, "_claims", lambda module: {"X1": replace(DICE, cells=contradicting)})
+    result = synergy("X1")
+    assert result.exit_code == 2
+    assert "synergy: sides: 7; expected a die that there is" in result.stderr
     assert "Traceback" not in result.output
 
 

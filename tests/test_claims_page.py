@@ -64,6 +64,19 @@ def raced(**options: Any) -> Any:
     return result
 
 
+def stumble(laps: int, seed: int) -> list[Point]:
+    raise ValueError("a <stone>")
+
+
+def test_the_page_names_a_cell_that_was_not_measured(tmp_path: Path) -> None:
+    claim = replace(RACE, cells=lambda setup: [*RACE.cells(setup), Cell(stumble, (1,))])
+    (result,) = runner.reproduce([(claim, {})], repeat=1)
+    stored.save(result, tmp_path)
+    page.write_page([(RACE, TOLD)], GUIDE, tmp_path, tmp_path / "page.html")
+    told = "<strong>Not measured:</strong> stumble(1), seed 1000: ValueError: a &lt;stone&gt;"
+    assert told in (tmp_path / "page.html").read_text("utf-8")
+
+
 def test_a_result_is_stored_and_restored_with_its_origin(tmp_path: Path) -> None:
     result = raced(seed=4)
     path = stored.save(result, tmp_path / "new", stored.Origin("abc123", "two cores"))

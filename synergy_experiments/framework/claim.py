@@ -177,6 +177,13 @@ class Claim:
     paper: Sequence[Point] = ()
     repeat: tuple[int, int] = (3, 5)
 
+    def judged(self, measured: Measured, setup: Setup) -> tuple[list[Check], list[str]]:
+        """Return the checks; none, and why, if they cannot do without a point that is missing."""
+        try:
+            return list(self.checks(measured, setup)), []
+        except Exception as error:  # noqa: BLE001 - whatever they do, what was measured is kept
+            return [], [f"verdicts: {type(error).__name__}: {error}"]
+
 
 class Choices(NamedTuple):
     """The questions that the paper's text leaves open about a claim, and our choices (``chapters/choices.toml``).
@@ -214,6 +221,8 @@ class Result:
         Paths of drawn figures.
     repetitions
         Points of each repetition.
+    failed
+        Cells that failed, each with its arguments, its seed and the error: their points are missing.
     """
 
     claim: Claim
@@ -223,6 +232,7 @@ class Result:
     seconds: float
     figures: Sequence[str] = field(default=())
     repetitions: Sequence[Sequence[Point]] = field(default=())
+    failed: Sequence[str] = field(default=())
 
     @property
     def size(self) -> str:
@@ -252,7 +262,8 @@ class Result:
             "checks": [check._asdict() for check in self.checks],
             "seconds": round(self.seconds, 3),
         }
-        return found | ({"figures": list(self.figures)} if self.figures else {})
+        further = {"figures": self.figures, "failed": self.failed}
+        return found | {name: list(each) for name, each in further.items() if each}
 
 
 def _plain(value: Any) -> Any:

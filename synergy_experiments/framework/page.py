@@ -295,6 +295,7 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
         yield f"<p class=short>No result is stored: <code>{command}</code>.</p>"
     else:
         yield f"<p>{told}</p>"
+        yield from (f"<p class=short><strong>Not measured:</strong> {escape(each)}</p>" for each in found.result.failed)
         panel = _first_panel(found, found.result, height.left)
         yield from _shown(found, found.result, panel, height.left, glossary, seen)
     if reason:

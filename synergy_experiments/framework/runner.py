@@ -1,7 +1,7 @@
 """Runs experiments: repetitions cell by cell, in this process or in several.
 
-A cell that several claims share, such as the figures of one sweep, is measured once. Processes end with this one, even
-if it is killed.
+A cell that several claims share, such as the figures of one sweep, is measured once. A cell that fails has no points
+and loses no others: the result names it, with the error. Processes end with this one, even if it is killed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from synergy_experiments.framework.claim import Claim, Result
+from synergy_experiments.framework.claim import Cell, Claim, Result
 from synergy_experiments.framework.measurements import Measured, Point
-from synergy_experiments.framework.parameters import Scale, Value, at_scale
+from synergy_experiments.framework.parameters import IncompatibleParameters, Scale, Setup, Value, at_scale
 
 __all__ = ["Progress", "reproduce", "seed_of"]
 
@@ -27,8 +29,15 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 #: Function of a cell, its arguments, and the seed.
 Key: TypeAlias = tuple[Callable[..., Any], tuple[Hashable, ...], int]
-#: Result of the function, and the seconds that it took.
+#: Result of the function, or its failure, and the seconds that it took.
 Timed: TypeAlias = tuple[Any, float]
+
+
+class Failed(NamedTuple):
+    """The failure of a cell: its error in words."""
+
+    error: str
+
 
 SEEDS_APART: Final = 1000  # difference of the seeds of the repetitions of two runs whose seeds differ by one
 
@@ -69,7 +78,7 @@ def reproduce(
         for claim, chosen in claims:
             setup = {**at_scale(claim.parameters, scale), **chosen}
             times = repeat if repeat is not None else claim.repeat[scale == "paper"]
-            cells = list(dict.fromkeys(claim.cells(setup)))
+            cells, failed = _cells(claim, setup)
             wanted = list(
                 dict.fromkeys(
                     (cell.function, cell.arguments, seed_of(seed, number)) for number in range(times) for cell in cells
@@ -87,22 +96,50 @@ def reproduce(
                 done += 1
                 if progress is not None:
                     progress(claim.id, done, len(wanted))
+            failed += [f"{_named(key)}: {known[key][0].error}" for key in wanted if isinstance(known[key][0], Failed)]
             repetitions: list[list[Point]] = []
             for number in range(times):
                 points: list[Point] = []
                 for cell in cells:
-                    points += cell.points(known[cell.function, cell.arguments, seed_of(seed, number)][0])
-                derived = claim.derive(points) if claim.derive is not None else ()
+                    found = known[cell.function, cell.arguments, seed_of(seed, number)][0]
+                    points += () if isinstance(found, Failed) else cell.points(found)
+                try:
+                    derived = list(claim.derive(points)) if claim.derive is not None else []
+                except Exception as error:  # noqa: BLE001 - points may be missing
+                    derived, failed = [], [*failed, f"derived points of repetition {number}: {_told(error)}"]
                 repetitions.append([*points, *derived])
             measured = Measured(repetitions)
+            checks, errors = claim.judged(measured, setup)
             yield Result(
                 claim=claim,
                 setup={**setup, "seed": seed, "repeat": times, "scale": scale},
                 rows=measured.rows(),
-                checks=list(claim.checks(measured, setup)),
+                checks=checks,
                 seconds=sum(known[key][1] for key in wanted),
                 repetitions=repetitions,
+                failed=(*failed, *errors),
             )
+
+
+def _cells(claim: Claim, setup: Setup) -> tuple[list[Cell], list[str]]:
+    """Return the cells of a claim, or none and why, as when a file of theirs is missing."""
+    try:
+        return list(dict.fromkeys(claim.cells(setup))), []
+    except IncompatibleParameters:
+        raise
+    except Exception as error:  # noqa: BLE001 - the other claims go on
+        return [], [f"no cells: {_told(error)}"]
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _named(key: Key) -> str:
+    """Return a cell in words, with files by their names."""
+    function, arguments, seed = key
+    shown = [Path(each).name if isinstance(each, str) and os.sep in each else str(each) for each in arguments]
+    return f"{function.__name__}({', '.join(shown)}), seed {seed}"
 
 
 class _Pool:
@@ -133,12 +170,22 @@ class _Pool:
             )
         asked: dict[Future[Timed], Key] = {self._pool.submit(_measure, *key): key for key in keys}
         for future in as_completed(asked):
-            yield asked[future], future.result()
+            try:
+                timed = future.result()
+            except Exception as error:  # noqa: BLE001 - the process has ended, or the result cannot be sent
+                timed = Failed(_told(error)), 0.0
+                self._pool = None if isinstance(error, BrokenProcessPool) else self._pool
+            yield asked[future], timed
 
 
 def _measure(function: Callable[..., Any], arguments: tuple[Hashable, ...], seed: int) -> Timed:
     began = time.perf_counter()
-    found = function(*arguments, seed)
+    try:
+        found = function(*arguments, seed)
+    except IncompatibleParameters:
+        raise
+    except Exception as error:  # noqa: BLE001 - no cell loses the others
+        found = Failed(_told(error))
     return found, time.perf_counter() - began
 
 

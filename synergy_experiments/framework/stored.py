@@ -73,6 +73,7 @@ def save(result: Result, folder: Path, origin: Origin | None = None) -> Path:
         "machine": found.machine,
         "seconds": round(result.seconds, 1),
         "setup": {name: _without_folder(value) for name, value in result.setup.items()},
+        **({"failed": list(result.failed)} if result.failed else {}),
     }
     lines = [f"  {json.dumps(row)}" for row in (*_rows(result), *_examples(result))]
     rows = ",\n".join(lines)
@@ -150,11 +151,13 @@ def restore(claim: Claim, stored: Mapping[str, Any]) -> Result:
         repetitions[number].append(point)
     setup = {name: tuple(value) if isinstance(value, list) else value for name, value in stored["setup"].items()}
     measured = Measured(repetitions)
+    checks, errors = claim.judged(measured, setup)
     return Result(
         claim=claim,
         setup=setup,
         rows=measured.rows(),
-        checks=list(claim.checks(measured, setup)),
+        checks=checks,
         seconds=stored["seconds"],
         repetitions=repetitions,
+        failed=tuple(dict.fromkeys([*stored.get("failed", ()), *errors])),
     )

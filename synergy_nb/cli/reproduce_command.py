@@ -76,7 +76,10 @@ def run(
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """Reproduce claims, and print each as soon as it is measured; as JSON print all at the end, several as a list."""
+    """Reproduce claims, and print each as soon as it is measured; as JSON print all at the end, several as a list.
+
+    A cell that fails loses no other; all failures are told at the end.
+    """
     origin = Origin.here() if store is not None else None
     if plot is not None:
         with bad_input("--plot"):
@@ -88,10 +91,10 @@ def run(
             for result in reproduce(
                 claims, scale=scale, seed=seed, repeat=repeat, processes=processes, progress=display
             ):
-                drawn = result if plot is None else replace(result, figures=(str(figures.draw(result, plot)),))
-                found.append(drawn)
                 if store is not None:
                     save(result, store, origin)
+                drawn = result if plot is None else replace(result, figures=(str(figures.draw(result, plot)),))
+                found.append(drawn)
                 if not as_json:
                     show_result(drawn)
         except IncompatibleParameters as error:
@@ -101,6 +104,9 @@ def run(
     if as_json:
         printed = [result.to_dict() for result in found]
         print_json(printed if len(printed) != 1 else printed[0])
+    failed = [f"{result.claim.id}: {each}" for result in found for each in result.failed]
+    if failed:
+        fail("\n".join(failed))
 
 
 def write_page(claims: Sequence[Claim], results: Path | None, path: Path) -> None:
