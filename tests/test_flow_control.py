@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -181,6 +182,23 @@ def test_two_hot_spots_do_not_get_the_same_capacity() -> None:
     assert sorted((each.source, each.target) for each in control.migrations) == [("S1", "T"), ("S2", "U")]
     assert (control.refusals, control.unsolved) == (1, 0)
     assert [each.refusals for each in control.migrations] == [0, 1]
+
+
+def test_a_peer_with_more_work_than_it_can_do_does_not_wait_for_its_queue() -> None:
+    """When the first component has left, S still gets 1.2 times the work that it can do, and 2.7 s of work wait."""
+    offered = {peer: ["work"] for peer in ("S", "T", "U", "V")}
+    flow = Flow(Hops())
+    control = FlowControl(flow, ["source", "sink", *offered], offered=offered, step=0.25)
+    risen = np.concatenate([np.arange(0.0, 9.0, 0.025), np.arange(9.0, 20.0, 0.0125)])
+    control.add(replace(at_work("one", "S", 40.0, limit=3.0), sources={"source": Arrivals.trace(risen)}))
+    for name in ("two", "three"):
+        control.add(at_work(name, "S", 40.0, limit=3.0))
+    while not control.migrations:
+        control.run(flow.now + 0.25)
+    waiting = flow.backlog("S")
+    assert waiting > 2.0
+    control.run(flow.now + waiting)
+    assert [each.source for each in control.migrations] == ["S", "S"]
 
 
 def test_if_no_peer_has_capacity_all_refuse_and_nothing_moves() -> None:

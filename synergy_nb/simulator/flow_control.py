@@ -12,9 +12,8 @@ the time of its messages (section 3.4.4), and tuples on their way to the old pee
 feedback                   predicted times are known to all components of an application at the end of the step
 loads                      those that peers have reported: one reports when its load leaves its level (section 3.4.3);
                            a load of 1 is the capacity of a peer, 10 on the scale of the levels
-one after the other        a component whose neighbour is migrating does not migrate. A peer selects again when the
-                           components that left it have executed what was sent to them: until then its execution times
-                           are those of the load that has left
+one after the other        a component whose neighbour is migrating does not migrate. A peer that components have left
+                           rests (:class:`~synergy_nb.algorithms.migration.relief.Rest`), as other peers do
 a newcomer without a       its own processing time and what tuples wait at that peer, instead of the last measurement at
 line at the target         the source, which says how long they wait there
 more load than capacity    a target refuses, whatever the horizon
@@ -40,6 +39,7 @@ from synergy_nb.algorithms.migration import (
     Execution,
     MoveHistory,
     Reservations,
+    Rest,
     allowed_at,
     fewest,
     largest_first,
@@ -158,7 +158,7 @@ class FlowControl:
         # Migrating component to the time until which, its meter, its target, and its τ there.
         self._moving: dict[str, tuple[float, ComponentMeter, str, float]] = {}
         self._refused: dict[str, float] = {}  # component to the time at which all peers refused it
-        self._settling: dict[str, float] = {}  # peer to the time until which it does not select
+        self._rest = {peer: Rest(self.config.seconds) for peer in self.peers}
         self.migrations: list[Migrated] = []
         self.hot_spots = self.refusals = self.unsolved = self.reports = 0
         flow.observe()
@@ -313,6 +313,7 @@ class FlowControl:
     def _hot_spots(self, now: float) -> dict[str, list[ComponentMeter]]:
         """Peers that act, with the components that exceed their times by most on a path without slack."""
         found: dict[str, list[ComponentMeter]] = {}
+        left = {meter.peer for _, meter, _, _ in self._moving.values()}  # peers that components are leaving
         for name, running in self._running.items():
             paths = self._paths[name]
             worst: tuple[float, str] | None = None
@@ -333,7 +334,7 @@ class FlowControl:
             profiled = {operator: meter.tau for operator, meter in running.meters.items()}
             for operator, _ in paths.excesses(worst[1], profiled):
                 meter = running.meters[operator]
-                alleviated = self._settling.get(meter.peer, -math.inf) > now or meter.name in self._moving
+                alleviated = meter.peer in left or self._rest[meter.peer].lasts(now, self._totals[meter.peer][2])
                 if not alleviated and self._movable(meter, now):
                     found.setdefault(meter.peer, []).append(meter)
                     alleviated = True
@@ -415,6 +416,7 @@ class FlowControl:
             after += 2.0 * self.flow.hop(source, target)
         self.unsolved += 1
         self._refused[meter.name] = now
+        self._rest[source].begin(now)
 
     def _accepts(self, target: str, meter: ComponentMeter, now: float) -> Execution | None:
         """Projected execution of a newcomer if a peer accepts it (phase 2 of section 3.4.4)."""
@@ -476,7 +478,6 @@ class FlowControl:
         self._moving[meter.name] = last, meter, target, newcomer.floor
         del self._members[source][meter.name]
         meter.predicted = Predicted(newcomer.seconds(newcomer.rate), "profile", False, None)
-        self._settling[source] = math.inf
         self.migrations.append(Migrated(now, name, operator, source, target, refusals, switched))
 
     def _complete(self, now: float) -> None:
@@ -494,5 +495,4 @@ class FlowControl:
                 if of is meter:
                     self._meter[number] = None
             self._meter[present] = meter
-            if not any(each.peer == source for _, each, _, _ in self._moving.values()):
-                self._settling[source] = now + self.flow.backlog(source)
+            self._rest[source].begin(now, self.flow.backlog(source), self._totals[source][2])

@@ -33,6 +33,7 @@ from synergy_nb.algorithms.migration.candidates import (
 )
 from synergy_nb.algorithms.migration.hot_spots import HotSpots
 from synergy_nb.algorithms.migration.move_history import MoveHistory
+from synergy_nb.algorithms.migration.relief import Rest
 from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first, slacks
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "MoveHistory",
     "Projection",
     "Reservations",
+    "Rest",
     "Selection",
     "allowed_at",
     "fewest",
