@@ -420,6 +420,33 @@ def test_a_follower_begins_before_a_graph_names_it_and_ends_if_none_does(to: str
     stopped(ring)
 
 
+@pytest.mark.parametrize(
+    ("sender", "operator", "later", "shared", "counts"),
+    [
+        ("peer-4", "o0", 1, False, True),
+        ("peer-5", "o0", 1, False, False),
+        ("peer-4", "o1", 1, False, False),
+        ("peer-4", "o0", 2, False, False),
+        ("peer-4", "o0", 1, True, False),
+    ],
+    ids=["of this move", "of another peer", "of another component", "of a later graph", "of a shared stream"],
+)
+def test_answers_before_the_graph_of_a_move_count_for_that_move_alone(
+    sender: str, operator: str, later: int, shared: bool, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old peer agrees when it asks, the new one says by itself that it is ready."""
+    ring = Movers(6, seed=1, takes=1e6)
+    running(ring)
+    moves = ring.synergy["peer-0"].session.moves
+    monkeypatch.setattr(moves, "sharers", lambda *_: ("other",) if shared else ())
+    graph = moves.changes.led["r"].graph
+    outcome = move(ring, "o0", "peer-4")
+    for peer in ("peer-2", sender):
+        early = Followed("r", graph.attempt, graph.epoch + later, operator, ready=True, refusal="", early=True)
+        ring.simulation.call("peer-0", moves.handlers[Followed], peer, early)
+    assert outcome == ([""] if counts else [])
+
+
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("backup", ["", "peer-4", "peer-5"])
 def test_a_follower_that_dies_harms_nobody(after: float, backup: str) -> None:

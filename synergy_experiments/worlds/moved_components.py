@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import polars as pl
 
 from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
-from synergy_nb.events import MigrationAnswered, MigrationDecided
+from synergy_nb.events import Event, HotSpotDismissed, MigrationAnswered, MigrationDecided, MigrationEnded
 from synergy_nb.lifecycle.decider import component_name
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.kernel import Network
@@ -25,8 +25,11 @@ from synergy_nb.simulator.scripted_faults import Faults
 
 __all__ = ["Timing", "migrated", "moved", "network_of", "placed_query"]
 
+Happened = TypeVar("Happened", bound=Event)
+
 LIMIT_S: Final = 60.0  # delay limit of the application, seconds
 WARM_S: Final = 2.0  # seconds that the application runs before the move
+READ_S: Final = 30.0  # seconds for which there are tuples
 STEADY: Final = Faults(delay=(0.0, 0.0), capture=0.001)
 
 
@@ -41,11 +44,15 @@ class Timing(NamedTuple):
         Time at which the old peer has released the component.
     bound
         The dissertation's two round trips: RTT(S, T) + max RTT(S, U).
+    least
+        Least time as long as the origin alone changes the graph: from S over the farthest U to T, and from there over O
+        back.
     """
 
     decided: float
     released: float
     bound: float
+    least: float
 
 
 def network_of(path: str, peers: Sequence[str], seed: int) -> Topology:
@@ -84,7 +91,8 @@ def moved(network: Callable[[Sequence[str]], Network], inputs: int, seed: int, *
     led_by_old
         Whether the origin of the application is the peer that the component leaves.
     """
-    world, _, bound = _running(network, inputs, seed, led_by_old=led_by_old)
+    world, _, bound, least = _set_up(network, inputs, seed, led_by_old=led_by_old)
+    world.run(WARM_S)
     began = world.now
     used = world.synergy["S"].ledger.load
     outcome = world.move("app", "x", "T")
@@ -93,7 +101,7 @@ def moved(network: Callable[[Sequence[str]], Network], inputs: int, seed: int, *
     world.until(lambda: world.synergy["S"].ledger.load < used, 30.0)
     if outcome != [""]:
         raise RuntimeError(f"x has not moved: {outcome}")
-    return Timing(decided, world.now - began, bound)
+    return Timing(decided, world.now - began, bound, least)
 
 
 def migrated(
@@ -101,9 +109,11 @@ def migrated(
 ) -> Timing:
     """Time of a migration with all six phases, from the request of the old peer to the new one; see :func:`moved`.
 
-    The driver of the old peer reports that the component has no slack. The new peer is the only one that offers it.
+    The driver of the old peer reports that the component has no slack. The new peer is the only one that offers it. The
+    old peer may have released the component before it hears the answer of the new one, as peers upstream pass the graph
+    on; the new peer accepted when it said that it was ready, so the answer has arrived by then.
     """
-    world, plan, bound = _running(network, inputs, seed, led_by_old=led_by_old)
+    world, plan, bound, least = _set_up(network, inputs, seed, led_by_old=led_by_old)
     name, target = component_name(plan, "x"), world.synergy["T"]
     target.probing.offers.add(name)
     world.control.call("T", target.loads.offer, name, {})
@@ -115,28 +125,34 @@ def migrated(
     world.control.report("S", PredictionsMade(PeerPrediction((slow,), rate, rate, 1.0, 1.0)))
     world.control.report("S", SlackLost(SlackViolation(slow, -LIMIT_S, 0.1, 5, 1.0)))
     world.until(lambda: world.synergy["S"].ledger.load < used, 30.0)
-    journal = tuple(world.control.journal)
-    began = next((event.time for event in journal if isinstance(event, MigrationDecided)), None)
-    answered = next((event.time for event in journal if isinstance(event, MigrationAnswered) and event.accepted), None)
-    if began is None or answered is None or world.where("app")["x"] != "T":
-        raise RuntimeError("x has not migrated")
-    return Timing(answered - began, world.now - began, bound)
+    released = world.now
+    world.until(lambda: _first(world, MigrationEnded) is not None, 30.0)
+    began, answered = _first(world, MigrationDecided), _first(world, MigrationAnswered)
+    ended = _first(world, MigrationEnded)
+    if began is None or answered is None or ended is None or ended.failure or world.where("app")["x"] != "T":
+        raise RuntimeError(f"x has not migrated: {ended or answered or began or _first(world, HotSpotDismissed)}")
+    return Timing(min(answered.time, released) - began.time, released - began.time, bound, least)
 
 
-def _running(
+def _first(world: PeerWorld, kind: type[Happened]) -> Happened | None:
+    """The first event of a kind; None if there is none yet."""
+    return next((event for event in world.control.journal if isinstance(event, kind)), None)
+
+
+def _set_up(
     network: Callable[[Sequence[str]], Network], inputs: int, seed: int, *, led_by_old: bool
-) -> tuple[PeerWorld, Plan, float]:
-    """Run the application; return its world, its plan, and the two round trips in seconds."""
+) -> tuple[PeerWorld, Plan, float, float]:
+    """Run the application; return its world, its plan, the two round trips, and the least time, in seconds."""
     plan, peers = placed_query(inputs, led_by_old=led_by_old)
-    names = ("O", "S", "T", *(f"U{number}" for number in range(inputs)))
+    upstream = [f"U{number}" for number in range(inputs)]
+    names = ("O", "S", "T", *upstream)
     delays, rng = network(names), random.Random(seed)
     world = PeerWorld(seed, names, STEADY, network=delays)
     world.pace = 0.05
-    world.deploy("app", plan, peers, {name: packets(60.0, rng) for name in plan.sources})
+    world.deploy("app", plan, peers, {name: packets(READ_S, rng) for name in plan.sources})
     world.until(lambda: world.status("app") == "running")
-    world.run(WARM_S)
-
-    def rtt(one: str, other: str) -> float:
-        return 2.0 * delays.delay(one, other)
-
-    return world, plan, rtt("S", "T") + max(rtt("S", f"U{number}") for number in range(inputs))
+    way, origin = delays.delay, peers["out"]
+    bound = 2.0 * way("S", "T") + 2.0 * max(way("S", each) for each in upstream)
+    over = max(way("S", "T"), *(way("S", each) + way(each, "T") for each in upstream))
+    back = way("T", "S") if origin == "S" else way("T", origin) + way(origin, "S")
+    return world, plan, bound, over + back

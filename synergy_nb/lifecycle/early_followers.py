@@ -2,9 +2,10 @@
 
 Where the origin of an application is far away, the graph with the follower arrives late at both peers of a move. The
 peer that has asked and the one that has accepted need not wait for it: each deploys the follower beside the graph that
-it knows. Nothing else depends on that: the follower sends nothing, no other peer hears of it, and only a graph of the
-origin can have it execute the component. The next graph decides: the follower that it names goes on, any other ends.
-It ends as well if no graph has arrived after a while.
+it knows, the old one tells the origin so with its request, and the new one once the follower is ready: so the origin
+waits for no answer to its graph. Nothing else depends on that: the follower sends nothing, no other peer hears of it,
+and only a graph of the origin can have it execute the component. The next graph decides: the follower that it names
+goes on, any other ends. It ends as well if no graph has arrived after a while.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from synergy_nb.lifecycle.graph_changes import GraphChanges
 from synergy_nb.lifecycle.members import Member
-from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.messages import Followed, Graph
 
 __all__ = ["EarlyFollowers"]
 
@@ -39,7 +40,9 @@ class EarlyFollowers:
     def expect(self, application: str, operator: str, to: str) -> None:
         """Serve a follower of a component of this peer, which has asked the peer ``to`` to accept it."""
         member = self.changes.members.get(application)
-        if member is not None and not member.ended and self._helps(member.graph, operator, to):
+        if member is None or member.ended or self.changes.deploying.ended_reader(application, operator):
+            return
+        if self._helps(member.graph, operator, to):
             self._begin(member, operator, to)
             self.changes.deploying.deploy(application)
 
@@ -56,6 +59,20 @@ class EarlyFollowers:
             self._begin(member, operator, address)
             if self.start(member, graph, operator):
                 self.end(graph.application, operator)
+
+    def agree(self, application: str, operator: str, to: str) -> None:
+        """Tell the origin that this peer serves a follower at the peer ``to``, if it does."""
+        member = self.changes.members.get(application)
+        if member is not None:
+            self.answer(member, operator, to)
+
+    def answer(self, member: Member, operator: str, to: str) -> None:
+        """Answer the graph that is to name a follower at the peer ``to``, if the origin begins this move next."""
+        graph = member.graph
+        if member.early.get(operator) == to:
+            epoch = graph.epoch + 1
+            answer = Followed(graph.application, graph.attempt, epoch, operator, ready=True, refusal="", early=True)
+            self.changes.peer.send(graph.origin, answer)
 
     def end(self, application: str, operator: str) -> None:
         """End a follower that no graph has named."""

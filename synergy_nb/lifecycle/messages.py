@@ -364,7 +364,9 @@ class Followed(Message, frozen=True):
     """The answer to :class:`Follow`: the sender agrees, and may be ``ready``, or ``refusal`` says why not.
 
     The new peer is ready when its follower could replace the component; the old one when it has what it needs for the
-    backup that it will have, if it will have one.
+    backup that it will have, if it will have one. ``early`` states that the sender has not received ``Follow``: the
+    follower began when the new peer accepted the component, and ``epoch`` is that of the graph which will name it if
+    the origin begins this move next.
     """
 
     application: str
@@ -373,6 +375,7 @@ class Followed(Message, frozen=True):
     operator: str
     ready: bool
     refusal: str
+    early: bool = False
 
 
 class Rebuild(Message, frozen=True):

@@ -17,9 +17,9 @@ A move is a take-over without a death. O is the origin, S the old peer, T the ne
 
 If S has a component migrate, it asks T at the same time as O. Then Follow has the number of that question, and T waits
 with step 1 until it has answered S (:mod:`~synergy_nb.lifecycle.approvals`). If it has refused, it refuses Follow, too,
-and O journals no move. If O is another peer, S and T do not wait for Follow: T follows once it has accepted
-(:mod:`~synergy_nb.lifecycle.early_followers`). If T has a backup, S gets it in exchange. It keeps a snapshot for that,
-and O completes the move when S has one, too.
+and O journals no move. If O is another peer, S and T do not wait for Follow: T follows once it has accepted, and says
+when it is ready, and S agrees when it asks (:mod:`~synergy_nb.lifecycle.early_followers`). If T has a backup, S gets it
+in exchange. It keeps a snapshot for that, and O completes the move when S has one, too.
 
 The origin sends unanswered messages again every second. If a peer refuses, does not answer, or the follower has not
 caught up in time, the origin gives the move up: it publishes a graph without the follower, and returns the reason to
@@ -60,11 +60,11 @@ A migration takes, from the request of S to the release, with all six phases:
 
 ===========  =======================================================================================================
 O is S       max(d(S, T), d(S, U) + d(U, T)) + d(T, S): less than the dissertation's RTT(S, T) + max RTT(S, U)
-O elsewhere  max(d(S, O) + d(O, T), d(S, T), d(S, U) + d(U, T)) + d(T, O) + d(O, S)
+O elsewhere  max(d(S, T), d(S, U) + d(U, T)) + d(T, O) + d(O, S)
 ===========  =======================================================================================================
 
-Less than d(S, U) + d(U, T) + d(T, O) + d(O, S) is impossible as long as O alone changes the graph: U has to hear from
-S, T has to receive what U sends, O has to hear that T has, and S has to hear of the graph.
+Less is impossible as long as O alone changes the graph: U has to hear from S, T has to receive what U sends, O has to
+hear that T has, and S has to hear of the graph.
 
 If S is far from O, a component of several inputs would pause: its producers leave S before that knows. So T and each U
 pass the graph of phase 6 on to S. S ends when the first of these copies arrives.
@@ -162,10 +162,8 @@ class Migrations(GraphChanger):
 
         Parameters
         ----------
-        application, operator
-            Component that moves.
-        to
-            Address of the peer that it moves to.
+        application, operator, to
+            Component that moves, and address of the peer that it moves to.
         moved
             Callback for the result: an empty text after the move, or the reason why the component was not moved.
         asked
@@ -279,6 +277,8 @@ class Migrations(GraphChanger):
                 self.peer.send(sender, End(application, message.attempt, "it has ended"))
         elif move is None or (request.graph.attempt, move.graph.epoch) != (message.attempt, message.epoch):
             self.changes.tell(application, sender)  # it may not know that the move has been given up
+        elif message.early and (not move.is_of(sender, message.operator) or self.sharers(application, move.operator)):
+            return  # of another move; or the new peer has still to know the graphs of those that share the stream
         elif message.refusal:
             self.abort(application, f"{move.operator} at {sender}: {message.refusal}")
         elif move.orphaned:
@@ -480,6 +480,8 @@ class Migrations(GraphChanger):
         member.ready.add(operator)
         if operator in member.keeping or member.graph.roles.followers.get(operator) == self.peer.address:
             self._answer(member.graph.origin, member.graph, operator, member, "")
+        else:
+            self.early.answer(member, operator, self.peer.address)
 
     def _answer_origins(self, application: str) -> None:
         """Answer the origins of followers at this peer that have waited for the graph of a sharer, now known here."""

@@ -59,6 +59,10 @@ class Move:
         """Peers that have not agreed; or else those that are not ready for the new graph."""
         return self.waiting or {self.to, *(() if self.kept else (self.old,))}
 
+    def is_of(self, peer: str, operator: str) -> bool:
+        """Whether a component moves to or from a peer."""
+        return operator == self.operator and peer in (self.old, self.to)
+
     @property
     def doubtful(self) -> bool:
         """Whether the new peer may still refuse the request of the old one."""

@@ -431,6 +431,7 @@ class HotSpots(Protocol):
         else:
             graph, (application, operator), to = member.graph, relief.operator, relief.asked
             self.peer.send(graph.origin, Relocate(number, application, graph.attempt, operator, to, relief.moving))
+            self.session.moves.early.agree(application, operator, to)
             self._wait(relief, REPEAT, self._relocate_there, number, left - REPEAT)
 
     def _ended(self, sender: str, message: MigrationEndReported) -> None:
