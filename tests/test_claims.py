@@ -19,7 +19,8 @@ from typer.testing import CliRunner, Result
 from synergy_experiments import chapters
 from synergy_experiments.framework import figures, parameters, runner, stored, verdicts
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Estimate, Measured, Point, interval
+from synergy_experiments.framework.intervals import chance, interval
+from synergy_experiments.framework.measurements import Decision, Estimate, Measured, Point
 from synergy_nb.cli.commands import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,7 +46,7 @@ def _cells(setup: parameters.Setup) -> Iterator[Cell]:
 
 def _checks(measured: Measured, setup: parameters.Setup) -> Iterator[Check]:
     yield verdicts.reduction("eyes", 0.4, measured.gain(6, "fair", "loaded", "eyes"))
-    both = [(x, (measured.mean(x, "fair", "eyes") or 0.0) < float(x)) for x in measured.xs("eyes")]
+    both = [(x, measured.lower(x, "fair", "loaded", "eyes")) for x in measured.xs("eyes")]
     yield verdicts.at_all("fewer eyes", "always", both)
 
 
@@ -138,14 +139,15 @@ def test_a_name_that_no_experiment_has_is_refused_with_the_nearest() -> None:
 
 
 @pytest.mark.slow
-def test_confidence_intervals_are_those_of_student() -> None:
+def test_intervals_of_few_values_are_those_of_student() -> None:
     from scipy import stats  # importing it takes a second
 
-    values = [3.1, 2.9, 4.0, 3.6, 2.2]
+    values = [3.1, 2.9, 4.0, 3.6]
     mean, low, high = interval(values)
-    expected = stats.t.interval(0.95, 4, loc=mean, scale=stats.sem(values))
+    expected = stats.t.interval(0.95, 3, loc=mean, scale=stats.sem(values))
     assert (low, high) == pytest.approx(expected)
-    assert mean == pytest.approx(sum(values) / 5)
+    assert mean == pytest.approx(sum(values) / 4)
+    assert chance(values, 2.9) == pytest.approx(stats.ttest_1samp(values, 2.9, alternative="greater").pvalue)
 
 
 def test_comparisons_are_within_repetitions() -> None:
@@ -158,48 +160,56 @@ def test_comparisons_are_within_repetitions() -> None:
         ]
     )
     gain, difference = measured.gain(1, "a", "b", "m"), measured.difference(1, "a", "b", "m")
-    assert gain == pytest.approx(interval([0.5, 0.25]))
-    assert difference == pytest.approx(interval([-1.0, -1.0]))
+    assert gain == Estimate(*interval([0.5, 0.25]), (0.5, 0.25), missing=1)
+    assert difference == Estimate(-1.0, -1.0, -1.0, (-1.0, -1.0), missing=1)
     assert measured.mean(1, "a", "m") == pytest.approx(4.0)
     assert measured.mean(2, "a", "m") is None
     assert measured.gain(2, "a", "b", "m") is None
-    assert measured.lower(1, "a", "b", "m") is True
-    assert measured.higher(1, "a", "b", "m") is False
-    assert measured.higher(1, "a", "b", "m", margin=1.5) is True
-    assert measured.over_repetitions(lambda one: one.mean(1, "a", "m")) == pytest.approx(interval([1.0, 8.0, 3.0]))
-    assert measured.over_repetitions(lambda one: one.mean(1, "b", "m")) == pytest.approx(interval([2.0, 4.0]))
+    assert measured.lower(1, "a", "b", "m") == (True, 0.0)
+    assert measured.higher(1, "a", "b", "m").true is False
+    assert measured.higher(1, "a", "b", "m", margin=1.5).true is True
+    assert measured.not_above((1, "a", "m"), (1, "b", "m"), 0.5).true is None
+    assert measured.always(1, "a", "m", lambda value: value < 8.0).true is False
+    assert measured.over_repetitions(lambda one: one.mean(1, "a", "m")) == measured.estimate(1, "a", "m")
+    assert measured.over_repetitions(lambda one: one.mean(1, "b", "m")) == Estimate.of([2.0, 4.0], 1)
     assert measured.xs("m") == [1]
     assert measured.algorithms("m") == ["a", "b"]
     assert [row.value for row in measured.rows()] == [4.0, 3.0]
 
 
+YES, NO = Decision.fact(True), Decision.fact(False)
+
+
 @pytest.mark.parametrize(
     ("check", "verdict"),
     [
-        (verdicts.reduction("", 0.45, Estimate(0.36, 0.3, 0.42)), "holds"),
-        (verdicts.reduction("", 0.45, Estimate(0.9, 0.8, 1.0)), "more than claimed"),
-        (verdicts.reduction("", 0.45, Estimate(0.34, 0.3, 0.38)), "holds in part"),
+        (verdicts.reduction("", 0.45, Estimate(0.42, 0.36, 0.48)), "holds"),
+        (verdicts.reduction("", 0.45, Estimate(0.36, 0.3, 0.42)), "holds in part"),  # it may be less than half of it
+        (verdicts.reduction("", 0.45, Estimate(0.9, 0.8, 1.0)), "holds in part"),  # not what was claimed
         (verdicts.reduction("", 0.45, Estimate(0.34, -0.1, 0.78)), "undecided"),
         (verdicts.reduction("", 0.45, Estimate(0.1, -0.1, 0.3)), "does not hold"),
         (verdicts.reduction("", 0.45, Estimate(0.4)), "undecided"),
         (verdicts.reduction("", 0.45, Estimate(-0.4, -0.5, -0.3)), "does not hold"),
+        (verdicts.reduction("", 0.05, Estimate(0.0, 0.0, 0.0), 0.1), "does not hold"),  # no gain at all
         (verdicts.reduction("", 0.45, None), "not comparable"),
         (verdicts.at_least("", 0.8, Estimate(0.79, 0.78, 0.799), 0.0), "does not hold"),
         (verdicts.at_least("", 0.8, Estimate(0.82, 0.81, 0.83), 0.0), "holds"),
         (verdicts.at_least("", 0.8, Estimate(0.82, 0.7, 0.94), 0.0), "undecided"),
         (verdicts.at_least("", 0.8, Estimate(0.7, 0.65, 0.75), 0.0, 0.6), "holds in part"),
-        (verdicts.near("", 0.5, Estimate(0.55, 0.5, 0.6), 0.1, 0.2), "holds"),
+        (verdicts.at_least("", 1.0, Estimate.exact(1.0), 0.0), "holds"),
+        (verdicts.near("", 0.5, Estimate(0.54, 0.49, 0.59), 0.1, 0.2), "holds"),
+        (verdicts.near("", 0.5, Estimate(0.55, 0.45, 0.65), 0.1, 0.2), "holds in part"),
         (verdicts.near("", 0.5, Estimate(0.55, 0.3, 0.8), 0.1, 0.2), "undecided"),
         (verdicts.near("", 0.5, Estimate(0.55), 0.1, 0.2), "undecided"),
         (verdicts.near("", 0.5, Estimate(1.1, 0.8, 1.4), 0.1, 0.2), "does not hold"),  # far, though wide
-        (verdicts.near("", 0.5, 0.55, 0.1, 0.2), "holds"),
-        (verdicts.near("", 0.5, 0.35, 0.1, 0.2), "holds in part"),
-        (verdicts.near("", 0.5, 0.75, 0.1, 0.2), "does not hold"),
-        (verdicts.at_all("", "", [(1, True), (2, True)]), "holds"),
-        (verdicts.at_all("", "", [(1, True), (2, False)]), "does not hold"),
-        (verdicts.at_all("", "", [(1, True), (2, None)]), "undecided"),
-        (verdicts.at_all("", "", [(1, True), (2, True), (3, None)]), "holds in part"),
-        (verdicts.at_all("", "", [(1, None), (2, False)]), "does not hold"),
+        (verdicts.near("", 0.5, Estimate.exact(0.55), 0.1, 0.2), "holds"),
+        (verdicts.near("", 0.5, Estimate.exact(0.35), 0.1, 0.2), "holds in part"),
+        (verdicts.near("", 0.5, Estimate.exact(0.75), 0.1, 0.2), "does not hold"),
+        (verdicts.at_all("", "", [(1, YES), (2, YES)]), "holds"),
+        (verdicts.at_all("", "", [(1, YES), (2, NO)]), "does not hold"),
+        (verdicts.at_all("", "", [(1, YES), (2, None)]), "undecided"),
+        (verdicts.at_all("", "", [(1, YES), (2, YES), (3, Decision(None))]), "holds in part"),
+        (verdicts.at_all("", "", [(1, None), (2, NO)]), "does not hold"),
         (verdicts.at_all("", "", []), "not comparable"),
         (verdicts.not_comparable("", 1.0, 2.0, "another machine"), "not comparable"),
     ],
@@ -207,6 +217,50 @@ def test_comparisons_are_within_repetitions() -> None:
 def test_each_rule_gives_its_verdict(check: Check, verdict: str) -> None:
     assert check.verdict == verdict
     assert check.rule
+
+
+def test_skewed_values_have_wider_intervals_than_students() -> None:
+    values = [1.0, 1.1, 0.9, 1.0, 1.2, 0.8, 1.1, 1.0, 0.9, 9.0]  # such as 99th percentiles
+    mean, low, high = interval(values)
+    assert low is not None
+    assert high is not None
+    assert high - mean > 2.0 * (mean - low)
+    found = Estimate.of(values)
+    assert found is not None
+    assert found.below(5.0).true is None  # Student's t alone ends at 3.6
+    assert found.below(5.0).p > 0.025 > found.above(-1.0).p
+
+
+def test_a_policy_that_serves_nobody_in_a_repetition_makes_no_gain_infinite() -> None:
+    delays = [(1.0, 2.0), (1.1, float("inf")), (0.9, 2.0), (float("inf"), 2.0), (1.0, 0.0)]
+    points = [[Point(1, "a", "delay", ours), Point(1, "b", "delay", theirs)] for ours, theirs in delays]
+    gain = Measured(points).gain(1, "a", "b", "delay")
+    assert gain is not None
+    assert gain.values == pytest.approx((0.5, 0.55))
+    assert gain.missing == 3
+    assert "3 repetitions without a value" in verdicts.reduction("delay", 0.5, gain).rule
+
+
+def test_json_has_no_numbers_that_json_does_not_know() -> None:
+    check = Check("gain", float("nan"), float("inf"), "undecided", "", low=-float("inf"))
+    found = replace(run(seed=4), checks=[check]).to_dict()
+    assert [found["checks"][0][each] for each in ("paper", "ours", "low")] == [None, None, None]
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_metric_that_two_cells_measure_is_refused() -> None:
+    with pytest.raises(ValueError, match="delay of a at 1: 2 and 3 in a repetition"):
+        Measured([[Point(1, "a", "delay", 2.0), Point(1, "a", "delay", 3.0)]])
+
+
+def test_what_each_run_decides_has_to_be_true_in_every_run() -> None:
+    measured = Measured([[Point(1, "a", "lost", lost)] for lost in (0.0, 0.0, 1.0)])
+
+    def statements(one: Measured) -> Iterator[verdicts.Statement]:
+        yield "nothing is lost", "none", [("a", one.mean(1, "a", "lost") == 0.0), ("b", True)]
+
+    (check,) = verdicts.in_every_run(measured, statements)
+    assert (check.verdict, check.ours) == ("does not hold", "at 1 of 2; not at a")
 
 
 # -- repetitions -------------------------------------------------------------------------------------------------------
@@ -219,7 +273,7 @@ def test_a_result_has_the_documented_form() -> None:
     assert found["setup"] == {"sides": [6, 20], "throws": 10, "seed": 4, "repeat": 3, "scale": "quick"}
     assert set(found["rows"][0]) == {"x", "algorithm", "metric", "value", "low", "high"}
     assert [row["x"] for row in found["rows"]] == [6, 6, 20, 20, 6, 20]
-    assert set(found["checks"][0]) == {"name", "paper", "ours", "verdict", "rule", "low", "high"}
+    assert set(found["checks"][0]) == {"name", "paper", "ours", "verdict", "rule", "low", "high", "p", "judges"}
     assert found["paper"]["points"] == [{"x": 6, "algorithm": "fair", "metric": "eyes", "value": 3.5}]
     fair = next(row for row in found["rows"] if row["algorithm"] == "fair")
     assert fair["low"] < fair["value"] < fair["high"]

@@ -57,9 +57,9 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Coordinate, Measured, Point, mean_of_known
+from synergy_experiments.framework.measurements import Coordinate, Decision, Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, files, number, several, whole
-from synergy_experiments.framework.verdicts import at_all, at_least, near, not_comparable
+from synergy_experiments.framework.verdicts import at_all, at_least, near, not_comparable, own
 from synergy_experiments.worlds.newcomers import impact_of_newcomer
 from synergy_experiments.worlds.projected_delays import (
     BOUND,
@@ -262,10 +262,10 @@ def _c13_cells(setup: Setup) -> Iterator[Cell]:
         yield Cell(recorded, (each, figure, *rest))
 
 
-def _at_least(measured: Measured, x: Coordinate, algorithm: str, metric: str, bound: float) -> bool | None:
+def _at_least(measured: Measured, x: Coordinate, algorithm: str, metric: str, bound: float) -> Decision | None:
     """Whether a mean is at least a number, by its interval."""
     found = measured.estimate(x, algorithm, metric)
-    return None if found is None else found.above(bound)
+    return None if found is None else found.at_least(bound)
 
 
 def _regular(measured: Measured) -> float | None:
@@ -314,11 +314,13 @@ def _beyond(measured: Measured, xs: Sequence[Coordinate]) -> Iterator[Check]:
         ("error of means", OWN, "error of the mean by segments' rate, below M/M/1 in pieces of the shortest segment"),
     ):
         less = measured.over_repetitions(_less, xs, than, metric)
-        yield at_least(f"beyond the paper: {ON_OFF}, {name}", 0.5, less, 0.0, 0.0)
+        yield own(at_least(f"beyond the paper: {ON_OFF}, {name}", 0.5, less, 0.0, 0.0))
     high = [(x, _at_least(measured, x, ON_OFF, "at high rate", 1.0 - CLOSE)) for x in xs]
-    yield at_all(f"beyond the paper: {ON_OFF} at the high rate is not below the actual mean", "never optimistic", high)
+    yield own(
+        at_all(f"beyond the paper: {ON_OFF} at the high rate is not below the actual mean", "never optimistic", high)
+    )
     misses = measured.over_repetitions(_misses, xs)
-    yield near(f"beyond the paper: segments of high rate above {BOUND}", 0.0, misses, 0.01, 0.03)
+    yield own(near(f"beyond the paper: segments of high rate above {BOUND}", 0.0, misses, 0.01, 0.03))
     for name, whose in ((ON_OFF, "our aim"), (FLOOR, "what knowing both means would give")):
         twice = measured.over_repetitions(_above_twice, xs, name)
         statement = f"beyond the paper: segments of high rate above twice the time by {name}"
@@ -349,7 +351,7 @@ def _c14_checks(measured: Measured, _: Setup) -> Iterator[Check]:
     for than, name in (("mean", "its mean rate"), ("maximum", "its maximum load (2.11)")):
         less = measured.over_repetitions(_less_impact, slow, than)
         statement = f"beyond the paper: error of the impact of a bursty newcomer by its signature, below that by {name}"
-        yield at_least(statement, 0.5, less, 0.0, 0.0)
+        yield own(at_least(statement, 0.5, less, 0.0, 0.0))
 
 
 def _less_impact(measured: Measured, xs: Sequence[Coordinate], than: str) -> float | None:
@@ -365,10 +367,14 @@ def _c13_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     labels = measured.xs("at high rate", PAPER)
     for algorithm, name in ((OWN, "M/M/1 (2.10)"), (PAPER, "the same with the component's maximum load (2.11)")):
         for prefix, window in (("", "the next window"), (SAME, "the window it was learnt from")):
-            follows = {x: measured.mean(x, algorithm, f"{prefix}follows") or 0.0 for x in labels}
+            follows = {x: measured.estimate(x, algorithm, f"{prefix}follows") for x in labels}
             statement = f"bursts of {window} are followed by {name}: a correlation of at least 0.5"
-            check = at_all(statement, "very closely", [(x, value >= 0.5) for x, value in follows.items()])
-            found = ", ".join(f"{value:.2f} {x}" for x, value in follows.items())
+            check = at_all(
+                statement,
+                "very closely",
+                [(x, None if value is None else value.at_least(0.5)) for x, value in follows.items()],
+            )
+            found = ", ".join(f"{value.value:.2f} {x}" for x, value in follows.items() if value is not None)
             theirs = bool(setup["traces"]) and not prefix
             yield (
                 check

@@ -19,7 +19,7 @@ from dataclasses import fields
 from typing import Any, Final, cast
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Coordinate, Measured, Point
+from synergy_experiments.framework.measurements import Coordinate, Decision, Measured, Point
 from synergy_experiments.framework.parameters import (
     IncompatibleParameters,
     Parameter,
@@ -192,7 +192,7 @@ def _throughout(measured: Measured, _: Setup) -> Iterator[Check]:
         yield at_all(name, "regardless of the size", alike)
 
 
-def _close(measured: Measured, x: Coordinate, metric: str) -> bool | None:
+def _close(measured: Measured, x: Coordinate, metric: str) -> Decision | None:
     """Whether Synergy loses at most a quarter of what Random loses, and a thousandth, by an interval."""
     beyond = measured.over_repetitions(_beyond, x, metric)
     return None if beyond is None else beyond.below(1e-3)

@@ -23,7 +23,7 @@ from typing import Final, cast
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.measurements import Decision, Measured, Point
 from synergy_experiments.framework.parameters import Setup, numbers, whole, wholes
 from synergy_experiments.framework.verdicts import at_all
 from synergy_experiments.worlds.operator_placements import random_rates
@@ -97,7 +97,7 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     sizes = cast("tuple[int, ...]", setup["operators"])
     ratios = cast("tuple[float, ...]", setup["ratios"])
 
-    def larger(one: tuple[float, str, int], other: tuple[float, str, int]) -> bool | None:
+    def larger(one: tuple[float, str, int], other: tuple[float, str, int]) -> Decision | None:
         """Whether the gain over an algorithm is larger with one cost and size than with another."""
         first, second = ((ratio, f"{size} operators", f"over {than}") for ratio, than, size in (one, other))
         more = measured.paired(first, second, lambda ours, theirs: ours - theirs)

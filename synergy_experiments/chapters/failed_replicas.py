@@ -25,7 +25,7 @@ import numpy as np
 
 from synergy_experiments.chapters.availability import REPLICAS, SHARE, requests, share_failed
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Coordinate, Measured, Point
+from synergy_experiments.framework.measurements import Coordinate, Decision, Estimate, Measured, Point
 from synergy_experiments.framework.parameters import Setup, wholes
 from synergy_experiments.framework.verdicts import at_all, near, not_comparable
 from synergy_experiments.worlds.replica_placements import Requests, mean, placements, world
@@ -115,10 +115,11 @@ def _ratio(measured: Measured, setup: Setup) -> Iterator[Check]:
                      "for every placement the mean is the share of failed peers")  # fmt: skip
     most = [measured.mean(x, "optimal", "outlived by failures") for x in measured.xs("outlived by failures", "optimal")]
     ours = max((value for value in most if value is not None), default=None)
-    yield near("ratio of failed replicas that Optimal outlives", (degree - 1) / degree, ours, 1e-6, 0.01)
+    greatest = None if ours is None else Estimate.exact(ours)
+    yield near("ratio of failed replicas that Optimal outlives", (degree - 1) / degree, greatest, 1e-6, 0.01)
 
 
-def _alike(measured: Measured, x: Coordinate, metric: str) -> bool | None:
+def _alike(measured: Measured, x: Coordinate, metric: str) -> Decision | None:
     relative = measured.gain(x, "random", "partition", metric)
     return None if relative is None else relative.within(0.1)
 

@@ -32,9 +32,9 @@ from typing import Final, cast
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Coordinate, Estimate, Measured, Point
+from synergy_experiments.framework.measurements import Coordinate, Decision, Estimate, Measured, Point
 from synergy_experiments.framework.parameters import Parameter, Setup, numbers, several, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, at_least, monotone, near
+from synergy_experiments.framework.verdicts import at_all, at_least, fitted, monotone, near
 from synergy_experiments.worlds.operator_placements import ALGORITHMS, OTHERS, REFINED, place_by, random_rates
 from synergy_nb.algorithms.resilience import QueryOperator, feasible_ratio, linearised, random_trees
 
@@ -125,7 +125,7 @@ def _r7_cells(setup: Setup) -> Iterator[Cell]:
         yield _cell(setup, error, cast("int", setup["operators"]), cast("int", setup["inputs"]), error)
 
 
-def _above(measured: Measured, one: str, others: Iterable[str]) -> list[tuple[str, bool | None]]:
+def _above(measured: Measured, one: str, others: Iterable[str]) -> list[tuple[str, Decision]]:
     """Return for each coordinate whether one algorithm is above others, by the interval of the difference."""
     return [
         (f"{x:g} {other}", measured.higher(x, one, other, "ratio"))
@@ -161,7 +161,7 @@ def _r3_checks(measured: Measured, _: Setup) -> Iterator[Check]:
         tail = [(x, np.log(value)) for x, value in course if x >= TAIL and value > 0.0]
         straight = Estimate.exact(float(np.corrcoef(np.array(tail).T)[0, 1] ** 2)) if len(tail) > 2 else None
         name = f"{algorithm} over ROD: R² of a line through its logarithm, from {TAIL} inputs on"
-        yield at_least(name, 1.0, straight, 1.0 - STRAIGHT, 0.8, unit="")
+        yield fitted(at_least(name, 1.0, straight, 1.0 - STRAIGHT, 0.8, unit=""))
     yield _refined(measured)
 
 

@@ -50,7 +50,7 @@ from typing import Final
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point, interval
+from synergy_experiments.framework.measurements import Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, files, number, several, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, at_least, near, not_comparable
 from synergy_experiments.worlds.monitors_under_load import (
@@ -108,24 +108,14 @@ def _course(measured: Measured, policy: str, metric: str) -> dict[float, float]:
     return dict(measured.course(policy, metric))
 
 
-def _excess(differences: Sequence[float], *, strict: bool) -> bool:
-    """Whether misses are more, by differences within repetitions; if ``strict``, unless they are fewer for certain.
-
-    By the 95 % interval of the mean difference, where there are several repetitions.
-    """
-    mean, low, high = interval(differences)
-    if strict:
-        return (mean if high is None else high) >= 0.0
-    return (mean if low is None else low) > 0.0
-
-
 def _p4_checks(measured: Measured, _: Setup) -> Iterator[Check]:
     metric = f"miss rate, {PACKETS}"
     without = _course(measured, NOTHING, metric)
     least, most = min(without), max(without)
-    few = [(least, without[least] <= FEW)]
+    at_least_load, at_most_load = (measured.estimate(int(x), NOTHING, metric) for x in (least, most))
+    few = [(least, None if at_least_load is None else at_least_load.at_most(FEW))]
     yield at_all(f"at the lowest load at most {FEW:.1%} of the results are missed", "not many hot spots", few)
-    rises = [(most, without[most] >= 0.1)]
+    rises = [(most, None if at_most_load is None else at_most_load.at_least(0.1))]
     yield at_all("at the highest load 10 % and more are missed without migration", "increases drastically", rises)
     for load, of in (("packets", PACKETS), ("requests", REQUESTS)):
         name = f"misses with prediction below those without migration, {most:g} applications a peer, {load}"
@@ -144,27 +134,28 @@ def _p4_checks(measured: Measured, _: Setup) -> Iterator[Check]:
             metric = f"miss rate, {of}"
             for x, missed in _course(measured, NOTHING, metric).items():
                 if missed >= FEW:
-                    ours, theirs = (measured.values(int(x), each, metric) for each in (one, other))
-                    more = _excess([ours[number] - theirs[number] for number in ours], strict=other != LITERAL)
-                    points.append((f"{x:g} a peer, {load}", not more))
+                    both_misses = ((int(x), one, metric), (int(x), other, metric))
+                    fewer = (measured.not_above(*both_misses) if other == LITERAL
+                             else measured.lower(int(x), one, other, metric))  # fmt: skip
+                    points.append((f"{x:g} a peer, {load}", fewer))
         yield at_all(says, "controls this increase", points)
 
 
 def _p5_checks(measured: Measured, _: Setup) -> Iterator[Check]:
     metric = f"delay, {PACKETS}"
-    without, ours = _course(measured, NOTHING, metric), _course(measured, PREDICTION, metric)
+    without = _course(measured, NOTHING, metric)
     missing = _course(measured, NOTHING, f"miss rate, {PACKETS}")
-    lower = [(x, ours[x] < without[x]) for x in without if missing[x] >= FEW]
-    left = ", ".join(f"{100.0 * missing[x]:.0f} % with {x:g} a peer" for x, below in lower if not below)
+    lower = [(x, measured.lower(x, PREDICTION, NOTHING, metric)) for x in without if missing[x] >= FEW]
+    left = ", ".join(f"{100.0 * missing[x]:.0f} % with {x:g} a peer" for x, below in lower if not below.true)
     why = f"without migration the slowest results are missed and do not count: {left}; the next line counts them"
     yield at_all(
         "delay of results in time with prediction is below that without migration", "lower average", lower, why
     )
     missed = f"delay with misses, {PACKETS}"
-    every, all_ours = _course(measured, NOTHING, missed), _course(measured, PREDICTION, missed)
-    of_all = [(x, all_ours[x] < every[x]) for x in every if missing[x] >= FEW]
+    of_all = [(x, measured.lower(x, PREDICTION, NOTHING, missed)) for x in without if missing[x] >= FEW]
     yield at_all("the same for all results, a miss taking as long as the limit", "lower average", of_all)
-    equal = [(x, ours[x] <= 1.05 * without[x]) for x in without if missing[x] < FEW]
+    equal = [(x, measured.not_above((x, PREDICTION, metric), (x, NOTHING, metric), 1.05))
+             for x in without if missing[x] < FEW]  # fmt: skip
     yield at_all("without hot spots it is no higher than 5 % above", "as load increases", equal)
     most = int(max(without))
     first, last, total = (
@@ -176,11 +167,13 @@ def _p5_checks(measured: Measured, _: Setup) -> Iterator[Check]:
         yield not_comparable(
             "results of one application between which it is slow", HOT_SPOT, f"{first:.0f} to {last:.0f}", why
         )
-        gone = [(f"{last:.0f} of {total:.0f}", last < 0.9 * total)]
+        slow, all_results = ((most, PREDICTION, f"{each}, {PACKETS}") for each in ("last slow result", "results"))
+        gone = [(f"{last:.0f} of {total:.0f}", measured.not_above(slow, all_results, 0.9))]
         yield at_all("the hot spot of one application is gone before its end", "gone by 1200", gone)
     counts = [measured.mean(most, each, f"results, {PACKETS}") for each in (PREDICTION, NOTHING)]
     if counts[0] is not None and counts[1] is not None:
-        more = [(f"{counts[0]:.0f} against {counts[1]:.0f}", counts[0] > counts[1])]
+        delivered = measured.higher(most, PREDICTION, NOTHING, f"results, {PACKETS}")
+        more = [(f"{counts[0]:.0f} against {counts[1]:.0f}", delivered)]
         yield at_all("more of its results are delivered than without migration", "delivery of more data tuples", more)
 
 
@@ -193,28 +186,44 @@ def _by_applications(points: Sequence[Point]) -> Iterator[Point]:
 
 
 def _p6_checks(measured: Measured, _: Setup) -> Iterator[Check]:
-    course = measured.course(PREDICTION, "migrations")
-    applications, migrations = np.array(course).T
     for policy in (PREDICTION, REACTION, *READINGS):
-        known = np.array(measured.course(policy, "migrations"))
-        for where, rows in (("over all loads", known), ("at the highest load", known[-1:])) if len(known) else ():
-            ratio = float(rows[:, 1].sum() / rows[:, 0].sum())
-            yield near(f"migrations an application {where}, {policy}", EACH_THREE, ratio, 0.1, 0.25, unit="")
-    mean = float((migrations / applications).mean())
+        for where, only in (("over all loads", False), ("at the highest load", True)):
+            ratio = measured.over_repetitions(_an_application, policy, only)
+            if ratio is not None:
+                yield near(f"migrations an application {where}, {policy}", EACH_THREE, ratio, 0.1, 0.25, unit="")
+    mean = measured.over_repetitions(_mean_an_application)
     yield near("the same, mean over the loads of this share", EACH_THREE, mean, 0.1, 0.25, unit="")
     most = int(measured.course(PREDICTION, f"miss rate, {PACKETS}")[-1][0])
-    for counted, name in (
+    for counts, name in (
         ("applications with a migration", "share of applications with a migration at the highest load"),
         ("hot spots", "hot spots an application at the highest load, each of which may need several migrations"),
     ):
-        found = measured.mean(most, PREDICTION, f"{counted}, {PACKETS}")
+        ours, of_all = ((most, PREDICTION, f"{each}, {PACKETS}") for each in (counts, "applications"))
+        found = measured.paired(ours, of_all, lambda some, applications: some / applications)
         if found is not None:
-            yield near(name, EACH_THREE, found / float(applications[-1]), 0.1, 0.25, unit="")
-    if migrations.any():
-        linear = float(np.corrcoef(applications, migrations)[0, 1])
+            yield near(name, EACH_THREE, found, 0.1, 0.25, unit="")
+    linear = measured.over_repetitions(_linear)
+    if linear is not None:
         fits = [x for x, made in measured.course(PREDICTION, f"migrations, {PACKETS}") if not made]
         why = f"with up to {max(fits):g} a peer nothing moves, as each peer can do its work" if fits else ""
         yield near("correlation of migrations with applications", 1.0, linear, 0.05, 0.2, unit="", why=why)
+
+
+def _an_application(measured: Measured, policy: str, only_most: bool) -> float | None:
+    """Return the migrations of all applications over their number, over all loads or at the highest one."""
+    course = measured.course(policy, "migrations")[-1 if only_most else 0 :]
+    return sum(made for _, made in course) / sum(applications for applications, _ in course) if course else None
+
+
+def _mean_an_application(measured: Measured) -> float | None:
+    course = measured.course(PREDICTION, "migrations")
+    return mean_of_known(made / applications for applications, made in course)
+
+
+def _linear(measured: Measured) -> float | None:
+    """Return the correlation of migrations with applications; None if nothing moves."""
+    applications, migrations = np.array(measured.course(PREDICTION, "migrations")).T
+    return float(np.corrcoef(applications, migrations)[0, 1]) if migrations.any() else None
 
 
 def _panels(metric: str, label: str, factor: float = 1.0) -> Iterable[Panel]:

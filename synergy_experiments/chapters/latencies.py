@@ -43,9 +43,9 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, metric_of
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.measurements import Decision, Measured, Point
 from synergy_experiments.framework.parameters import Setup, choice, files, number, numbers, several, whole
-from synergy_experiments.framework.verdicts import at_all, near, not_comparable
+from synergy_experiments.framework.verdicts import at_all, near, not_comparable, own
 from synergy_experiments.worlds.monitored_peers import monitored
 from synergy_experiments.worlds.operator_placements import OTHERS, REFINED
 from synergy_experiments.worlds.packet_monitoring import (
@@ -308,21 +308,23 @@ def _of_drift(measured: Measured, setup: Setup, drift: str) -> Iterator[Check]:
         work = f"{drift}, {limit:g} s of work may wait" if setup["driver"] == "simulator" else drift
         yield from _of_survival(measured, places[-1], metric_of(metric, drift), work)
     refined = [(x, measured.lower(x, REFINED, "rod", metric_of("delay", drift))) for x in places]
-    yield at_all(f"beyond the paper: delay of refinement below ROD's, {drift}", "our aim", refined)
+    yield own(at_all(f"beyond the paper: delay of refinement below ROD's, {drift}", "our aim", refined))
 
 
 def _of_survival(measured: Measured, most: float, survives: str, reading: str) -> Iterator[Check]:
     """Check which algorithms survive the largest multiple of the rate, by three readings."""
     kept = {name: measured.mean(most, name, survives) for name in measured.algorithms(survives)}
-    fails = [(name, share < 1.0) for name, share in kept.items() if name in RIVALS and share is not None]
+    fails = [(name, Decision.fact(share < 1.0)) for name, share in kept.items() if name in RIVALS and share is not None]
     name = f"others are overloaded at {most:g} times the rate, in some run (the lenient reading), {reading}"
     yield at_all(name, "all except ROD fail", fails)
-    always = [(name, share == 0.0) for name, share in kept.items() if name in RIVALS and share is not None]
+    always = [
+        (name, Decision.fact(share == 0.0)) for name, share in kept.items() if name in RIVALS and share is not None
+    ]
     yield at_all(f"they are in every run (the strict reading), {reading}", "all except ROD fail", always)
     fewer = [(name, measured.higher(most, "rod", name, survives)) for name in kept if name in RIVALS]
     yield at_all(f"they are in more runs than ROD, by an interval, {reading}", "all except ROD fail", fewer)
     name = f"ROD survives {most:g} times the rate, in all runs, {reading}"
-    yield at_all(name, "ROD survives", [("rod", kept.get("rod") == 1.0)])
+    yield at_all(name, "ROD survives", [("rod", Decision.fact(kept.get("rod") == 1.0))])
 
 
 _R6: Final = Claim(

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from synergy_experiments.framework.claim import Check
 from synergy_experiments.framework.measurements import Measured, Point
-from synergy_experiments.framework.verdicts import at_all, near
+from synergy_experiments.framework.verdicts import Statement, in_every_run, near, own
 from synergy_experiments.worlds.reliable_peers import Lived, lived
 from synergy_experiments.worlds.reliable_streams import CRASH, FAULTS, HANG, SLOW, SLOW_S, TECHNIQUES, Arrival
 from synergy_nb import ClusterError
@@ -114,6 +114,21 @@ def live_checks(measured: Measured, period: float) -> Iterator[Check]:
         Seconds between two tuples of a source.
     """
 
+    yield from in_every_run(measured, lambda one: _statements(one, period))
+    for name in LIVE:
+        expected = _expected(name, period)
+        for place, server in enumerate(SERVERS):
+            for when, several in (("before", expected.before), ("after", expected.after)):
+                if not math.isnan(several[place]):
+                    ours = measured.estimate(CRASH, name, f"{when}, {server}")
+                    what = f"{name}, {server}: median latency {when} the crash, s (computed)"
+                    about = (1e-3 * several[place], ours, 1e-3 * NOISE_MS, 5e-3 * NOISE_MS)
+                    yield own(near(what, *about, unit="s"))
+
+
+def _statements(measured: Measured, period: float) -> Iterator[Statement]:
+    """What the paper says, and what follows from links: name, statement, and whether it is true at each point."""
+
     def value(fault: str, name: str, metric: str) -> float:
         found = measured.mean(fault, name, metric)
         return math.nan if found is None else found
@@ -124,48 +139,38 @@ def live_checks(measured: Measured, period: float) -> Iterator[Check]:
     everywhere = [(fault, server) for fault in FAULTS for server in SERVERS]
     calm = [(f"{name}, {fault}", value(fault, name, "taken for dead before") == 0.0)
             for name in LIVE for fault in FAULTS]  # fmt: skip
-    yield at_all("no peer is taken for dead before the fault", "of the measurement", calm)
+    yield ("no peer is taken for dead before the fault", "of the measurement", calm)
     lowest = [(f"{name}, {fault}, {server}", latency(fault, REPLICATION, f"before, {server}")
                <= latency(fault, name, f"before, {server}") + NOISE_MS)
               for name in LIVE if name != REPLICATION for fault, server in everywhere]  # fmt: skip
-    yield at_all("no technique has a lower latency than replication before a fault", "lowest", lowest)
+    yield ("no technique has a lower latency than replication before a fault", "lowest", lowest)
     slower = [(f"{name}, {fault}, {server}", latency(fault, name, f"before, {server}")
                > latency(fault, other, f"before, {server}") + NOISE_MS)
               for name in (SYNCHRONIZATION, ORDERED) for other in (REPLICATION, NONE, PASSIVE)
               for fault, server in everywhere]  # fmt: skip
-    yield at_all("synchronization and deterministic order are slower before a fault", "slower", slower)
+    yield ("synchronization and deterministic order are slower before a fault", "slower", slower)
 
     deaths = [(fault, server) for fault in (CRASH, HANG) for server in SERVERS]
     silent = [(server, value(CRASH, NONE, f"last, {server}") <= period) for server in SERVERS]
-    yield at_all("without replication there is silence after the crash", "silence", silent)
+    yield ("without replication there is silence after the crash", "silence", silent)
     smooth = [(f"{fault}, {server}", value(fault, REPLICATION, f"longest pause, {server}") <= period + NO_GAP_S)
               for fault, server in everywhere]  # fmt: skip
-    yield at_all(f"no gap of replication: at most {NO_GAP_S:g} s and a period between two results", "no gap", smooth)
+    yield (f"no gap of replication: at most {NO_GAP_S:g} s and a period between two results", "no gap", smooth)
     paused = [(f"{name}, {fault}, {server}", value(fault, name, f"longest pause, {server}") > period + DETECTED_S)
               for name in REPLACED for fault, server in deaths]  # fmt: skip
-    yield at_all(f"all others have a gap: more than {DETECTED_S:g} s and a period, until the death is found",
+    yield (f"all others have a gap: more than {DETECTED_S:g} s and a period, until the death is found",
                  "fail-over latency", paused)  # fmt: skip
     drops = [(server, latency(CRASH, SYNCHRONIZATION, f"after, {server}")
               < latency(CRASH, SYNCHRONIZATION, f"before, {server}") - NOISE_MS) for server in SERVERS]  # fmt: skip
-    yield at_all("the latency of synchronization drops after the crash", "drops", drops)
+    yield ("the latency of synchronization drops after the crash", "drops", drops)
     kept = [(f"{name}, {fault}, {server}", value(fault, name, f"missing, {server}") == 0.0
              and value(fault, name, f"doubled, {server}") == 0.0)
             for name in LIVE if name != NONE for fault, server in everywhere]  # fmt: skip
-    yield at_all("no result is lost or doubled", "none", kept)
+    yield ("no result is lost or doubled", "none", kept)
     prompt = [(server, latency(SLOW, REPLICATION, f"after, {server}")
                <= latency(SLOW, REPLICATION, f"before, {server}") + 2.0 * NOISE_MS) for server in SERVERS]  # fmt: skip
-    yield at_all("slow link: the latency of replication stays", "stays", prompt)
+    yield ("slow link: the latency of replication stays", "stays", prompt)
     late = [(f"{name}, {server}", abs(value(SLOW, name, f"after, {server}") - SLOW_S) <= 0.1 * SLOW_S)
             for name in (NONE, *REPLACED) for server in SERVERS]  # fmt: skip
-    yield at_all(f"slow link: all others are {SLOW_S:g} s late and stay so, as the detector tests peers, not links",
+    yield (f"slow link: all others are {SLOW_S:g} s late and stay so, as the detector tests peers, not links",
                  "(computed)", late)  # fmt: skip
-
-    for name in LIVE:
-        expected = _expected(name, period)
-        for place, server in enumerate(SERVERS):
-            for when, several in (("before", expected.before), ("after", expected.after)):
-                if not math.isnan(several[place]):
-                    ours = latency(CRASH, name, f"{when}, {server}")
-                    what = f"{name}, {server}: median latency {when} the crash, ms (computed)"
-                    known = None if math.isnan(ours) else round(ours, 1)
-                    yield near(what, several[place], known, NOISE_MS, 5.0 * NOISE_MS, unit="ms")

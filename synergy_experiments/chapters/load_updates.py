@@ -27,9 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.measurements import Decision, Measured, Point
 from synergy_experiments.framework.parameters import Setup, number, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, near
+from synergy_experiments.framework.verdicts import at_all, fitted, near
 from synergy_experiments.worlds.reported_loads import COMPONENTS, publish
 from synergy_nb.models.overlapping_levels import OverlappingLevels
 
@@ -155,21 +155,23 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     first, last = PAPER
     for levels, paper in PAPER.items():
         name = f"updates at {levels} levels, {JUMPS} (fitted)"
-        yield near(name, paper, measured.mean(levels, JUMPS, "updates"), 15.0, 40.0, unit="")
+        yield fitted(near(name, paper, measured.estimate(levels, JUMPS, "updates"), 15.0, 40.0, unit=""))
     for algorithm in (JUMPS, WALK):
-        few, many = (measured.mean(each, algorithm, "updates") for each in (first, last))
-        ratio = many / few if few and many else None
+        ends = ((last, algorithm, "updates"), (first, algorithm, "updates"))
+        ratio = measured.paired(*ends, lambda many, few: many / few)
         name = f"updates at {last} levels over those at {first}, {algorithm}"
         why = CROSSED if algorithm == WALK else ""
         yield near(name, PAPER[last] / PAPER[first], ratio, 0.05, 0.25, unit="", why=why)
     for algorithm in (JUMPS, WALK):
         counted = measured.xs("messages", algorithm)
         equal = [
-            (levels, measured.values(levels, algorithm, "messages") == measured.values(levels, algorithm, "computed"))
+            (levels, Decision.fact(measured.values(levels, algorithm, "messages")
+                                   == measured.values(levels, algorithm, "computed")))
             for levels in counted
-        ]
+        ]  # fmt: skip
         yield at_all(f"an update is one message to each other responsible peer, {algorithm}", "equal numbers", equal)
-        right = [(levels, measured.mean(levels, algorithm, "only responsible peers") == 1.0) for levels in counted]
+        right = [(levels, measured.always(levels, algorithm, "only responsible peers", lambda share: share == 1.0))
+                 for levels in counted]  # fmt: skip
         yield at_all(f"no other peer receives a load update, {algorithm}", "responsible peers only", right)
 
 

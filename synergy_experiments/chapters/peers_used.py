@@ -22,7 +22,7 @@ from synergy_experiments.chapters.availability import check_numbers
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured
 from synergy_experiments.framework.parameters import Setup, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, near
+from synergy_experiments.framework.verdicts import at_all, near, own
 from synergy_experiments.worlds.replica_placements import mean
 from synergy_nb.algorithms.availability import ExactlyFailed, availability, optimal_availability
 
@@ -70,17 +70,16 @@ def _used(setup: Setup) -> Iterator[Cell]:
 def _by_used(measured: Measured, setup: Setup) -> Iterator[Check]:
     sizes = [f"{components} components" for components in cast("tuple[int, ...]", setup["components"])]
     for name in sizes:
-        values = [measured.mean(used, name, "availability") or 0.0 for used in measured.xs("availability", name)]
-        falls = [(used + 1, after <= before + 0.002) for used, (before, after) in
-                 enumerate(pairwise(values), start=cast("int", setup["degree"]))]  # fmt: skip
+        falls = [(used, None if change is None else change.at_most(0.002))
+                 for used, change in measured.changes(name, "availability")]  # fmt: skip
         yield at_all(f"the more peers are used, the lower is the availability of {name}", "falls throughout", falls)
     for smaller, larger in pairwise(sizes):
         both = [used for used in measured.xs("availability", smaller) if used != cast("int", setup["degree"])]
         lower = [(used, measured.higher(used, smaller, larger, "availability", 0.001)) for used in both]
         yield at_all(f"{larger} are less available than {smaller}", "larger n, lower", lower)
     best = optimal_availability(cast("int", setup["peers"]), cast("int", setup["failed"]), cast("int", setup["degree"]))
-    ours = measured.mean(cast("int", setup["degree"]), sizes[0], "availability")
-    yield near("with the fewest peers that are possible: the closed form", best, ours, 1e-9, 1e-6, unit="")
+    ours = measured.estimate(cast("int", setup["degree"]), sizes[0], "availability")
+    yield own(near("with the fewest peers that are possible: the closed form", best, ours, 1e-9, 1e-6, unit=""))
 
 
 CLAIMED: Final = (

@@ -57,7 +57,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, metric_of
-from synergy_experiments.framework.measurements import Measured, Point, less
+from synergy_experiments.framework.measurements import Decision, Measured, Point, less
 from synergy_experiments.framework.parameters import Parameter, Setup, choice, number, numbers, several, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, near, not_comparable, reduction
 from synergy_experiments.worlds.live_requests import live
@@ -199,7 +199,7 @@ def _overhead(measured: Measured, setup: Setup) -> Iterator[Check]:
         for arrivals in (PROPORTIONAL, FIXED):
             metric = metric_of("all_probes", f"{_reading(unique)}, {arrivals}")
             where = f"{unique} unique, {arrivals}"
-            at_most: list[tuple[str, bool | None]] = []
+            at_most: list[tuple[str, Decision | None]] = []
             for policy in algorithms(setup):
                 growth = measured.over_repetitions(_growth, policy, metric)
                 name = f"exponent of the growth of {policy}'s probes with peers, {where}"

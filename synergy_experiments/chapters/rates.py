@@ -37,7 +37,7 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -45,9 +45,9 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point, mean_of_known
+from synergy_experiments.framework.measurements import Estimate, Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, files, number, numbers, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, near, not_comparable
+from synergy_experiments.framework.verdicts import at_all, near, not_comparable, own
 from synergy_experiments.worlds import rate_forecasters
 from synergy_experiments.worlds.carried_rates import Estimator, Items, Packets, monitored, sampled
 from synergy_nb import traces
@@ -218,13 +218,13 @@ def requests(path: str, seconds: int, most: int, seed: int) -> list[Point]:
     quarter = rng.binomial(half, 0.5)
     every, first, second = source.tolist(), half.tolist(), quarter.tolist()
     points = []
-    for label, own, carried in (
+    for label, times, carried in (
         ("all", every, {}),
         ("half", first, {"source": every}),
         ("quarter", second, {"half": first, "source": every}),
     ):
         for name, make in PREDICTORS.items():
-            ratio = _ratio(make(carried), own, carried)
+            ratio = _ratio(make(carried), times, carried)
             points.append(Point(f"{label}, {seconds} s", name, "ratio on requests", ratio))
     return points
 
@@ -288,52 +288,57 @@ def _p2_cells(setup: Setup) -> Iterator[Cell]:
 
 
 def _p1_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
-    second, own = _named(Estimator(1.0), (1, 0.0)), setup["traces"]
-    labels = [str(x) for x in measured.xs(f"error, {second}", LITERAL)]
-    found = {x: measured.mean(x, LITERAL, f"error, {second}") for x in labels}
-    last = {x: measured.mean(x, LAST, f"error, {second}") for x in labels}
+    second, own_traces = _named(Estimator(1.0), (1, 0.0)), setup["traces"]
     for component, paper in PAPER.items():
-        ours = mean_of_known(found[x] for x in labels if x.partition(" ")[0] == component)
+        ours = measured.over_repetitions(_mean_error, LITERAL, second, (component,))
         name = f"error of equation 3.6 at every tuple, {second.partition(',')[0]}: {component}"
-        yield near(name, paper, ours, 0.02, 0.05) if own else not_comparable(name, paper, ours, WHY)
-    ours = mean_of_known(found[x] for x in labels if x.partition(" ")[0] in PAPER)
+        yield near(name, paper, ours, 0.02, 0.05) if own_traces else not_comparable(name, paper, ours, WHY)
+    ours = measured.over_repetitions(_mean_error, LITERAL, second, tuple(PAPER))
     name = "the same, mean of the five components"
-    yield near(name, MEAN, ours, 0.01, 0.03) if own else not_comparable(name, MEAN, ours, WHY)
-    ours = mean_of_known(last[x] for x in labels if x.partition(" ")[0] in PAPER)
+    yield near(name, MEAN, ours, 0.01, 0.03) if own_traces else not_comparable(name, MEAN, ours, WHY)
+    ours = measured.over_repetitions(_mean_error, LAST, second, tuple(PAPER))
     yield not_comparable(
         "the same of the last value, which predicts nothing", "not given", ours, "it decides what errors say"
     )
     judged = [name for name in _metrics(measured, "ratio, ") if "every 75" in name]
-    literal = [(_short(x, name), value < 1.0) for name in judged for x, value in _values(measured, LITERAL, name)]
+    literal = [(_short(x, name), found.below(1.0)) for name in judged for x, found in _values(measured, LITERAL, name)]
     statement = "equation 3.6 has a smaller error than the last value, at 75 tuples or 1 s"
     yield at_all(statement, "predicted rate closely follows the measured rate", literal)
     yield from _beyond(measured)
 
 
+def _mean_error(measured: Measured, algorithm: str, estimator: str, components: Sequence[str]) -> float | None:
+    """Return the mean error over the inputs of some components."""
+    metric = f"error, {estimator}"
+    labels = (str(x) for x in measured.xs(metric, algorithm))
+    return mean_of_known(measured.mean(x, algorithm, metric) for x in labels if x.partition(" ")[0] in components)
+
+
 def _beyond(measured: Measured) -> Iterator[Check]:
     """Return the checks beyond the paper."""
     ratios = [name for name in _metrics(measured, "ratio") if "thinned" not in name]
-    worst = [(_short(x, name), value <= WORST) for name in ratios for x, value in _values(measured, COMBINED, name)]
-    yield at_all(
-        f"beyond the paper: the combination's error is at most {WORST} times the last value's", "everywhere", worst
+    worst = [
+        (_short(x, name), found.at_most(WORST)) for name in ratios for x, found in _values(measured, COMBINED, name)
+    ]
+    yield own(
+        at_all(
+            f"beyond the paper: the combination's error is at most {WORST} times the last value's", "everywhere", worst
+        )
     )
     for algorithm, factor in ((LITERAL, 1.05), (COMBINED, 1.05)):
         thin = [
-            (x, value <= factor * math.sqrt(1.0 - float(x)))
-            for x, value in _values(measured, algorithm, "ratio on thinned streams")
+            (x, found.at_most(factor * math.sqrt(1.0 - float(x))))
+            for x, found in _values(measured, algorithm, "ratio on thinned streams")
         ]
         statement = f"beyond the paper: on thinned Poisson streams {algorithm} has at most {factor} √(1 - p) times it"
-        yield at_all(statement, "√(1 - p) by theory of 3.6", thin)
+        yield own(at_all(statement, "√(1 - p) by theory of 3.6", thin))
     rivals = []
     for name in _metrics(measured, "later half"):
-        for x, value in _values(measured, COMBINED, name):
-            best = min(
-                (found for each in rate_forecasters.FORECASTERS if (found := measured.mean(x, each, name)) is not None),
-                default=math.inf,
-            )
-            rivals.append((_short(x, name), value <= max(WORST * best, best + NEXT_TO_NOTHING)))
+        for x, _ in _values(measured, COMBINED, name):
+            room = measured.over_repetitions(_room_to_best, x, name)
+            rivals.append((_short(x, name), None if room is None else room.at_least(0.0)))
     statement = "beyond the paper: the combination's error is at most that of statsmodels' best, + 2 % or + 0.001"
-    yield at_all(statement, "fitted to the first half, both judged on the second", rivals)
+    yield own(at_all(statement, "fitted to the first half, both judged on the second", rivals))
 
 
 def _short(x: float | str, metric: str) -> str:
@@ -346,9 +351,17 @@ def _metrics(measured: Measured, prefix: str) -> list[str]:
     return list(names)
 
 
-def _values(measured: Measured, algorithm: str, metric: str) -> list[tuple[float | str, float]]:
-    found = [(x, measured.mean(x, algorithm, metric)) for x in measured.xs(metric, algorithm)]
-    return [(x, value) for x, value in found if value is not None]
+def _values(measured: Measured, algorithm: str, metric: str) -> list[tuple[float | str, Estimate]]:
+    found = [(x, measured.estimate(x, algorithm, metric)) for x in measured.xs(metric, algorithm)]
+    return [(x, estimate) for x, estimate in found if estimate is not None]
+
+
+def _room_to_best(measured: Measured, x: float | str, metric: str) -> float | None:
+    """Return how far the combination's error is below that of statsmodels' best forecaster and what is tolerated."""
+    ours = measured.mean(x, COMBINED, metric)
+    known = [measured.mean(x, each, metric) for each in rate_forecasters.FORECASTERS]
+    best = min((each for each in known if each is not None), default=math.inf)
+    return None if ours is None else max(WORST * best, best + NEXT_TO_NOTHING) - ours
 
 
 def _by_horizon(points: Sequence[Point]) -> Iterator[Point]:
@@ -364,29 +377,32 @@ def _p2_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     metric = f"by horizon, {LITERAL}"
     labels = measured.algorithms(metric)
     for component, paper in (("sort", 0.02), ("project", 0.14375), ("mean", FALL)):
-        falls = [
-            found[1] - found[0]
-            for label in labels
-            if label.partition(" ")[0] == component or (component == "mean" and label.partition(" ")[0] in PAPER)
-            for found in [(measured.mean(1.0, label, metric), measured.mean(75.0, label, metric))]
-            if found[0] is not None and found[1] is not None
-        ]
+        components = tuple(PAPER) if component == "mean" else (component,)
+        ours = measured.over_repetitions(_lost_accuracy, metric, components)
         name = f"accuracy lost from every tuple to every 75: {component}"
-        ours = mean_of_known(falls)
         yield near(name, paper, ours, 0.05, 0.1) if setup["traces"] else not_comparable(name, paper, ours, WHY)
     packets = [label for label in labels if label.partition(" ")[0] in ("filter", "project", "aggregate")]
-    rising = []
-    for label in packets:
-        course = measured.course(label, metric)
-        rising.append((label, all(after >= before for (_, before), (_, after) in pairwise(course))))
-    yield at_all("of components that get packets, errors rise as predictions become rarer", "accuracy drops", rising)
-    less = [
-        (f"{label}, every {tuples:g}", (measured.mean(tuples, label, metric) or 0.0) < (value or 0.0))
+    rising = [
+        (f"{label}, every {tuples:g}", None if change is None else change.at_least(0.0))
         for label in packets
-        for tuples, value in measured.course(label, f"by horizon, {LAST}")
-        if tuples > 1.0
+        for tuples, change in measured.changes(label, metric)
     ]
+    yield at_all("of components that get packets, errors rise as predictions become rarer", "accuracy drops", rising)
+    less = []
+    for label in packets:
+        for tuples, _ in measured.course(label, f"by horizon, {LAST}"):
+            if tuples > 1.0:
+                error = (tuples, label, metric), (tuples, label, f"by horizon, {LAST}")
+                below = measured.paired(*error, lambda ours, theirs: ours - theirs)
+                less.append((f"{label}, every {tuples:g}", None if below is None else below.below()))
     yield at_all("there equation 3.6 has a smaller error than the last value at every horizon", "only drops", less)
+
+
+def _lost_accuracy(measured: Measured, metric: str, components: Sequence[str]) -> float | None:
+    """Return how much larger errors are every 75 tuples than at every tuple, mean of some components."""
+    labels = (label for label in measured.algorithms(metric) if label.partition(" ")[0] in components)
+    ends = ((measured.mean(1.0, label, metric), measured.mean(75.0, label, metric)) for label in labels)
+    return mean_of_known(None if first is None or last is None else last - first for first, last in ends)
 
 
 _P1: Final = Claim(

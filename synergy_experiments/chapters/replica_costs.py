@@ -32,9 +32,10 @@ import numpy as np
 import polars as pl
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point, interval
+from synergy_experiments.framework.intervals import interval
+from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, number, whole
-from synergy_experiments.framework.verdicts import at_all
+from synergy_experiments.framework.verdicts import at_all, own
 from synergy_nb.dataflow.operators.base import OperatorLogic, create
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, encode
@@ -191,22 +192,22 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     for operator, paper in PAPER.items():
-        ours = [(degree, measured.mean(degree, operator, "ratio"), limit)
+        ours = [(degree, measured.estimate(degree, operator, "ratio"), limit)
                 for degree, limit in zip(DEGREES, paper, strict=True)]  # fmt: skip
-        found = [(degree, ratio <= limit) for degree, ratio, limit in ours if ratio is not None]
+        found = [(degree, ratio.at_most(limit)) for degree, ratio, limit in ours if ratio is not None]
         numbers = " ".join(f"{limit:.2f}" for limit in paper)
         check = at_all(f"time of a replica over that without replication, degrees 1 to 4: {operator}", numbers, found)
-        shown = " ".join("-" if ratio is None else f"{ratio:.2f}" for _, ratio, _ in ours)
+        shown = " ".join("-" if ratio is None else f"{ratio.value:.2f}" for _, ratio, _ in ours)
         yield check._replace(ours=shown, rule=f"at most the paper's; {check.rule}")
     for operator, (slope, plain) in SLOPES.items():
         values = measured.values("further input", operator, "cpu")
         beside = f"{slope:g} beside {plain:g} of the operator"
         yield _bounded(f"% of a core for each further degree: {operator}", beside, values, slope, -1.0)
-    yield _bounded("beyond the paper: each further input of a filter, over the plain filter", "1.05 (paper)",
-                   measured.values("further input", "filter", "rise"), FURTHER, -1.0)  # fmt: skip
+    yield own(_bounded("beyond the paper: each further input of a filter, over the plain filter", "1.05 (paper)",
+                   measured.values("further input", "filter", "rise"), FURTHER, -1.0))  # fmt: skip
     batch = f"{LARGE} tuples a batch"
-    yield _bounded(f"beyond the paper: million tuples/s through a filter, {batch}", "(not stated)",
-                   measured.values(batch, "duplicate filter", "throughput"), THROUGHPUT, 1.0)  # fmt: skip
+    yield own(_bounded(f"beyond the paper: million tuples/s through a filter, {batch}", "(not stated)",
+                   measured.values(batch, "duplicate filter", "throughput"), THROUGHPUT, 1.0))  # fmt: skip
 
 
 def _bounded(name: str, paper: str, found: dict[int, float], goal: float, sign: float) -> Check:

@@ -30,9 +30,9 @@ from typing import Final, NamedTuple, cast
 
 from synergy_experiments.chapters.availability import REPLICAS, requests, share_failed
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Coordinate, Measured, Point
+from synergy_experiments.framework.measurements import Coordinate, Decision, Measured, Point, both
 from synergy_experiments.framework.parameters import Setup, number, several, wholes
-from synergy_experiments.framework.verdicts import at_all, both, not_comparable
+from synergy_experiments.framework.verdicts import at_all, not_comparable, own
 from synergy_experiments.worlds.replica_placements import ALGORITHMS, PlacementCost, Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import (
@@ -153,7 +153,7 @@ def _way(measured: Measured, x: Coordinate) -> float | None:
     return (found - low) / (high - low)
 
 
-def _in_the_middle(measured: Measured, x: Coordinate) -> bool | None:
+def _in_the_middle(measured: Measured, x: Coordinate) -> Decision | None:
     """Whether Synergy's intra-operator delay is between Latency's, less a twentieth, and Random's, by intervals."""
     ours = (x, "synergy", "intra")
     above = measured.paired(ours, (x, "latency", "intra"), lambda one, other: one - 0.95 * other)
@@ -219,10 +219,10 @@ def _times(measured: Measured, _: Setup) -> Iterator[Check]:
     found = [(x, measured.estimate(x, "synergy", "together")) for x in sizes]
     few = [(x, ours.below(FEW)) for x, ours in found if ours is not None]
     yield at_all(f"the protocol's time, all asked at once, is below {FEW:g} s", "in the order of a few seconds", few)
-    known = [(x, measured.mean(x, "synergy", "known") == 1.0) for x in sizes]
+    known = [(x, measured.always(x, "synergy", "known", lambda share: share == 1.0)) for x in sizes]
     limit = PlacementConfig().survey
-    yield at_all(f"by then every latency is known where the round trip is below the survey's limit of {limit:g} s",
-                 "(ours)", known)  # fmt: skip
+    yield own(at_all(f"by then every latency is known where the round trip is below the survey's limit of {limit:g} s",
+                 "(ours)", known))  # fmt: skip
     for x in sizes:
         far = measured.estimate(x, "synergy", "too far")
         if far is not None:

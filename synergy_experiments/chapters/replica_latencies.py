@@ -28,9 +28,9 @@ from typing import Final
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.measurements import Coordinate, Measured, Point, less
 from synergy_experiments.framework.parameters import Setup, files, number, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, monotone, not_comparable
+from synergy_experiments.framework.verdicts import at_all, monotone, not_comparable, own
 from synergy_experiments.worlds.active_replicas import ActiveReplicas
 from synergy_experiments.worlds.measured_delays import matrix_path, network
 from synergy_experiments.worlds.replicated_queries import Readings, chain, deployed_graph, shortest
@@ -197,23 +197,24 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         for metric, words in zip(METRICS, ("mean", "standard deviation over time", "99th percentile"), strict=True):
             says = "decreases" if metric != "p99" else "(ours)"
             yield monotone(f"{words} with the degree, {name}", says, measured.changes(name, metric + unit), -1.0)
-    exact = [(f"{name} {k}", (measured.mean(k, name, "off") or 0.0) < 1e-9) for name in (CHAIN, WIDE) for k in
+    exact = [(f"{name} {k}", measured.always(k, name, "off", lambda off: off < 1e-9)) for name in (CHAIN, WIDE) for k in
              measured.xs("off", name)]  # fmt: skip
-    yield at_all("the latency of every tuple is its shortest path over replicas", "(exact)", exact)
+    yield own(at_all("the latency of every tuple is its shortest path over replicas", "(exact)", exact))
     for at, metric in enumerate(METRICS):
-        ours = [(k, measured.mean(k, CHAIN, metric), expected[at]) for k, expected in EXPECTED.items()]
-        close = [(k, abs(value - expected) <= TOLERANCE * expected) for k, value, expected in ours if value is not None]
+        ours = [(k, measured.estimate(k, CHAIN, metric), expected[at]) for k, expected in EXPECTED.items()]
+        close = [(k, found.between((1.0 - TOLERANCE) * expected, (1.0 + TOLERANCE) * expected))
+                 for k, found, expected in ours if found is not None]  # fmt: skip
         about = f"{metric} of the chain within {TOLERANCE:.0%} of another implementation's"
-        yield at_all(
-            about, " ".join(f"{expected[at]:g}" for expected in EXPECTED.values()) + " (not the paper's)", close
+        yield own(
+            at_all(about, " ".join(f"{expected[at]:g}" for expected in EXPECTED.values()) + " (not the paper's)", close)
         )
     for name, still, unit in ((CHAIN, UNCHANGING_CHAIN, ""), (WIDE, UNCHANGING, "_ms")):
         better = []
         for k in measured.xs("p99" + unit, name):
             if k != 1:
-                gains = [_gain(measured, k, each, "p99" + unit) for each in (name, still)]
-                better.append((k, gains[0] > gains[1]))
-        yield at_all(f"replicas shorten the 99th percentile more if delays vary, {name}", "(ours)", better)
+                more = measured.over_repetitions(_more_gain, k, name, still, "p99" + unit)
+                better.append((k, None if more is None else more.above()))
+        yield own(at_all(f"replicas shorten the 99th percentile more if delays vary, {name}", "(ours)", better))
     yield not_comparable(
         "latencies in seconds", "figure 3", None, "the figure's numbers, servers and delays are not stated"
     )
@@ -223,10 +224,10 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         )
 
 
-def _gain(measured: Measured, k: object, name: str, metric: str) -> float:
-    """Return the share by which a metric is below that of degree 1."""
-    plain, ours = measured.mean(1, name, metric), measured.mean(k, name, metric)  # type: ignore[arg-type]
-    return 1.0 - ours / plain if plain and ours is not None else 0.0
+def _more_gain(measured: Measured, k: Coordinate, name: str, still: str, metric: str) -> float | None:
+    """Return how much larger a gain over degree 1 is in one case than in another."""
+    gains = [measured.paired((k, each, metric), (1, each, metric), less) for each in (name, still)]
+    return None if gains[0] is None or gains[1] is None else gains[0].value - gains[1].value
 
 
 CLAIMED: Final = (

@@ -31,9 +31,9 @@ from synergy_experiments.chapters.shared_resources import (
     distance,
 )
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.measurements import Decision, Measured, Point, both
 from synergy_experiments.framework.parameters import Setup, numbers, several, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, both, near
+from synergy_experiments.framework.verdicts import at_all, near, own
 from synergy_experiments.worlds.replica_placements import AHEAD, ALGORITHMS, Requests
 from synergy_experiments.worlds.sweeps import algorithms
 
@@ -93,8 +93,8 @@ def _by_degree(measured: Measured, setup: Setup) -> Iterator[Check]:
         for degree in degrees:
             lost = measured.estimate(degree, name, "distance")
             if lost is not None:
-                yield near(f"{name} below the exact optimum under the same limits, degree {degree}", 0.0, lost, NEAR,
-                           3 * NEAR, unit="")  # fmt: skip
+                statement = f"{name} below the exact optimum under the same limits, degree {degree}"
+                yield own(near(statement, 0.0, lost, NEAR, 3 * NEAR, unit=""))
     for other in ("partition", "random"):
         above = [
             (degree, measured.higher(degree, "synergy", other, "availability"))
@@ -107,26 +107,26 @@ def _by_degree(measured: Measured, setup: Setup) -> Iterator[Check]:
     for (degree, name), exactly in CLOSED.items():
         ours = measured.estimate(degree, name, "availability")
         if ours is not None and _usual(setup):
-            yield near(f"{name} at degree {degree}, closed form", exactly, ours, NEAR, 2 * NEAR, unit="")
+            yield own(near(f"{name} at degree {degree}, closed form", exactly, ours, NEAR, 2 * NEAR, unit=""))
     agree = [(f"{name} at {x}", _agree(measured, x, name)) for x in degrees for name in algorithms(setup)]
-    yield at_all("sampled and exact availability agree within the stated error", "(ours)", agree)
-    placed = [(degree, measured.mean(degree, "synergy", "placed") == 1.0) for degree in degrees]
-    yield at_all("every request is placed", "(ours)", placed)
+    yield own(at_all("sampled and exact availability agree within the stated error", "(ours)", agree))
+    placed = [(degree, measured.always(degree, "synergy", "placed", lambda share: share == 1.0)) for degree in degrees]
+    yield own(at_all("every request is placed", "(ours)", placed))
     for name in measured.algorithms("distance by stream"):
         for stream in (cast("float", x) for x in measured.xs("distance by stream", name)):
             statement = (
                 f"{name} below the exact optimum under the same limits, degree 2, {stream / 1e3:g} kB/s a stream"
             )
             lost = measured.estimate(stream, name, "distance by stream")
-            yield near(statement, 0.0, lost, NEAR, 3 * NEAR, unit="")
+            yield own(near(statement, 0.0, lost, NEAR, 3 * NEAR, unit=""))
     for name in measured.algorithms("small"):
         for place in measured.xs("small", name):
             statement = f"{name}: loss against the exact optimum of a small system with little capacity, degree {place}"
-            yield near(statement, 0.0, measured.estimate(place, name, "small"), 3 * NEAR, 0.1, unit="")
+            yield own(near(statement, 0.0, measured.estimate(place, name, "small"), 3 * NEAR, 0.1, unit=""))
     yield from contention_checks(measured, setup)
 
 
-def _comparable(measured: Measured, name: str) -> bool | None:
+def _comparable(measured: Measured, name: str) -> Decision | None:
     """Whether another algorithm is below Synergy with two replicas, and not below it with three."""
     ours, two, three = (2, "synergy", "availability"), (2, name, "availability"), (3, name, "availability")
     behind = measured.paired(ours, two, lambda one, other: one - other)
@@ -134,9 +134,12 @@ def _comparable(measured: Measured, name: str) -> bool | None:
     return None if behind is None or after is None else both(behind.above(NEAR), after.below(NEAR))
 
 
-def _agree(measured: Measured, degree: int, name: str) -> bool | None:
-    known, drawn, error = (measured.mean(degree, name, metric) for metric in ("availability", "sampled", "error"))
-    return None if known is None or drawn is None or error is None else abs(known - drawn) <= error
+def _agree(measured: Measured, degree: int, name: str) -> Decision | None:
+    apart = measured.paired(
+        (degree, name, "availability"), (degree, name, "sampled"), lambda known, drawn: known - drawn
+    )
+    error = measured.mean(degree, name, "error")
+    return None if apart is None or error is None else apart.within(error)
 
 
 def _usual(setup: Setup) -> bool:

@@ -32,9 +32,9 @@ from typing import Any, Final, cast
 
 from synergy_experiments.chapters.availability import NEAR, requests
 from synergy_experiments.framework.claim import Cell, Check, Panel
-from synergy_experiments.framework.measurements import Coordinate, Measured, Point
+from synergy_experiments.framework.measurements import Coordinate, Decision, Estimate, Measured, Point, both
 from synergy_experiments.framework.parameters import Setup
-from synergy_experiments.framework.verdicts import at_all, both, near
+from synergy_experiments.framework.verdicts import at_all, near, own
 from synergy_experiments.worlds.replica_placements import AHEAD, PlacementCost, Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import (
@@ -232,22 +232,23 @@ def contention_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     if places:
         lost = optimal_availability(peers, failed, 2) - most_available(peers, failed, n, n)
         yield near("n or more peers, degree 2: loss of the most available of all such placements against Optimal", 0.0,
-                   lost, NEAR, 3 * NEAR, unit="")  # fmt: skip
+                   Estimate.exact(lost), NEAR, 3 * NEAR, unit="")  # fmt: skip
     for place in places:
-        if _at_least(measured, place, "used, shared", n):
+        enough = _at_least(measured, place, "used, shared", n)
+        if enough is not None and enough.true:
             best = optimal_availability(peers, failed, int(SHARED[str(place)].get("degree", 2)))
             reached = measured.estimate(place, "synergy", "reached, shared")
             name = f"availability that is reached where an application uses n or more peers: {place}"
             yield near(name, best, reached, NEAR, 3 * NEAR, unit="")
     for place in measured.xs("small, shared", "synergy"):
         statement = f"Synergy's loss against the exact optimum of a small system, {place}"
-        yield near(statement, 0.0, measured.estimate(place, "synergy", "small, shared"), 3 * NEAR, 0.1, unit="")
+        yield own(near(statement, 0.0, measured.estimate(place, "synergy", "small, shared"), 3 * NEAR, 0.1, unit=""))
 
 
-def _at_least(measured: Measured, x: Coordinate, metric: str, bound: float) -> bool | None:
+def _at_least(measured: Measured, x: Coordinate, metric: str, bound: float) -> Decision | None:
     """Whether a mean of Synergy is at least a number, by its interval."""
     found = measured.estimate(x, "synergy", metric)
-    return None if found is None else found.above(bound - ROUNDING)
+    return None if found is None else found.at_least(bound - ROUNDING)
 
 
 _SETUP: Final = "what is short: streams a link or an uplink carries, or processing"

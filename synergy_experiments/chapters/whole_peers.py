@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured
+from synergy_experiments.framework.measurements import Measured, both
 from synergy_experiments.framework.parameters import Setup, number, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, near
 from synergy_experiments.worlds.monitors_under_load import NOTHING, PREDICTION, REACTION
@@ -40,38 +40,43 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 
 
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
-    def of(policy: str, metric: str, model: str = WHOLE) -> dict[float, float]:
-        return dict(measured.course(f"{policy}, {model}", metric))
+    def at(x: float, policy: str, metric: str, model: str = WHOLE) -> tuple[float, str, str]:
+        return x, f"{policy}, {model}", metric
 
-    ran = [of(policy, "ran") for policy in ALL]
-    asked = of(NOTHING, "applications")
-    all_ran = [(f"{x:g} a peer", all(each[x] == asked[x] for each in ran)) for x in asked]
+    loads = dict(measured.course(f"{NOTHING}, {WHOLE}", "miss rate"))
+    least, most = min(loads), max(loads)
+    all_ran = [(f"{x:g} a peer", both(*(measured.not_above(at(x, NOTHING, "applications"), at(x, policy, "ran"))
+                                        for policy in ALL))) for x in loads]  # fmt: skip
     yield at_all("every application runs", "all peers execute what they were asked to", all_ran)
-    without, reaction, ours = (of(policy, "miss rate") for policy in ALL)
-    least, most = min(without), max(without)
-    few = [(f"{least:g} a peer", without[least] <= FEW)]
+    missed = measured.estimate(*at(least, NOTHING, "miss rate"))
+    few = [(f"{least:g} a peer", None if missed is None else missed.at_most(FEW))]
     yield at_all(f"at the lowest load at most {FEW:.1%} of the results are missed", "P4: not many hot spots", few)
-    hot = [x for x, missed in without.items() if missed >= FEW]
-    for name, paper, lower, than in (
+    hot = [x for x, share in loads.items() if share >= FEW]
+    for name, paper, metric, than, factor in (
         ("misses with prediction are at most half of those without migration", "P4: controls this increase",
-         ours, {x: missed / 2.0 for x, missed in without.items()}),
-        ("misses with prediction are not more than with reaction", "P4: controls this increase", ours, reaction),
+         "miss rate", NOTHING, 0.5),
+        ("misses with prediction are not more than with reaction", "P4: controls this increase",
+         "miss rate", REACTION, 1.0),
         ("delay of all results, a miss taking as long as the limit, is below that without migration",
-         "P5: lower average", of(PREDICTION, "delay with misses"), of(NOTHING, "delay with misses")),
+         "P5: lower average", "delay with misses", NOTHING, 1.0),
     ):  # fmt: skip
-        yield at_all(name, paper, [(f"{x:g} a peer", lower[x] <= than[x]) for x in hot])
-    moved = {model: of(PREDICTION, "migrations", model) for model in (WHOLE, FLOW)}
-    applications = of(PREDICTION, "applications")
-    share = moved[WHOLE][most] / applications[most]
+        points = [(f"{x:g} a peer", measured.not_above(at(x, PREDICTION, metric), at(x, than, metric), factor))
+                  for x in hot]  # fmt: skip
+        yield at_all(name, paper, points)
+    moved = at(most, PREDICTION, "migrations"), at(most, PREDICTION, "applications")
+    share = measured.paired(*moved, lambda migrations, applications: migrations / applications)
     yield near("P6: migrations an application at the highest load", 1.0 / 3.0, share, 0.1, 0.25, unit="")
-    theirs = of(PREDICTION, "miss rate", FLOW)
-    alike = [(f"{x:g} a peer", abs(ours[x] - theirs[x]) <= 0.05) for x in ours]
-    fewer = all(ours[x] <= theirs[x] + 0.05 for x in ours)
-    why = "whole peers miss fewer: after a migration they decide again sooner" if fewer else ""
-    yield at_all("beyond the papers: misses with prediction differ by 5 points at most", "the flow model", alike, why)
-    theirs = of(NOTHING, "miss rate", FLOW)
-    alike = [(f"{x:g} a peer", abs(without[x] - theirs[x]) <= 0.05) for x in without]
-    yield at_all("the same without migration", "the flow model", alike)
+    for policy, name, why in (
+        (PREDICTION, "beyond the papers: misses with prediction differ by 5 points at most",
+         "whole peers decide again sooner after a migration"),
+        (NOTHING, "the same without migration", ""),
+    ):  # fmt: skip
+        alike = []
+        for x in loads:
+            apart = measured.paired(at(x, policy, "miss rate"), at(x, policy, "miss rate", FLOW),
+                                    lambda whole, flow: whole - flow)  # fmt: skip
+            alike.append((f"{x:g} a peer", None if apart is None else apart.within(0.05)))
+        yield at_all(name, "the flow model", alike, why)
 
 
 _B4: Final = Claim(

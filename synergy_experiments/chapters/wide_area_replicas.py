@@ -27,9 +27,9 @@ from typing import Final
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.measurements import Decision, Measured, Point
 from synergy_experiments.framework.parameters import Setup, number, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, near, not_comparable
+from synergy_experiments.framework.verdicts import at_all, fitted, near, not_comparable, own
 from synergy_experiments.worlds.measured_delays import matrix_path, network
 from synergy_nb.algorithms.replication.deployment import Deployed, ReplicaLimits, deploy, deploy_randomly
 from synergy_nb.algorithms.replication.local_search import improve
@@ -170,7 +170,7 @@ def _compared(name: str, measured: Measured, setup: Setup) -> Iterator[Check]:
         ours = measured.estimate(k, name, "bandwidth")
         if ours is not None and not measured.mean(k, name, "missing"):
             about = f"bandwidth at degree {k}, {name} (fitted shape)"
-            yield near(about, paper, ours, 0.01 * paper, 0.1 * paper, unit="")
+            yield fitted(near(about, paper, ours, 0.01 * paper, 0.1 * paper, unit=""))
     for k, paper in COSTS[name].items():
         ours = measured.estimate(k, name, "cost")
         if ours is not None:
@@ -191,13 +191,13 @@ def _of_least(measured: Measured, setup: Setup) -> Iterator[Check]:
     yield from _compared(LEAST, measured, setup)
     degrees = [k for k in measured.xs("cost", LEAST) if k != 1]
 
-    def cheaper(name: str, other: str) -> list[tuple[object, bool | None]]:
+    def cheaper(name: str, other: str) -> list[tuple[object, Decision]]:
         return [(k, measured.lower(k, name, other, "cost")) for k in degrees]
 
     yield at_all("least cost is cheaper than random", "cheaper", cheaper(LEAST, RANDOM))
-    yield at_all("a local search is cheaper still", "(ours)", cheaper(SEARCHED, LEAST))
-    complete = [(k, not measured.mean(k, LEAST, "missing")) for k in degrees]
-    yield at_all("every operator has all of its replicas", "(not stated)", complete)
+    yield own(at_all("a local search is cheaper still", "(ours)", cheaper(SEARCHED, LEAST)))
+    complete = [(k, measured.always(k, LEAST, "missing", lambda missing: not missing)) for k in degrees]
+    yield own(at_all("every operator has all of its replicas", "(not stated)", complete))
     yield not_comparable("latency at degree 3 below 1 s", "always", None, "delays of one snapshot do not vary")
 
 

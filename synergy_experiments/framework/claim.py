@@ -8,6 +8,7 @@ numbers, with stated tolerances.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -16,11 +17,24 @@ from synergy_experiments.framework.measurements import Coordinate, Measured, Poi
 from synergy_experiments.framework.parameters import Parameter, Setup, at_scale
 from synergy_nb.plan.units import counted
 
-__all__ = ["Cell", "Check", "Choices", "Claim", "Coordinate", "Panel", "Point", "Result", "Row", "Verdict", "metric_of"]
-
-Verdict: TypeAlias = Literal[
-    "holds", "more than claimed", "holds in part", "undecided", "does not hold", "not comparable"
+__all__ = [
+    "Cell",
+    "Check",
+    "Choices",
+    "Claim",
+    "ClaimVerdict",
+    "Coordinate",
+    "Panel",
+    "Point",
+    "Result",
+    "Row",
+    "Verdict",
+    "metric_of",
 ]
+
+Verdict: TypeAlias = Literal["holds", "holds in part", "undecided", "does not hold", "not comparable"]
+ClaimVerdict: TypeAlias = Literal["reproduced", "in part", "undecided", "not reproduced", "not comparable"]
+Judged: TypeAlias = Literal["paper", "own", "fitted"]
 
 
 class Check(NamedTuple):
@@ -38,6 +52,10 @@ class Check(NamedTuple):
         Rule in words, with its tolerance.
     low, high
         Ends of the 95 % interval of ``ours``, if that is a mean over repetitions.
+    p
+        Probability of measurements that speak at least as much for the check, if it does not hold.
+    judges
+        Subject of the check: a statement of the paper, our own arithmetic or aim, or a shape that was fitted.
     """
 
     name: str
@@ -47,6 +65,8 @@ class Check(NamedTuple):
     rule: str
     low: float | None = None
     high: float | None = None
+    p: float = 1.0
+    judges: Judged = "paper"
 
 
 class Cell(NamedTuple):
@@ -263,7 +283,17 @@ class Result:
             "seconds": round(self.seconds, 3),
         }
         further = {"figures": self.figures, "failed": self.failed}
-        return found | {name: list(each) for name, each in further.items() if each}
+        plain: dict[str, Any] = _finite(found | {name: list(each) for name, each in further.items() if each})
+        return plain
+
+
+def _finite(value: Any) -> Any:
+    """Return plain values with None for the numbers that JSON does not know."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:

@@ -1,25 +1,38 @@
 """Measurements of a claim: points of all repetitions, their means and intervals, and comparisons within repetitions.
 
-Intervals are 95 % confidence intervals of the mean over repetitions, by Student's t. Two policies are compared within a
-repetition, in which both had the same network and the same requests, and then over repetitions: the result is an
-:class:`Estimate`, whose interval decides the verdict.
+Intervals are 95 % confidence intervals of the mean over repetitions (:mod:`.intervals`). Two policies are compared
+within a repetition, in which both had the same network and the same requests, and then over repetitions: the result is
+an :class:`Estimate`, whose interval decides the verdict.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeAlias
 
-from scipy.special import stdtrit
+from scipy.special import ndtr, ndtri
 
-__all__ = ["Coordinate", "Estimate", "Measured", "Point", "Row", "interval", "less", "mean_of_known"]
+from synergy_experiments.framework.intervals import TAIL, chance, interval
+
+__all__ = [
+    "UNDECIDED",
+    "Coordinate",
+    "Decision",
+    "Estimate",
+    "Measured",
+    "Point",
+    "Row",
+    "both",
+    "less",
+    "mean_of_known",
+]
 
 Coordinate: TypeAlias = float | str
 """Coordinate of a point on the horizontal axis: a number, or the name of a group of bars."""
 
-CONFIDENCE: Final = 0.95  # probability that an interval contains the mean
 Given = ParamSpec("Given")
 
 
@@ -63,84 +76,120 @@ class Row(NamedTuple):
     high: float | None
 
 
-class Estimate(NamedTuple):
-    """A mean over repetitions, and the ends of its 95 % interval (None with one repetition).
+class Decision(NamedTuple):
+    """Whether measurements decide a statement, and how easily chance alone would have them say that it is true.
+
+    Parameters
+    ----------
+    true
+        Whether the statement is true; None if the interval does not decide it.
+    p
+        Probability of measurements that speak at least as much for the statement, were it false.
+    """
+
+    true: bool | None
+    p: float = 1.0
+
+    @classmethod
+    def fact(cls, true: bool) -> Decision:
+        """Return a statement that every run decides by itself: not for means."""
+        return cls(true, 0.0 if true else 1.0)
+
+
+UNDECIDED: Final = Decision(None)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over repetitions, and its 95 % interval.
 
     Parameters
     ----------
     value
         Mean over repetitions.
     low, high
-        Ends of its 95 % interval.
+        Ends of its interval; None with one repetition.
+    values
+        Values of the repetitions, by which probabilities are computed; empty: those of a normal distribution with this
+        interval.
+    missing
+        Number of repetitions that have no value, as a policy served nobody.
     """
 
     value: float
     low: float | None = None
     high: float | None = None
+    values: tuple[float, ...] = ()
+    missing: int = 0
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Estimate | None:
+    def of(cls, values: Iterable[float], missing: int = 0) -> Estimate | None:
         """Return the estimate of the mean of independent values; None without any.
 
         >>> Estimate.of([]) is None
         True
         """
-        found = list(values)
-        return cls(*interval(found)) if found else None
+        found = tuple(values)
+        return cls(*interval(found), found, missing) if found else None
 
     @classmethod
     def exact(cls, value: float) -> Estimate:
         """Return a computed value, whose interval is a point: it does not vary over repetitions."""
         return cls(value, value, value)
 
-    def above(self, null: float = 0.0) -> bool | None:
-        """Whether the mean is above a number: None if the interval contains the number, or there is none.
+    def above(self, null: float = 0.0) -> Decision:
+        """Whether the mean is above a number: undecided if the interval contains the number, or there is none.
 
-        >>> Estimate.of([1.0, 1.1, 0.9]).above(), Estimate.of([1.0, -0.8, 0.4]).above(), Estimate.of([1.0]).above()
-        (True, None, None)
+        >>> [Estimate.of(each).above().true for each in ([1.0, 1.1, 0.9], [1.0, -0.8, 0.4], [1.0])]
+        [True, None, None]
         """
         if self.low is None or self.high is None:
-            return None
-        return True if self.low > null else False if self.high <= null else None
+            return UNDECIDED
+        true = True if self.low > null else False if self.high <= null else None
+        return Decision(true, self._chance_above(null))
 
-    def below(self, null: float = 0.0) -> bool | None:
-        """Whether the mean is below a number: None if the interval contains the number, or there is none."""
-        return None if self.low is None or self.high is None else self.opposite().above(-null)
+    def at_least(self, null: float) -> Decision:
+        """Whether the mean is a number or above it: a computed value may be that number."""
+        return Decision.fact(self.value >= null) if self._is_point else self.above(null)
 
-    def within(self, distance: float) -> bool | None:
-        """Whether the mean is nearer to zero than a distance: None if the interval contains both, or there is none.
+    def at_most(self, null: float) -> Decision:
+        """Whether the mean is a number or below it: a computed value may be that number."""
+        return Decision.fact(self.value <= null) if self._is_point else self.below(null)
 
-        >>> Estimate(0.1, 0.0, 0.2).within(0.3), Estimate(0.1, 0.0, 0.2).within(0.1), Estimate(0.5).within(1.0)
-        (True, None, None)
+    def below(self, null: float = 0.0) -> Decision:
+        """Whether the mean is below a number: undecided if the interval contains the number, or there is none."""
+        return self.opposite().above(-null)
+
+    def between(self, least: float, most: float) -> Decision:
+        """Whether the mean is between two numbers: true if the whole interval is (two one-sided tests).
+
+        >>> Estimate(0.1, 0.0, 0.2).between(-0.3, 0.3).true, Estimate(0.1, 0.0, 0.2).between(0.0, 0.1).true
+        (True, None)
         """
-        if self.low is None or self.high is None:
-            return None
-        if -distance < self.low and self.high < distance:
-            return True
-        return False if self.low >= distance or self.high <= -distance else None
+        return both(self.at_least(least), self.at_most(most))
+
+    def within(self, distance: float) -> Decision:
+        """Whether the mean is nearer to zero than a distance."""
+        return self.between(-distance, distance)
+
+    @property
+    def _is_point(self) -> bool:
+        return self.low is not None and self.low == self.high
 
     def opposite(self) -> Estimate:
         """Return the estimate of the negative mean."""
+        low, high = (None, None) if self.low is None or self.high is None else (-self.high, -self.low)
+        return Estimate(-self.value, low, high, tuple(-each for each in self.values), self.missing)
+
+    def _chance_above(self, null: float) -> float:
+        """Probability of such values if the mean is at most ``null``."""
         if self.low is None or self.high is None:
-            return Estimate(-self.value)
-        return Estimate(-self.value, -self.high, -self.low)
-
-
-def interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """Return the mean of independent values, and the ends of its 95 % interval by Student's t; None for a single one.
-
-    >>> [round(end, 3) for end in interval([1.0, 2.0, 3.0])]
-    [2.0, -0.484, 4.484]
-    >>> interval([5.0])
-    (5.0, None, None)
-    """
-    count = len(values)
-    mean = math.fsum(values) / count
-    if count < 2:
-        return mean, None, None
-    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    half = float(stdtrit(count - 1, (1.0 + CONFIDENCE) / 2.0)) * math.sqrt(variance / count)  # Student's t
-    return mean, mean - half, mean + half
+            return 1.0
+        if self._is_point:
+            return 0.0 if self.value > null else 1.0
+        if not self.values:
+            return float(ndtr((null - self.value) * 2.0 * float(ndtri(TAIL)) / (self.low - self.high)))
+        return chance(self.values, null)
 
 
 class Measured:
@@ -149,7 +198,13 @@ class Measured:
     Parameters
     ----------
     repetitions
-        Points of each repetition. NaN stands for a missing measurement.
+        Points of each repetition. NaN and infinity stand for a missing measurement, such as the delay of a policy that
+        serves nobody; an :class:`Estimate` says how many are missing.
+
+    Raises
+    ------
+    ValueError
+        If a repetition has a point twice: two cells then measure the same metric, and one of them would be lost.
 
     Examples
     --------
@@ -161,14 +216,23 @@ class Measured:
 
     def __init__(self, repetitions: Iterable[Iterable[Point]]) -> None:
         self._found: dict[tuple[Coordinate, str, str], dict[int, float]] = {}
+        self._each: list[Measured] = []
+        self._repetitions = 0
         for number, points in enumerate(repetitions):
+            self._repetitions += 1
             for x, algorithm, metric, value in points:
-                if not math.isnan(value):
-                    self._found.setdefault((x, algorithm, metric), {})[number] = value
+                values = self._found.setdefault((x, algorithm, metric), {})
+                if number in values:
+                    raise ValueError(
+                        f"{metric} of {algorithm} at {x}: {values[number]:g} and {value:g} in a repetition"
+                    )
+                values[number] = value
+        for key, values in self._found.items():
+            self._found[key] = {number: value for number, value in values.items() if math.isfinite(value)}
 
     def rows(self) -> list[Row]:
         """Return all points over repetitions, in the order of their first measurement."""
-        return [Row(*key, *interval(list(values.values()))) for key, values in self._found.items()]
+        return [Row(*key, *interval(list(values.values()))) for key, values in self._found.items() if values]
 
     def xs(self, metric: str, algorithm: str | None = None) -> list[Coordinate]:
         """Return the coordinates at which a metric was measured, in the order of the measurements."""
@@ -202,7 +266,11 @@ class Measured:
 
     def estimate(self, x: Coordinate, algorithm: str, metric: str) -> Estimate | None:
         """Return the mean over repetitions with its interval; None without measurements."""
-        return Estimate.of(self.values(x, algorithm, metric).values())
+        return self._over(self.values(x, algorithm, metric).values())
+
+    def _over(self, values: Iterable[float]) -> Estimate | None:
+        found = tuple(values)
+        return Estimate.of(found, self._repetitions - len(found))
 
     def paired(
         self, one: tuple[Coordinate, str, str], other: tuple[Coordinate, str, str], how: Callable[[float, float], float]
@@ -217,7 +285,8 @@ class Measured:
             Function of their values in one repetition, such as :func:`less`.
         """
         ours, theirs = self.values(*one), self.values(*other)
-        return Estimate.of(how(ours[number], theirs[number]) for number in ours if number in theirs)
+        both_measured = (how(ours[number], theirs[number]) for number in ours if number in theirs)
+        return self._over(value for value in both_measured if math.isfinite(value))
 
     def gain(self, x: Coordinate, one: str, other: str, metric: str) -> Estimate | None:
         """Return the share by which ``one`` is below ``other``, within repetitions: 0.25 for a quarter less."""
@@ -227,15 +296,31 @@ class Measured:
         """Return the mean of ``one`` minus ``other``, within repetitions."""
         return self.paired((x, one, metric), (x, other, metric), lambda ours, theirs: ours - theirs)
 
-    def lower(self, x: Coordinate, one: str, other: str, metric: str) -> bool | None:
-        """Whether ``one`` is below ``other`` by an interval that excludes zero; None if that is undecided."""
+    def lower(self, x: Coordinate, one: str, other: str, metric: str) -> Decision:
+        """Whether ``one`` is below ``other`` by an interval that excludes zero."""
         found = self.difference(x, one, other, metric)
-        return None if found is None else found.below()
+        return UNDECIDED if found is None else found.below()
 
-    def higher(self, x: Coordinate, one: str, other: str, metric: str, margin: float = 0.0) -> bool | None:
-        """Whether ``one`` is above ``other`` less a margin, by an interval that excludes that; None if undecided."""
+    def higher(self, x: Coordinate, one: str, other: str, metric: str, margin: float = 0.0) -> Decision:
+        """Whether ``one`` is above ``other`` less a margin, by an interval that excludes that."""
         found = self.difference(x, one, other, metric)
-        return None if found is None else found.above(-margin)
+        return UNDECIDED if found is None else found.above(-margin)
+
+    def not_above(
+        self,
+        one: tuple[Coordinate, str, str],
+        other: tuple[Coordinate, str, str],
+        factor: float = 1.0,
+        more: float = 0.0,
+    ) -> Decision:
+        """Whether a value is at most ``factor`` times another one and ``more``, within repetitions, by an interval."""
+        room = self.paired(one, other, lambda ours, theirs: factor * theirs + more - ours)
+        return UNDECIDED if room is None else room.at_least(0.0)
+
+    def always(self, x: Coordinate, algorithm: str, metric: str, true: Callable[[float], bool]) -> Decision:
+        """Whether a statement is true of every repetition; undecided without measurements."""
+        values = self.values(x, algorithm, metric).values()
+        return Decision.fact(all(map(true, values))) if values else UNDECIDED
 
     def over_repetitions(
         self, how: Callable[Concatenate[Measured, Given], float | None], *given: Given.args, **named: Given.kwargs
@@ -249,19 +334,35 @@ class Measured:
         given, named
             Other arguments of the function.
         """
-        numbers = sorted({number for values in self._found.values() for number in values})
-        found = (how(self._only(number), *given, **named) for number in numbers)
-        return Estimate.of(value for value in found if value is not None)
+        found = (how(one, *given, **named) for one in self.each())
+        return self._over(value for value in found if value is not None and math.isfinite(value))
 
-    def _only(self, number: int) -> Measured:
-        """Return the points of one repetition."""
-        points = [Point(*key, values[number]) for key, values in self._found.items() if number in values]
-        return Measured([points])
+    def each(self) -> list[Measured]:
+        """Return the measurements of each repetition by itself."""
+        if not self._each:
+            numbers = sorted({number for found in self._found.values() for number in found})
+            self._each = [
+                Measured([[Point(*key, found[number]) for key, found in self._found.items() if number in found]])
+                for number in numbers
+            ]
+        return self._each
+
+
+def both(*statements: Decision | None) -> Decision:
+    """Whether all statements are true; None is one that was not measured.
+
+    >>> both(Decision(True, 0.01), None).true, both(Decision(False), None).true
+    (None, False)
+    """
+    found = [UNDECIDED if each is None else each for each in statements]
+    if any(each.true is False for each in found):
+        return Decision(False, 1.0)
+    return Decision(None if any(each.true is None for each in found) else True, max(each.p for each in found))
 
 
 def less(ours: float, theirs: float) -> float:
-    """Return the share by which ours is below theirs: 0.25 for a quarter less."""
-    return 1.0 - ours / theirs if theirs else 0.0
+    """Return the share by which ours is below theirs: 0.25 for a quarter less; NaN if theirs is zero."""
+    return 1.0 - ours / theirs if theirs else math.nan
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:

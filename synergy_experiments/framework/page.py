@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from synergy_experiments.framework.page_heights import Height, begins, fitting
 from synergy_experiments.framework.page_style import STYLE
 from synergy_experiments.framework.runner import Progress
 from synergy_experiments.framework.stored import load, restore
+from synergy_experiments.framework.verdicts import corrected, of_claim
 
 __all__ = ["write_page"]
 
@@ -33,14 +34,12 @@ MARKS: Final[Mapping[Verdict, str]] = {
     "does not hold": "✕",
     "undecided": "?",
     "holds in part": "~",
-    "more than claimed": "↑",
     "not comparable": "·",
     "holds": "✓",
 }
 #: Verdicts of several checks.
 PLURALS: Final[Mapping[Verdict, str]] = {
     "holds": "hold",
-    "more than claimed": "more than claimed",
     "holds in part": "hold in part",
     "undecided": "undecided",
     "does not hold": "do not hold",
@@ -61,11 +60,12 @@ RULES: Final = (
 Policies are compared within a repetition, on the same network and the same requests. A gain is computed in each
 repetition; the mean of these gains is judged, with its 95 % interval.""",
     """\
-A gain holds if its interval excludes zero and its mean is within the stated tolerance of the paper's number, in
-percentage points; a smaller one holds in part. Another number holds, or holds in part, if its mean is within the
-first or the second tolerance. A bound holds if the whole interval is above it. A statement about all points needs
-an interval at each of them. What chance could decide either way is undecided. What was not measured, or not on
-the paper's input, is not comparable.""",
+A gain, or another number, holds if its whole interval is within the stated tolerance of the paper's. A gain of another
+size, smaller or larger, holds in part, and so does a number within the second tolerance. A bound holds if the whole
+interval is above it. A statement about all points needs an interval at each of them. What chance could decide either
+way is undecided; among so many statements, one in twenty of those that hold may do so by chance. What was not
+measured, or not on the paper's input, is not comparable. A claim is reproduced if each of its statements that can be
+compared holds, and most can be compared.""",
     """\
 A claim is reproduced if all that the paper states there holds, in part if some of it does. Statements of our own
 are listed apart, and do not count. Runs that are smaller than the paper's, have other parameters, or fewer than
@@ -93,7 +93,7 @@ class _Found:
 
     @property
     def outcome(self) -> str:
-        return _outcome(self.result.checks) if self.result is not None else "not comparable"
+        return of_claim(self.result.checks) if self.result is not None else "not comparable"
 
     @property
     def main(self) -> Check | None:
@@ -127,7 +127,7 @@ def write_page(
     list of str
         Ids of the claims without a stored result.
     """
-    found = [_read(claim, choices, guide, folder) for claim, choices in claims]
+    found = _corrected([_read(claim, choices, guide, folder) for claim, choices in claims])
     glossary = Glossary(guide.words)
     groups = _groups(found, guide)
     parts = [
@@ -167,6 +167,17 @@ def _read(claim: Claim, choices: Choices, guide: Guide, folder: Path) -> _Found:
     return _Found(claim, choices, headline, restore(claim, stored), stored)
 
 
+def _corrected(found: Sequence[_Found]) -> list[_Found]:
+    """Return the claims with verdicts that are corrected for the number of all statements together."""
+    judged = iter(corrected([check for each in found if each.result is not None for check in each.result.checks]))
+    return [
+        each
+        if each.result is None
+        else replace(each, result=replace(each.result, checks=[next(judged) for _ in each.result.checks]))
+        for each in found
+    ]
+
+
 def _groups(found: Sequence[_Found], guide: Guide) -> Mapping[str, Sequence[_Found]]:
     """Return the claims by paper, in the order of the papers; others have an empty name."""
     named = [(letter, [each for each in found if each.claim.id[0] == letter]) for letter in guide.papers]
@@ -180,19 +191,7 @@ def _of_paper(checks: Sequence[Check]) -> list[Check]:
 
 
 def _ours(check: Check) -> bool:
-    return check.name.startswith("beyond the paper") or "(ours)" in f"{check.paper} {check.name}"
-
-
-def _outcome(checks: Sequence[Check]) -> str:
-    """Return what came out of a claim, from the checks of the paper's statements that could be compared."""
-    verdicts = {check.verdict for check in _of_paper(checks)} - {"not comparable"}
-    if not verdicts:
-        return "not comparable"
-    if verdicts <= {"holds"}:
-        return "reproduced"
-    if verdicts & {"holds", "holds in part", "more than claimed"}:
-        return "in part"
-    return "undecided" if "undecided" in verdicts else "not reproduced"
+    return check.judges != "paper"
 
 
 # -- the first screen --------------------------------------------------------------------------------------------------

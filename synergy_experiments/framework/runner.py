@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from synergy_experiments.framework.claim import Cell, Claim, Result
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import IncompatibleParameters, Scale, Setup, Value, at_scale
+from synergy_experiments.framework.verdicts import corrected
 
 __all__ = ["Progress", "reproduce", "seed_of"]
 
@@ -114,7 +115,7 @@ def reproduce(
                 claim=claim,
                 setup={**setup, "seed": seed, "repeat": times, "scale": scale},
                 rows=measured.rows(),
-                checks=checks,
+                checks=corrected(checks),
                 seconds=sum(known[key][1] for key in wanted),
                 repetitions=repetitions,
                 failed=(*failed, *errors),

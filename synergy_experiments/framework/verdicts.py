@@ -1,31 +1,55 @@
-"""Verdicts by stated rules: comparisons of the paper's statements with our measurements.
+"""Verdicts by stated rules: comparisons of the papers' statements with our measurements.
 
 A measurement is an :class:`~synergy_experiments.framework.measurements.Estimate`: a mean over repetitions with its 95 %
 interval. So that a verdict can fail, chance alone must not be able to give it.
 
 ==================  =================================================================================================
-holds               a gain has an interval that excludes zero, and its mean is within the tolerance of the paper's
-                    number; the mean of a number is within its tolerance, and known that accurately; the whole interval
-                    is above a bound; a statement about all points is true of all of them, each by an interval
-more than claimed   a gain has an interval that excludes zero, and is larger than the paper's by more than the
-                    tolerance; the rule says how many times as large
-holds in part       a gain has an interval that excludes zero, and is smaller than the paper's by more than the
-                    tolerance; a statement is true of more than half of the points
-undecided           the interval of a gain contains zero and what would hold; that of a number reaches too far to
-                    either side; that of a bound contains it; or there is only one repetition
+holds               the whole interval of a number or a gain is within the tolerance of the paper's (an equivalence
+                    test: two one-sided tests); the whole interval is above a bound; a statement about all points is
+                    true of each of them by an interval, or in every single run
+holds in part       a gain has the paper's direction by an interval that excludes zero, but its size is not, or not
+                    surely, the paper's: smaller or larger; a number is within the wider tolerance; a statement is true
+                    of more than half of the points
+undecided           the interval contains both what would hold and what would not; or there is only one repetition
 does not hold       otherwise
 not comparable      no comparison is possible: not measured, or not the paper's input
 ==================  =================================================================================================
+
+Each check says how easily chance alone gives its "holds" (``p``), and :func:`corrected` takes back what holds by chance
+alone among so many checks. A claim has one verdict (:func:`of_claim`): whether it was reproduced. Only the paper's
+statements count for it, not what we check of our own arithmetic (:func:`own`), nor shapes that were fitted
+(:func:`fitted`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
-from synergy_experiments.framework.claim import Check, Verdict
-from synergy_experiments.framework.measurements import Estimate
+from synergy_experiments.framework.claim import Check, ClaimVerdict, Verdict
+from synergy_experiments.framework.measurements import UNDECIDED, Decision, Estimate, Measured
+from synergy_nb.plan.units import counted
 
-__all__ = ["at_all", "at_least", "both", "monotone", "near", "not_comparable", "reduction"]
+__all__ = [
+    "Statement",
+    "at_all",
+    "at_least",
+    "corrected",
+    "fitted",
+    "in_every_run",
+    "monotone",
+    "near",
+    "not_comparable",
+    "of_claim",
+    "own",
+    "reduction",
+]
+
+Statement: TypeAlias = tuple[str, str, Sequence[tuple[str, bool]]]
+"""Name, statement of the paper, and pairs of a point and whether the statement is true there."""
+
+FALSE_SHARE: Final = 0.05  # expected share of false ones among all checks that hold
 
 
 def reduction(name: str, paper: float, ours: Estimate | None, tolerance: float = 0.1, unit: str = "%") -> Check:
@@ -42,27 +66,31 @@ def reduction(name: str, paper: float, ours: Estimate | None, tolerance: float =
     unit
         Unit in which numbers are shown.
 
-    >>> reduction("delay", 0.45, Estimate(0.42, 0.3, 0.54)).verdict
+    >>> reduction("delay", 0.45, Estimate(0.42, 0.38, 0.46)).verdict
     'holds'
     >>> reduction("delay", 0.45, Estimate(0.42, -0.3, 1.1)).verdict
     'undecided'
     >>> reduction("delay", 0.45, Estimate(0.9, 0.8, 1.0))[3:5]
-    ('more than claimed', 'holds within ± 10 points of it, in part above 0 %; ours is 2 times as large')
+    ('holds in part', 'holds if the interval is within ± 10 points of it, in part above 0 %; ours is larger')
     """
-    rule = f"holds within ± {_distance(tolerance, unit)} of it, in part above {_shown(0.0, unit)}"
+    rule = f"holds if the interval is within ± {_distance(tolerance, unit)} of it, in part above {_shown(0.0, unit)}"
     if ours is None:
         return Check(name, paper, None, "not comparable", rule)
+    alike, gains = ours.between(paper - tolerance, paper + tolerance), ours.above()
     verdict: Verdict
-    if ours.above() is not True:
-        reaches = ours.high is None or ours.high >= paper - tolerance
-        verdict = "undecided" if ours.above() is None and reaches else "does not hold"
-    elif ours.value > paper + tolerance:
-        verdict = "more than claimed"
-        if paper > 0.0:
-            rule += f"; ours is {ours.value / paper:.2g} times as large"
+    if alike.true and gains.true:
+        verdict = "holds"
+    elif gains.true:
+        verdict = "holds in part"
+        if alike.true is False:
+            rule += f"; ours is {'larger' if ours.value > paper else 'smaller'}"
+        else:
+            rule += "; its size is undecided"
     else:
-        verdict = "holds" if ours.value >= paper - tolerance else "holds in part"
-    return Check(name, paper, ours.value, verdict, rule, ours.low, ours.high)
+        verdict = (
+            "undecided" if gains.true is None and ours.above(paper - tolerance).true is not False else "does not hold"
+        )
+    return _check(name, paper, ours, verdict, rule, max(alike.p, gains.p))
 
 
 def at_least(
@@ -99,39 +127,31 @@ def at_least(
         rule += f", in part above {_shown(direction, unit)}"
     if ours is None:
         return Check(name, paper, None, "not comparable", rule)
+    above = ours.at_least(bound)
     verdict: Verdict
-    if ours.low is None or ours.high is None:
-        verdict = "undecided"
-    elif ours.low >= bound:
+    if above.true:
         verdict = "holds"
-    elif direction is not None and ours.low > direction:
+    elif direction is not None and ours.above(direction).true:
         verdict = "holds in part"
     else:
-        verdict = "undecided" if ours.high >= (bound if direction is None else direction) else "does not hold"
-    return Check(name, paper, ours.value, verdict, rule, ours.low, ours.high)
+        reached = ours.above(bound if direction is None else direction)
+        verdict = "undecided" if reached.true is None else "does not hold"
+    return _check(name, paper, ours, verdict, rule, above.p)
 
 
 def near(
-    name: str,
-    paper: float,
-    ours: Estimate | float | None,
-    tolerance: float,
-    wider: float,
-    unit: str = "%",
-    why: str = "",
+    name: str, paper: float, ours: Estimate | None, tolerance: float, wider: float, unit: str = "%", why: str = ""
 ) -> Check:
-    """Check that our estimate is near the paper's number, and known accurately.
+    """Check that our estimate is surely near the paper's number.
 
     Parameters
     ----------
     name
         Name of the comparison.
     paper, ours
-        Number of the paper, and our estimate or computed number; None: not measured.
+        Number of the paper, and our estimate (:meth:`.Estimate.exact` if it is computed); None: not measured.
     tolerance, wider
-        Differences from the paper's number within which the statement holds, and holds in part. Unless the whole
-        interval is further away, it may not reach further than ``wider`` to either side of our estimate; a computed
-        number has no interval.
+        Differences from the paper's number within which the whole interval holds, and holds in part.
     unit
         Unit in which numbers are shown.
     why
@@ -144,27 +164,23 @@ def near(
     >>> near("share", 0.0, Estimate(0.6, 0.3, 0.9), 0.1, 0.2).verdict
     'does not hold'
     """
-    rule = f"holds within ± {_distance(tolerance, unit)}, in part within ± {_distance(wider, unit)}"
+    rule = f"holds if the interval is within ± {_distance(tolerance, unit)}, in part within ± {_distance(wider, unit)}"
     if ours is None:
         return Check(name, paper, None, "not comparable", rule)
-    found = ours if isinstance(ours, Estimate) else Estimate.exact(ours)
-    off = abs(found.value - paper)
-    verdict: Verdict
-    if found.low is None or found.high is None:
-        verdict = "undecided"
-    elif found.low > paper + wider or found.high < paper - wider:
+    alike, about = (ours.between(paper - distance, paper + distance) for distance in (tolerance, wider))
+    verdict: Verdict = "undecided"
+    if alike.true:
+        verdict = "holds"
+    elif about.true:
+        verdict = "holds in part"
+    elif about.true is False:
         verdict = "does not hold"
-    elif found.high - found.value > wider:
-        verdict = "undecided"
-    else:
-        verdict = "holds" if off <= tolerance else "holds in part" if off <= wider else "does not hold"
     if why and verdict != "holds":
         rule += f"; {why}"
-    between = (found.low, found.high) if isinstance(ours, Estimate) else (None, None)
-    return Check(name, paper, found.value, verdict, rule, *between)
+    return _check(name, paper, ours, verdict, rule, alike.p)
 
 
-def at_all(name: str, paper: str, found: Iterable[tuple[object, bool | None]], why: str = "") -> Check:
+def at_all(name: str, paper: str, found: Iterable[tuple[object, Decision | None]], why: str = "") -> Check:
     """Check a statement about all points; the result names the points at which it is not true.
 
     Parameters
@@ -172,18 +188,19 @@ def at_all(name: str, paper: str, found: Iterable[tuple[object, bool | None]], w
     name, paper
         Name of the comparison, and the statement.
     found
-        Pairs of a point and whether the statement is true there; None if the interval does not decide it.
+        Pairs of a point and whether the statement is true there, by an interval or in every run; None: not measured.
     why
         Known reason why the statement is not true everywhere; it is shown if that is so.
 
-    >>> at_all("lowest", "Synergy lowest at every load", [(100, True), (200, True), (300, False)])[2:4]
+    >>> yes, no, unsure = Decision.fact(True), Decision.fact(False), Decision(None)
+    >>> at_all("lowest", "Synergy lowest at every load", [(100, yes), (200, yes), (300, no)])[2:4]
     ('at 2 of 3; not at 300', 'holds in part')
-    >>> at_all("lowest", "Synergy lowest at every load", [(100, True), (200, None)])[2:4]
+    >>> at_all("lowest", "Synergy lowest at every load", [(100, yes), (200, unsure)])[2:4]
     ('at 1 of 2; undecided at 200', 'undecided')
     """
-    points = list(found)
-    wrong = [point for point, true in points if true is False]
-    unsure = [point for point, true in points if true is None]
+    points = [(point, UNDECIDED if each is None else each) for point, each in found]
+    wrong = [point for point, each in points if each.true is False]
+    unsure = [point for point, each in points if each.true is None]
     rule = "holds where it is true of all points, in part of more than half"
     if not points:
         return Check(name, paper, None, "not comparable", rule)
@@ -201,7 +218,7 @@ def at_all(name: str, paper: str, found: Iterable[tuple[object, bool | None]], w
         verdict = "undecided"
     if why and verdict != "holds":
         rule += f"; {why}"
-    return Check(name, paper, ours, verdict, rule)
+    return Check(name, paper, ours, verdict, rule, p=max(each.p for _, each in points))
 
 
 def monotone(name: str, paper: str, changes: Iterable[tuple[float, Estimate | None]], sign: float) -> Check:
@@ -224,22 +241,93 @@ def monotone(name: str, paper: str, changes: Iterable[tuple[float, Estimate | No
     return at_all(name, paper, found)
 
 
-def both(one: bool | None, other: bool | None) -> bool | None:
-    """Whether two statements are true; None if that is undecided.
+def in_every_run(measured: Measured, statements: Callable[[Measured], Iterable[Statement]]) -> Iterator[Check]:
+    """Check statements about points that each run decides by itself: they have to be true in every one.
 
-    >>> both(True, None), both(False, None)
-    (None, False)
+    Parameters
+    ----------
+    measured
+        Measurements of all repetitions.
+    statements
+        Function of the measurements of one repetition that returns what it decides.
     """
-    if one is False or other is False:
-        return False
-    return None if one is None or other is None else True
+    found: dict[tuple[str, str], dict[object, bool]] = {}
+    for one in measured.each():
+        for name, paper, points in statements(one):
+            known = found.setdefault((name, paper), {})
+            for point, true in points:
+                known[point] = known.get(point, True) and true
+    for (name, paper), known in found.items():
+        yield at_all(name, paper, [(point, Decision.fact(true)) for point, true in known.items()])
 
 
 def not_comparable(name: str, paper: float | str, ours: Estimate | float | str | None, why: str) -> Check:
     """Return the check of two numbers that cannot be compared; ``why`` is the reason."""
     if isinstance(ours, Estimate):
-        return Check(name, paper, ours.value, "not comparable", why, ours.low, ours.high)
+        return _check(name, paper, ours, "not comparable", why, 1.0)
     return Check(name, paper, ours, "not comparable", why)
+
+
+def own(check: Check) -> Check:
+    """Mark a check of our own arithmetic or aim: no paper states it, and it does not count for the claim."""
+    return check._replace(judges="own")
+
+
+def fitted(check: Check) -> Check:
+    """Mark a check of a shape that was fitted to measurements: it does not count for the claim."""
+    return check._replace(judges="fitted")
+
+
+def corrected(checks: Sequence[Check]) -> list[Check]:
+    """Return checks after the correction for their number: among those that hold, 5 % are expected to be false.
+
+    The correction is that of Benjamini and Hochberg (1995) over the statements of the papers. A check that held and
+    does so no longer is undecided.
+
+    >>> sure, unsure = Check("a", "", 1.0, "holds", "", p=0.001), Check("b", "", 1.0, "holds", "", p=0.024)
+    >>> [check.verdict for check in corrected([sure, unsure])]
+    ['holds', 'holds']
+    >>> [check.verdict for check in corrected([sure, unsure, *([unsure._replace(verdict="undecided", p=0.6)] * 3)])]
+    ['holds', 'undecided', 'undecided', 'undecided', 'undecided']
+    """
+    tested = sorted(check.p for check in checks if check.judges == "paper" and check.verdict != "not comparable")
+    passed = [p for rank, p in enumerate(tested, start=1) if p <= FALSE_SHARE * rank / len(tested)]
+    most = passed[-1] if passed else 0.0
+    return [
+        check._replace(verdict="undecided", rule=f"{check.rule}; undecided among {counted(len(tested), 'statement')}")
+        if check.judges == "paper" and check.verdict == "holds" and check.p > most
+        else check
+        for check in checks
+    ]
+
+
+def of_claim(checks: Iterable[Check]) -> ClaimVerdict:
+    """Return whether a claim was reproduced, by the statements of the paper.
+
+    It was if each of them holds; in part if some hold, or hold in part; it was not if none does and one is surely
+    wrong.
+
+    >>> holds, wrong = Check("a", "", 1.0, "holds", ""), Check("b", "", 1.0, "does not hold", "")
+    >>> of_claim([holds, own(wrong)]), of_claim([holds, wrong]), of_claim([wrong]), of_claim([own(holds)])
+    ('reproduced', 'in part', 'not reproduced', 'not comparable')
+    """
+    found = Counter(check.verdict for check in checks if check.judges == "paper")
+    del found["not comparable"]
+    if not found:
+        return "not comparable"
+    if found.keys() == {"holds"}:
+        return "reproduced"
+    if found["holds"] or found["holds in part"]:
+        return "in part"
+    return "not reproduced" if found["does not hold"] else "undecided"
+
+
+def _check(name: str, paper: float | str, ours: Estimate, verdict: Verdict, rule: str, p: float) -> Check:
+    if ours.missing:
+        rule += f"; {counted(ours.missing, 'repetition')} without a value"
+    exact = not ours.values and ours.low == ours.high
+    low, high = (None, None) if exact else (ours.low, ours.high)
+    return Check(name, paper, ours.value, verdict, rule, low, high, p)
 
 
 def _distance(value: float, unit: str) -> str:

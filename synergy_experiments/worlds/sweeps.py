@@ -36,7 +36,7 @@ from dataclasses import fields, replace
 from typing import Any, Final, cast
 
 from synergy_experiments.framework.claim import Cell, Check, Panel, metric_of
-from synergy_experiments.framework.measurements import Coordinate, Measured
+from synergy_experiments.framework.measurements import Coordinate, Decision, Measured
 from synergy_experiments.framework.parameters import Parameter, Setup, choice, number, numbers, several, whole, wholes
 from synergy_experiments.framework.verdicts import at_all
 from synergy_experiments.worlds.composed_requests import compose
@@ -216,7 +216,8 @@ def not_overloaded(measured: Measured, setup: Setup) -> Check:
                 most = max(measured.values(x, policy, metric).values())
                 greatest[where] = max(greatest.get(where, 0.0), most)
     name = "no policy overloads a peer in any network, with the lower processing times"
-    return at_all(name, "a reasonable load for all algorithms", ((each, most < 1.0) for each, most in greatest.items()))
+    points = ((each, Decision.fact(most < 1.0)) for each, most in greatest.items())
+    return at_all(name, "a reasonable load for all algorithms", points)
 
 
 def algorithms(setup: Setup) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ __all__ = ["list_dict", "requested", "run", "show_list", "show_result", "write_p
 
 _VERDICTS: Final = {
     "holds": ("✓", "green"),
-    "more than claimed": ("↑", "yellow"),
     "holds in part": ("~", "yellow"),
     "undecided": ("?", "yellow"),
     "does not hold": ("✕", "red"),
