@@ -304,18 +304,20 @@ def corrected(checks: Sequence[Check]) -> list[Check]:
 def of_claim(checks: Iterable[Check]) -> ClaimVerdict:
     """Return whether a claim was reproduced, by the statements of the paper.
 
-    It was if each of them holds; in part if some hold, or hold in part; it was not if none does and one is surely
-    wrong.
+    It was if each that can be compared holds, and at least half of them can; in part if some hold, or hold in part; it
+    was not if none does and one is surely wrong.
 
     >>> holds, wrong = Check("a", "", 1.0, "holds", ""), Check("b", "", 1.0, "does not hold", "")
     >>> of_claim([holds, own(wrong)]), of_claim([holds, wrong]), of_claim([wrong]), of_claim([own(holds)])
     ('reproduced', 'in part', 'not reproduced', 'not comparable')
+    >>> of_claim([holds, *[not_comparable("", 1.0, None, "not measured")] * 2])
+    'in part'
     """
     found = Counter(check.verdict for check in checks if check.judges == "paper")
-    del found["not comparable"]
+    unknown = found.pop("not comparable", 0)
     if not found:
         return "not comparable"
-    if found.keys() == {"holds"}:
+    if found.keys() == {"holds"} and found["holds"] >= unknown:
         return "reproduced"
     if found["holds"] or found["holds in part"]:
         return "in part"
