@@ -249,8 +249,14 @@ def test_json_has_no_numbers_that_json_does_not_know() -> None:
 
 
 def test_a_metric_that_two_cells_measure_is_refused() -> None:
-    with pytest.raises(ValueError, match="delay of a at 1: 2 and 3 in a repetition"):
-        Measured([[Point(1, "a", "delay", 2.0), Point(1, "a", "delay", 3.0)]])
+    def twice(setup: parameters.Setup) -> Iterator[Cell]:
+        yield from _cells(setup)
+        yield Cell(throw, (6, 5))
+
+    found = run(replace(DICE, cells=twice), repeat=1)
+    assert "eyes of fair at 6: 2 cells measure it; expected one" in found.failed
+    shown = replace(DICE, cells=twice, derive=None, panels=[Panel("eyes", "eyes", "points", runs=True)])
+    assert not run(shown, repeat=1).failed  # single runs are drawn
 
 
 def test_what_each_run_decides_has_to_be_true_in_every_run() -> None:
@@ -474,7 +480,7 @@ def test_a_cell_that_fails_loses_no_other_and_ends_the_command_with_one_message(
 
 def test_verdicts_that_cannot_do_without_a_missing_point_lose_no_measurement() -> None:
     def checks(measured: Measured, setup: parameters.Setup) -> Iterator[Check]:
-        yield verdicts.at_all("most", "always", [(7, bool(max(measured.course("fair", "missing"))))])
+        yield verdicts.at_all("most", "always", [(7, Decision.fact(bool(max(measured.course("fair", "missing")))))])
 
     found = run(replace(DICE, checks=checks), repeat=1)
     assert found.checks == []

@@ -79,7 +79,7 @@ def times(inputs: int, algorithm: str, path: str, placements: int, seed: int) ->
         (algorithm, [each.released for each in found]),
         (f"{algorithm}{WITH_REQUEST}", [each.released for each in whole]),
         (f"{LEAST}, {algorithm}", [each.least for each in whole]),
-        (BOUND, bounds),
+        *([(BOUND, bounds)] if algorithm == OLD else []),
     ):
         tenths = quantiles(values, n=10)
         numbers = {"mean": mean(values), "median": tenths[4], "90th percentile": tenths[8]}

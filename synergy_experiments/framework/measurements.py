@@ -201,11 +201,6 @@ class Measured:
         Points of each repetition. NaN and infinity stand for a missing measurement, such as the delay of a policy that
         serves nobody; an :class:`Estimate` says how many are missing.
 
-    Raises
-    ------
-    ValueError
-        If a repetition has a point twice: two cells then measure the same metric, and one of them would be lost.
-
     Examples
     --------
     >>> points = [[Point(1, "a", "delay", 2.0), Point(1, "b", "delay", 4.0)], [Point(1, "a", "delay", 3.0)]]
@@ -221,12 +216,7 @@ class Measured:
         for number, points in enumerate(repetitions):
             self._repetitions += 1
             for x, algorithm, metric, value in points:
-                values = self._found.setdefault((x, algorithm, metric), {})
-                if number in values:
-                    raise ValueError(
-                        f"{metric} of {algorithm} at {x}: {values[number]:g} and {value:g} in a repetition"
-                    )
-                values[number] = value
+                self._found.setdefault((x, algorithm, metric), {})[number] = value
         for key, values in self._found.items():
             self._found[key] = {number: value for number, value in values.items() if math.isfinite(value)}
 

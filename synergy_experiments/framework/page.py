@@ -93,7 +93,8 @@ class _Found:
 
     @property
     def outcome(self) -> str:
-        return of_claim(self.result.checks) if self.result is not None else "not comparable"
+        found = self.result
+        return "not comparable" if found is None else of_claim(found.checks, whole=not found.failed)
 
     @property
     def main(self) -> Check | None:

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -108,6 +109,7 @@ def reproduce(
                     derived = list(claim.derive(points)) if claim.derive is not None else []
                 except Exception as error:  # noqa: BLE001 - points may be missing
                     derived, failed = [], [*failed, f"derived points of repetition {number}: {_told(error)}"]
+                failed += _given_twice(claim, [*points, *derived])
                 repetitions.append([*points, *derived])
             measured = Measured(repetitions)
             checks, errors = claim.judged(measured, setup)
@@ -130,6 +132,20 @@ def _cells(claim: Claim, setup: Setup) -> tuple[list[Cell], list[str]]:
         raise
     except Exception as error:  # noqa: BLE001 - the other claims go on
         return [], [f"no cells: {_told(error)}"]
+
+
+def _given_twice(claim: Claim, points: Sequence[Point]) -> list[str]:
+    """Return what several cells of a repetition measured at one place: only one of the values would count.
+
+    A panel of single runs may have several of them at one place by chance.
+    """
+    runs = {panel.metric for panel in claim.panels if panel.runs or panel.example}
+    times = Counter((x, algorithm, metric) for x, algorithm, metric, _ in points if metric not in runs)
+    return [
+        f"{metric} of {algorithm} at {x}: {count} cells measure it; expected one"
+        for (x, algorithm, metric), count in times.items()
+        if count > 1
+    ]
 
 
 def _told(error: BaseException) -> str:
