@@ -305,8 +305,8 @@ def of_claim(checks: Iterable[Check], *, whole: bool = True) -> ClaimVerdict:
     """Return whether a claim was reproduced, by the statements of the paper.
 
     It was if each that can be compared holds, and at least half of them can; in part if some hold, or hold in part; it
-    was not if none does and one is surely wrong. Without the ``whole`` measurement, as cells failed, it was not more than
-    in part.
+    was not if none does and one is surely wrong. Without the ``whole`` measurement, as cells failed, it was at most in
+    part.
 
     >>> holds, wrong = Check("a", "", 1.0, "holds", ""), Check("b", "", 1.0, "does not hold", "")
     >>> of_claim([holds, own(wrong)]), of_claim([holds, wrong]), of_claim([wrong]), of_claim([own(holds)])
