@@ -206,15 +206,9 @@ def _results(times: Array, pairs: npt.NDArray[np.int64], window: float, slide: f
 def sampled(items: Items, tuples: float, seconds: float = 0.0) -> Indices:
     """Return the numbers of items such that at least ``tuples`` and ``seconds`` are between one and the next."""
     total = np.cumsum(items.tuples)
+    after = np.maximum(np.searchsorted(total, total + tuples), np.searchsorted(items.times, items.times + seconds))
+    following = np.maximum(after, np.arange(1, len(total) + 1)).tolist()
     found = [0] if len(total) else []
-    while found:
-        now = found[-1]
-        ahead = max(
-            int(np.searchsorted(total, total[now] + tuples)),
-            int(np.searchsorted(items.times, items.times[now] + seconds)),
-            now + 1,
-        )
-        if ahead >= len(total):
-            break
+    while found and (ahead := following[found[-1]]) < len(total):
         found.append(ahead)
     return np.array(found, dtype=np.intp)

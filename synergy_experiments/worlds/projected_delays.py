@@ -214,6 +214,8 @@ def learn(births: Array, tau: float, window: float, windows: int, false_alarm: f
     """
     signature = Signature(window, false_alarm=false_alarm)
     learnt = Learnt([], [], [], [], [])
+    expected: list[Array] = []  # tuples that are expected in each bin of the next window
+    came: list[Array] = []  # and how many came
     beats = window / BEATS * np.arange(1, BEATS * windows + 1)
     arrived = np.searchsorted(births, beats, side="right")
     times = births.tolist()
@@ -228,35 +230,35 @@ def learn(births: Array, tau: float, window: float, windows: int, false_alarm: f
         if number % BEATS == 0:
             learnt.segments.append(signature.segments(beat))
             learnt.scv.append(signature.scv)
-            repeated, recurring = _repeated(births, tau, window, number // BEATS, learnt.segments)
+            done = number // BEATS
+            if done > 1:
+                came.append(binned(births, window * (done - 1), window, 1, len(expected[-1]))[0])
+            repeated, rates = _repeated(births, tau, window, done, learnt.segments)
+            again = recurrence(expected[-MEMORY:], came[-MEMORY:]) if came else 1.0
+            expected.append(rates * window / len(rates))
             learnt.repeated.append(repeated)
-            learnt.recurring.append(recurring)
+            learnt.recurring.append(again)
     return learnt
 
 
 def _repeated(
     births: Array, tau: float, window: float, done: int, segments: Sequence[tuple[Segment, ...]]
-) -> tuple[tuple[Segment, ...], float]:
-    """Return the segments that are expected in the next window, and how much of their variation comes again.
+) -> tuple[tuple[Segment, ...], Array]:
+    """Return the segments that are expected in the next window, at the times of the last one, and rates in bins.
 
-    Segments are at the times of the last of ``done`` windows.
+    There are ``done`` windows.
     """
-    known = min(done, MEMORY)
-    if known < 2:
-        return segments[-1], 1.0
     shortest = min(each.length for each in segments[-1])
     cells = min(max(CELLS, math.ceil(2.0 * window / shortest)), MOST_CELLS)
+    now = _rates(segments[-1], window * (done - 1), window, tau, cells)
+    known = min(done, MEMORY)
+    if known < 2:
+        return segments[-1], now
     width = window / cells
     counts = binned(births, window * (done - known), window, known, cells)
-    signatures = np.array([
-        _rates(segments[number], window * number, window, tau, cells) for number in range(done - known, done - 1)
-    ])  # fmt: skip
-    before = signatures[-1]
+    before = _rates(segments[-2], window * (done - 2), window, tau, cells)
     rates = expected_rates(counts, width, before)
-    if rates is before:
-        return segments[-1], recurrence(signatures * width, counts[1:])
-    found = segments_of(rates, window * (done - 1), width, tau)
-    return found, float(len(found) > 1)  # two levels are of several windows, so they came again
+    return (segments[-1], now) if rates is before else (segments_of(rates, window * (done - 1), width, tau), rates)
 
 
 def _rates(segments: tuple[Segment, ...], start: float, window: float, tau: float, cells: int) -> Array:

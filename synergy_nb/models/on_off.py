@@ -9,8 +9,8 @@ processes [1]_.
 
 Not every stream repeats itself. So three models are fitted to the windows before the last, and compared by the
 likelihood of the last window: a constant rate, two alternating rates, and the rates of the signature. The most likely
-one is used; the others must be more likely than a constant rate by a margin. Between repeating itself in every window and
-not at all there is a share, which :func:`recurrence` measures.
+one is used; the others must be more likely than a constant rate by a margin. Between repeating itself in every window
+and not at all there is a share, which :func:`recurrence` measures.
 
 References
 ----------
@@ -156,26 +156,29 @@ def expected_rates(counts: Array, seconds: float, last: Array | None = None) -> 
     return np.full(len(every), every.sum() / (len(every) * seconds * windows))
 
 
-def recurrence(expected: Array, counts: Array) -> float:
-    """Return the share of the variation of a stream over a window that comes again in the next: from 0 to 1.
+def recurrence(expected: Sequence[Array], counts: Sequence[Array]) -> float:
+    """Return the share of the expected variation over a window that comes: from 0 to 1.
 
     It is the slope of the counts over what was expected, both less their means over the window.
 
     Parameters
     ----------
     expected
-        Number of tuples that was expected in each bin, for each window; shape (windows, bins).
+        Number of tuples that was expected in each bin, for each window.
     counts
         Number of tuples that came in it.
 
     Examples
     --------
-    >>> recurrence(np.array([[9.0, 1.0, 9.0, 1.0]]), np.array([[7.0, 3.0, 7.0, 3.0]]))
+    >>> recurrence([np.array([9.0, 1.0, 9.0, 1.0])], [np.array([7.0, 3.0, 7.0, 3.0])])
     0.5
     """
-    before, now = (each - each.mean(axis=1, keepdims=True) for each in (expected, counts))
-    variation = float(np.sum(before * before))
-    return min(max(float(np.sum(before * now)) / variation, 0.0), 1.0) if variation > 0.0 else 0.0
+    together = variation = 0.0
+    for before, now in zip(expected, counts, strict=True):
+        deviation = before - before.mean()
+        together += float(np.dot(deviation, now))
+        variation += float(np.dot(deviation, deviation))
+    return min(max(together / variation, 0.0), 1.0) if variation > 0.0 else 0.0
 
 
 def _log_likelihood(counts: Array, means: Array, least: float) -> float:
