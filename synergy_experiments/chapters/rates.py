@@ -263,12 +263,12 @@ def _ratio(predictor: RatePredictor, own: Sequence[float], carried: Mapping[str,
 _SHARED: Final = {
     "traces": files("files of packet traces or HTTP logs; by default, available data sets and generated packets"),
     "rate": number("packets/s of generated packets", REFERENCE, least=1.0),
-    "duration": number("seconds of generated packets", 1800.0, 3600.0, least=10.0),
+    "duration": number("seconds of generated packets", 1800.0, 2700.0, least=10.0),
     "window": number("seconds of the aggregate's window", 1200.0, least=1.0),
     "slide": number("seconds from one result of the aggregate to the next", 0.4, least=0.01),
     "hop": number("delay of a hop, seconds", 0.02),
     "jitter": number("mean seconds of jitter of a hop", 0.0005),
-    "most": whole("largest number of predictions at a component", 2000, 5000, least=8),
+    "most": whole("largest number of predictions at a component", 2000, 3000, least=8),
 }
 
 
