@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from synergy_experiments.chapters.shared_resources import distance, most_availab
 from synergy_experiments.framework import figures, runner
 from synergy_experiments.framework.claim import Check, Claim, Result
 from synergy_experiments.framework.parameters import IncompatibleParameters, Value, parse
+from synergy_experiments.worlds.measured_delays import matrix_path
 from synergy_experiments.worlds.replica_placements import (
     AHEAD,
     ALGORITHMS,
@@ -40,6 +42,7 @@ from synergy_nb.algorithms.availability import (
     random_availability,
 )
 from synergy_nb.cli.commands import app
+from tests.quick_cases import quick_first
 
 GIVEN = Requests(peers=12, components=6)
 QUICK: dict[str, Value] = {"network": "transit-stub"}
@@ -291,9 +294,60 @@ def test_a4_fewer_replicas_fail_of_requests_whose_own_ends_live() -> None:
 
 
 @pytest.mark.slow
-def test_a5_delays_are_near_those_of_latency() -> None:
-    result = reproduced("A5", peers=(10, 20))
-    assert "does not hold" not in verdicts(result).values()
+def test_a5_says_where_the_nearest_peers_win_and_that_looking_ahead_they_do_not() -> None:
+    found = verdicts(reproduced("A5", repeat=2, peers=(10, 20), setups=("1200 kB/s", "6 peers, links 2")))
+    itself, apart = "(the nearest peer, itself first)", "(the nearest peer not in use)"
+    assert found[f"Synergy is more available than Latency {itself}"] != "holds"
+    assert found[f"Latency is as available as Random, within 0.05 {itself}"] == "does not hold"
+    assert (
+        found[f"inter-operator delay: a quarter of the way from Latency to Random at most {apart}"] == "does not hold"
+    )
+    beaten = "in no repetition are the nearest peers as available, of all requests, and nearer"
+    assert found[f"synergy: {beaten}"] != "holds"
+    never = {name: verdict for name, verdict in found.items() if name.startswith(AHEAD)}
+    assert f"{AHEAD}: {beaten}" in never
+    assert set(never.values()) == {"holds"}
+
+
+#: Set-ups in which placement that looks ahead is compared with the nearest peers: networks, sizes, streams.
+NEAREST = {
+    "transit-stub, 10 peers": Requests(peers=10),
+    "transit-stub, 10 peers, 600 kB/s": Requests(peers=10, stream=600e3),
+    "transit-stub, 10 peers, 1.2 MB/s": Requests(peers=10, stream=1200e3),
+    "all links alike": Requests(peers=10, link=1.2e6),
+    "short links": Requests(peers=10, link=4e5),
+    "shorter links": Requests(peers=8, components=4, link=2e5),
+    "small, short links": Requests(peers=6, components=3, link=2e5),
+    "small, shortest links": Requests(peers=6, components=3, link=1e5),
+    "classes of capacities": Requests(peers=12, equal=False),
+    "three replicas": Requests(peers=10, components=4, degree=3),
+    "20 peers": Requests(peers=20),
+    "20 peers, 1.2 MB/s": Requests(peers=20, stream=1200e3),
+}
+
+
+@pytest.mark.parametrize("name", quick_first(list(NEAREST), 3))
+def test_looking_ahead_is_never_less_available_than_the_nearest_at_no_more_delay(name: str) -> None:
+    """Requests that find no place are unavailable; the nearest peers obey the same limits, request by request."""
+    for seed in (1, 2) if NEAREST[name].peers < 20 else (1,):
+        found = tradeoffs(NEAREST[name], (AHEAD, "latency"), round(0.15 * NEAREST[name].peers) + 1, seed)
+        ours, nearest = found[AHEAD], found["latency"]
+        assert ours.of_all >= nearest.of_all - 1e-9, (name, seed)
+        held = replace(NEAREST[name], limits=True)
+        same = placements(NEAREST[name], AHEAD, seed).keys() == placements(held, "latency", seed).keys()
+        if same and ours.of_all <= nearest.of_all + 1e-9:  # as available, the same applications may not be farther
+            assert ours.inter + ours.intra <= 1.02 * (nearest.inter + nearest.intra), (name, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_looking_ahead_is_never_less_available_than_the_nearest_between_measured_hosts(seed: int) -> None:
+    delays = matrix_path({"network": "measured"})
+    if not delays:
+        pytest.skip("no measured delays")
+    for given in (Requests(peers=20, delays=delays), Requests(peers=10, stream=1200e3, delays=delays)):
+        found = tradeoffs(given, (AHEAD, "latency"), 3, seed)
+        assert found[AHEAD].of_all > found["latency"].of_all
 
 
 @pytest.mark.slow

@@ -1,17 +1,23 @@
 """A5 and A6: delay costs of replicas, and the time of the protocol (section 4.5.3, figures 4.12 to 4.14).
 
 The set-up is that of A1. *Inter-operator delay* is the mean one-way delay between the primaries of two operators of
-which one reads the other; *intra-operator delay* is that from a primary to its backups; within a peer it is zero.
-Latency is subject to the limits, as it chooses the nearest peers; the paper's other algorithms are not.
+which one reads the other; *intra-operator delay* is that from a primary to its backups; within a peer it is zero. Both
+algorithms that look at delays, Synergy and Latency, are subject to the limits; the paper's other ones are not.
+
+*Latency* "places components based solely on network latencies", the closest nodes "regardless of which have been used
+for placement so far". The dissertation does not say whether a peer is nearest to itself. Both readings are run, each
+compared with Synergy in all: *latency* chooses the nearest peer, the peer itself first; *latency apart* prefers peers
+without a component of the application. Requests that find no place count as unavailable in ``of all``.
 
 Findings
 --------
-*A5.* Both statements hold where Latency chooses the nearest peer and no peer is nearer than the peer itself. But then
-Latency collocates as well. Its availability is that of Synergy or slightly higher, as it decides for one request after
-the other and Synergy for all at once; for one request after the other, Synergy has the same (.982). The paper states
-that Latency is "equivalent to Random" in availability, so its Latency cannot have placed components together. *Latency
-apart*, which prefers peers without a component of the application, is as available as Random; Synergy has lower values
-of both delays.
+*A5.* Neither reading does what the paper says of its Latency. *Latency* has the delays of the paper's: Synergy's are
+comparable, and not shorter. But it places components together, and is far more available than Random: more available
+than Synergy as section 4.4 has it, at no more delay. There the nearest peers win, at every size. *Latency apart* is
+about as available as Random, as the paper says; but its delays are longer than Synergy's in all, and no placement by
+latency alone would choose them. Synergy looking ahead (ours) is more available than either, as it begins where an
+application can end: its delays to backups are up to a tenth longer than those of the nearest, as the nearest peer's
+link is the first to be full. Where streams are fast or links short, the nearest peers refuse requests that it places.
 
 *A6.* The protocol asks all peers at once and takes a third of a second, the longest round trip. The paper's one to five
 seconds include Java on PlanetLab's loaded hosts, and it does not say how its peers ask, so the numbers are not
@@ -23,17 +29,26 @@ trip; these links stay unknown, and neither of the two places a replica at the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import permutations
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from synergy_experiments.chapters.availability import REPLICAS, requests, share_failed
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Coordinate, Decision, Measured, Point, both
-from synergy_experiments.framework.parameters import Setup, number, several, wholes
+from synergy_experiments.framework.parameters import Setup, choice, number, several, wholes
 from synergy_experiments.framework.verdicts import at_all, not_comparable, own
-from synergy_experiments.worlds.replica_placements import ALGORITHMS, PlacementCost, Requests, mean, placements, world
+from synergy_experiments.worlds.replica_placements import (
+    AHEAD,
+    ALGORITHMS,
+    PlacementCost,
+    Requests,
+    mean,
+    placements,
+    world,
+)
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
@@ -49,6 +64,20 @@ __all__ = ["CLAIMED", "Tradeoff", "delayed", "gathered", "tradeoffs"]
 #: Milliseconds of table 4.14, by peers.
 GATHERED: Final = {10: 1827.0, 20: 2100.0, 30: 5539.0}
 FEW: Final = 10.0  # seconds that count as a few at the most
+#: The readings of Latency, and what each does.
+LATENCIES: Final = {"latency": "the nearest peer, itself first", "latency apart": "the nearest peer not in use"}
+SYNERGIES: Final = ("synergy", AHEAD)
+ROUNDING: Final = 1e-9
+ALIKE: Final = 0.05  # difference in availability up to which two algorithms count as equivalent
+#: Name of a set-up to what makes streams fast or links short: bytes/s of a stream, or streams that a link carries.
+SETUPS: Final[Mapping[str, Mapping[str, float]]] = {
+    "600 kB/s": {"stream": 600e3},
+    "1200 kB/s": {"stream": 1200e3},
+    "links 2": {"link": 2},
+    "links 1": {"link": 1},
+    "6 peers, links 2": {"link": 2, "peers": 6, "components": 3},
+    "6 peers, links 1": {"link": 1, "peers": 6, "components": 3},
+}
 NOT_STATED: Final = "the paper's time includes Java on loaded hosts, and it does not say how peers ask"
 
 
@@ -58,7 +87,9 @@ class Tradeoff(NamedTuple):
     Parameters
     ----------
     availability
-        Exact, the mean over applications.
+        Exact, the mean over the applications that are placed.
+    of_all
+        The same over all requests, of which those that are not placed are unavailable.
     inter, intra
         Mean delays between operators and to backups, seconds.
     efficient
@@ -66,6 +97,7 @@ class Tradeoff(NamedTuple):
     """
 
     availability: float
+    of_all: float
     inter: float
     intra: float
     efficient: bool
@@ -85,17 +117,19 @@ def tradeoffs(given: Requests, names: tuple[str, ...], failed: int, seed: int) -
     """
     met = world(given, seed)
     model = ExactlyFailed(met.topology.peers, failed)
-    found: dict[str, tuple[float, float, float]] = {}
+    found: dict[str, tuple[float, float, float, float]] = {}
     for name in names:
         held = replace(given, limits=given.limits or name.startswith("latency"))
         graphs = placements(held, name, seed)
         spent = [costs(met.plans[origin], graph, met.topology.delay) for origin, graph in graphs.items()]
+        available = [availability(graph, model) for graph in graphs.values()]
         found[name] = (
-            mean([availability(graph, model) for graph in graphs.values()]),
+            mean(available),
+            math.fsum(available) / len(met.plans),
             mean([each.inter_delay for each in spent]),
             mean([each.intra_delay for each in spent]),
         )
-    front = nondominated({name: (available, inter + intra) for name, (available, inter, intra) in found.items()})
+    front = nondominated({name: (available, inter + intra) for name, (available, _, inter, intra) in found.items()})
     return {name: Tradeoff(*values, efficient=name in front) for name, values in found.items()}
 
 
@@ -109,54 +143,108 @@ def delayed(given: Requests, names: tuple[str, ...], failed: int, x: int, seed: 
     for name, each in found.items():
         points += [Point(x, name, "inter", each.inter), Point(x, name, "intra", each.intra)]
         points += [Point(x, name, "reached", each.availability), Point(x, name, "efficient", float(each.efficient))]
+        points.append(Point(x, name, "of all", each.of_all))
+        near = found.get("latency")
+        if near is not None and name in SYNERGIES:
+            points.append(Point(x, name, "beaten", float(_beats(near, each))))
+            points.append(Point(x, name, "lead", each.of_all - near.of_all))
         points += [Point(round(1e3 * (each.inter + each.intra), 3), name, f"availability of {x}", each.availability)]
     return points
 
 
+def _beats(one: Tradeoff, other: Tradeoff) -> bool:
+    """Whether one placement is as available, of all requests, as another and as near, and not equal in both."""
+    first, second = (each.inter + each.intra for each in (one, other))
+    return one.of_all >= other.of_all and first <= second and (one.of_all, first) != (other.of_all, second)
+
+
+def streamed(given: Requests, names: tuple[str, ...], failed: int, x: str, seed: int) -> list[Point]:
+    """Measure the availability of all requests and of those that are placed, and their delays, for one set-up ``x``."""
+    found = tradeoffs(given, names, failed, seed)
+    points: list[Point] = []
+    for name, each in found.items():
+        points.append(Point(x, name, "of all, set-ups", each.of_all))
+        points.append(Point(x, name, "reached, set-ups", each.availability))
+        points.append(Point(x, name, "delay, set-ups", each.inter + each.intra))
+        if name in SYNERGIES and "latency" in found:
+            points.append(Point(x, name, "lead, set-ups", each.of_all - found["latency"].of_all))
+    return points
+
+
 def _sizes(setup: Setup) -> Iterator[Cell]:
+    share, chosen = cast("float", setup["share"]), algorithms(setup)
     for peers in cast("tuple[int, ...]", setup["peers"]):
-        failed = share_failed(peers, cast("float", setup["share"]))
-        yield Cell(delayed, (requests(setup, peers=peers), algorithms(setup), failed, peers))
+        yield Cell(delayed, (requests(setup, peers=peers), chosen, share_failed(peers, share), peers))
+    compared = tuple(name for name in chosen if name in (*SYNERGIES, "latency"))
+    for x in SETUPS:
+        changes: dict[str, Any] = {"peers": 20, **SETUPS[x]}
+        changes["link"] = changes.get("link", 0) * cast("float", setup["stream"])
+        given, peers = requests(setup, **changes), changes["peers"]
+        if compared and x in cast("tuple[str, ...]", setup["setups"]):
+            yield Cell(streamed, (given, compared, share_failed(peers, share), x))
 
 
 def _compared(measured: Measured, setup: Setup) -> Iterator[Check]:
     names = algorithms(setup)
     sizes = measured.xs("inter", "synergy")
-
-    if "latency" in names:
-        ways = [(x, measured.over_repetitions(_way, x)) for x in sizes]
-        close = [(x, None if way is None else way.below(0.25)) for x, way in ways]
-        yield at_all("inter-operator delay: a quarter of the way from Latency to Random at most",
+    for name in (each for each in names if each in LATENCIES):
+        reading = LATENCIES[name]
+        ways = [(x, measured.over_repetitions(_way, x, name)) for x in sizes]
+        close = [(x, None if way is None else way.between(-0.25, 0.25)) for x, way in ways]
+        yield at_all(f"inter-operator delay: a quarter of the way from Latency to Random at most ({reading})",
                      "comparable to Latency", close)  # fmt: skip
-        middle = [(x, _in_the_middle(measured, x)) for x in sizes]
-        yield at_all("intra-operator delay is between that of Latency (less a twentieth) and that of Random", "between",
-                     middle)  # fmt: skip
-    if "latency apart" in names:
-        gaps = [(x, measured.difference(x, "latency apart", "random", "reached")) for x in sizes]
-        alike = [(x, None if gap is None else gap.within(0.1)) for x, gap in gaps]
+        middle = [(x, _in_the_middle(measured, x, name)) for x in sizes]
         yield at_all(
-            "Latency whose components are apart is as available as Random, within a tenth", "equivalent", alike
+            f"intra-operator delay is between Latency's, less a twentieth, and Random's ({reading})", "between", middle
         )
+        gaps = [(x, measured.difference(x, name, "random", "reached")) for x in sizes]
+        alike = [(x, None if gap is None else gap.within(ALIKE)) for x, gap in gaps]
+        yield at_all(f"Latency is as available as Random, within {ALIKE:g} ({reading})", "equivalent", alike)
+        better = [(x, measured.higher(x, "synergy", name, "reached")) for x in sizes]
+        yield at_all(f"Synergy is more available than Latency ({reading})", "Latency leads to low availability", better)
     for other in ("random", "partition"):
         shorter = [(f"{x:g} {metric}", measured.lower(x, "synergy", other, metric)) for x in sizes
                    for metric in ("inter", "intra")]  # fmt: skip
         yield at_all(f"both delays are shorter than those of {other}", "much worse", shorter)
         better = [(x, measured.higher(x, "synergy", other, "reached")) for x in sizes]
         yield at_all(f"and availability is higher than that of {other}", "higher", better)
+    yield from _nearest(measured)
 
 
-def _way(measured: Measured, x: Coordinate) -> float | None:
+def _nearest(measured: Measured) -> Iterator[Check]:
+    """Say where the nearest peers win against Synergy, and whether they do against Synergy looking ahead."""
+    for name in SYNERGIES:
+        for metric, where in (("lead", "at each size"), ("lead, set-ups", "with fast streams and short links")):
+            places = [(x, measured.always(x, name, metric, _not_below)) for x in measured.xs(metric, name)]
+            if places:
+                statement = f"{name}: in every repetition as available as the nearest, of all requests, {where}"
+                yield own(at_all(statement, "never worse than the nearest (ours)", places))
+        nearer = [(x, measured.always(x, name, "beaten", _none)) for x in measured.xs("beaten", name)]
+        if nearer:
+            statement = f"{name}: in no repetition are the nearest peers as available, of all requests, and nearer"
+            yield own(at_all(statement, "never worse than the nearest (ours)", nearer))
+
+
+def _not_below(lead: float) -> bool:
+    return lead >= -ROUNDING
+
+
+def _none(beaten: float) -> bool:
+    return beaten == 0.0
+
+
+def _way(measured: Measured, x: Coordinate, latency: str) -> float | None:
     """Return how far Synergy's inter-operator delay is on the way from Latency's (0) to Random's (1)."""
-    low, found, high = (measured.mean(x, name, "inter") for name in ("latency", "synergy", "random"))
+    low, found, high = (measured.mean(x, name, "inter") for name in (latency, "synergy", "random"))
     if low is None or found is None or high is None or high <= low:
         return None
     return (found - low) / (high - low)
 
 
-def _in_the_middle(measured: Measured, x: Coordinate) -> Decision | None:
+def _in_the_middle(measured: Measured, x: Coordinate, latency: str) -> Decision | None:
     """Whether Synergy's intra-operator delay is between Latency's, less a twentieth, and Random's, by intervals."""
     ours = (x, "synergy", "intra")
-    above = measured.paired(ours, (x, "latency", "intra"), lambda one, other: one - 0.95 * other)
+    above = measured.paired(ours, (x, latency, "intra"), lambda one, other: one - 0.95 * other)
     below = measured.paired(ours, (x, "random", "intra"), lambda one, other: one - other)
     return None if above is None or below is None else both(above.above(), below.below())
 
@@ -245,16 +333,24 @@ CLAIMED: Final = (
         says="inter-operator delay comparable to Latency's, intra-operator delay between Latency's and Random's",
         parameters={
             **_SHARED,
+            "limits": choice("whether optimal, random and partition obey the limits, as both readings of Latency do",
+                             ["off", "on"]),
             "peers": wholes("peers", (10, 20, 30), (10, 15, 20, 25, 30), least=2),
             "share": number("share of failing peers, for the figure with availability", 0.15, most=1.0),
             "algorithms": several("algorithms compared", ALGORITHMS,
-                                  ("synergy", "latency", "latency apart", "optimal", "random", "partition")),
+                                  ("synergy", AHEAD, "latency", "latency apart", "optimal", "random", "partition")),
+            "setups": several("set-ups with fast streams or short links", tuple(SETUPS)),
         },
         cells=_sizes,
         checks=_compared,
         panels=(
             Panel("inter", "inter-operator delay (ms)", factor=1e3),
             Panel("intra", "intra-operator delay (ms)", factor=1e3),
+            Panel("reached", "availability of what is placed (%)", factor=100.0),
+            Panel("of all, set-ups", "availability of all requests (%)", "bars", factor=100.0,
+                  xlabel="fast streams or short links"),
+            Panel("delay, set-ups", "inter- and intra-operator delay (ms)", "bars", factor=1e3,
+                  xlabel="fast streams or short links"),
             Panel("availability of 20", "availability at 20 peers (%)", "points", 100.0,
                   xlabel="inter- and intra-operator delay (ms)", runs=True),
         ),

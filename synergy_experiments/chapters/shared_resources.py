@@ -149,9 +149,9 @@ def distance(given: Requests, algorithm: str, failed: int, seed: int) -> dict[st
     return {"small": mean(lost)}
 
 
-def small_distance(given: Requests, failed: int, seed: int) -> dict[str, float]:
-    """Return the same loss of the paper's protocol where requests contend for resources."""
-    return {"small, shared": distance(given, "synergy", failed, seed)["small"]}
+def small_distance(given: Requests, algorithm: str, failed: int, seed: int) -> dict[str, float]:
+    """Return the same loss where requests contend for resources."""
+    return {"small, shared": distance(given, algorithm, failed, seed)["small"]}
 
 
 def shared(given: Requests, failed: int, name: str, seed: int) -> list[Point]:
@@ -216,7 +216,9 @@ def contention(setup: Setup) -> Iterator[Cell]:
         less = {**changes, "access": changes["access"] / 2, "asking": max(round(asking * small / peers), 2)}
         yield Cell(shared, (requests(setup, **changes, asking=asking), failed, name))
         tight = requests(setup, **{**less, "peers": small, "failed": 2, "components": 3})
-        yield Cell(small_distance, (tight, 2), name, "synergy")
+        for algorithm in ("synergy", AHEAD):
+            if algorithm in algorithms(setup):
+                yield Cell(small_distance, (tight, algorithm, 2), name, algorithm)
 
 
 def contention_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
@@ -240,9 +242,10 @@ def contention_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
             reached = measured.estimate(place, "synergy", "reached, shared")
             name = f"availability that is reached where an application uses n or more peers: {place}"
             yield near(name, best, reached, NEAR, 3 * NEAR, unit="")
-    for place in measured.xs("small, shared", "synergy"):
-        statement = f"Synergy's loss against the exact optimum of a small system, {place}"
-        yield own(near(statement, 0.0, measured.estimate(place, "synergy", "small, shared"), 3 * NEAR, 0.1, unit=""))
+    for name in measured.algorithms("small, shared"):
+        for place in measured.xs("small, shared", name):
+            statement = f"{name}: loss against the exact optimum of a small system, {place}"
+            yield own(near(statement, 0.0, measured.estimate(place, name, "small, shared"), 3 * NEAR, 0.1, unit=""))
 
 
 def _at_least(measured: Measured, x: Coordinate, metric: str, bound: float) -> Decision | None:

@@ -14,7 +14,7 @@ Of all numbers of components a peer can take, it offers the one with fewest grou
 
 - all that follow, with the backups on as few groups as its links allow;
 - some, where one of the backups' peers can take the rest, and have its backups in the same group;
-- some, where others have to take the rest; that counts as a group more.
+- some, where others have to take the rest; that counts as a group more, or as many as links like its own would need.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def best_offer(
         offers.append(view.packed(names, room, onward))
         for found in offers:
             if found is not None:
-                more = int(bool(rest) and found is offers[-1])
+                more = view.elsewhere(rest) if found is offers[-1] else 0
                 groups = least_groups([*graph.replicas.values(), *((own, *peers) for peers in found.values())]) + more
                 if best is None or groups < best.groups:
                     best = Offer(found, groups)
@@ -213,6 +213,17 @@ class _View:
             if not any(carries[peer] >= bandwidth * (1.0 - ROUNDING) for peer in able):
                 return None
         return found
+
+    def elsewhere(self, rest: Sequence[str]) -> int:
+        """Number of groups for components that others take, if all links there carry as much as the widest one here."""
+        widest = max((link.bandwidth for peer, link in self.links.items() if peer != self.own), default=0.0)
+        groups, left = 0, 0.0
+        for name in rest:
+            bandwidth = self.plan.bandwidth(name) * (1.0 - ROUNDING)
+            if not groups or bandwidth > left:
+                groups, left = groups + 1, widest
+            left -= bandwidth
+        return groups
 
     def shared(
         self,
