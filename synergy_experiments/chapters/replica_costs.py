@@ -17,7 +17,10 @@ readers, as on peers, and not sent.
 
 Findings
 --------
-FINDINGS
+The cost of a degree is that of decoding a batch and of looking its tuples up: 0.2 to 0.5 % of the core that it was
+measured on. The paper has 0.7 to 0.84 % of another processor, which also sends, so these are not compared. A further
+input of a filter costs .45 of the plain filter. The ratios of union and join are above the paper's, since these
+operators take a ninth and a quarter of what they took there: a union passes tables on, and a join looks partners up.
 """
 
 from __future__ import annotations
@@ -211,28 +214,30 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 
 
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
-    for of, operators in READ.items():
+    known = set(measured.algorithms("ratio"))
+    read = {of: [each for each in operators if each in known] for of, operators in READ.items()}
+    for of, operators in read.items():
         for operator in operators:
             for degree, paper in zip(DEGREES, PAPER[of], strict=True):
                 ours = measured.estimate(degree, operator, "ratio")
                 about = f"time of a replica over that without replication, degree {degree}: {operator}"
                 yield near(about, paper, ours, 0.1 * paper, 0.5 * paper, unit="")
-    for operator in chain.from_iterable(READ.values()):
+    for operator in chain.from_iterable(read.values()):
         rises = measured.changes(operator, "ratio")
         yield monotone(f"the time of a replica with the degree: {operator}", "increases", rises, 1.0)
-    for join in READ["join"]:
-        others = [each for of, operators in READ.items() if of != "join" for each in operators]
+    for join in read["join"]:
+        others = [each for of, operators in read.items() if of != "join" for each in operators]
         slower = [(other, measured.lower("further input", join, other, "rise")) for other in others]
         yield at_all(f"of all operators, {join} has the least growth with a degree", "the lowest growth rate", slower)
     for of, (slope, plain) in SLOPES.items():
-        for operator in READ[of]:
+        for operator in read[of]:
             yield not_comparable(
                 f"% of a core for each further degree: {operator}",
                 f"{slope:g} beside {plain:g} of the operator",
                 measured.estimate("further input", operator, "cpu"),
                 "another processor, and nothing is sent",
             )
-    for of, operators in READ.items():
+    for of, operators in read.items():
         for operator in operators:
             found = [(degree, measured.estimate(degree, operator, "ratio")) for degree in DEGREES]
             below = [
@@ -245,9 +250,8 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
                 at_all(f"beyond the paper: the time over no replication at most its own: {operator}", numbers, below)
             )
     further = measured.estimate("further input", "filter", "rise")
-    less = None if further is None else further.opposite()
-    about = "beyond the paper: each further input of a filter, over the plain filter, negative"
-    yield own(at_least(about, -FURTHER, less, 0.0, unit=""))
+    about = f"beyond the paper: each further input of a filter takes at most {FURTHER:g} of the plain filter"
+    yield own(at_all(about, "1.05 (paper)", [("filter", None if further is None else further.at_most(FURTHER))]))
     batch = f"{LARGE} tuples a batch"
     received = measured.estimate(batch, "duplicate filter", "throughput")
     about = f"beyond the paper: million tuples/s through a filter, {batch}"

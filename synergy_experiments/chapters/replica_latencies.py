@@ -16,8 +16,9 @@ Findings
 --------
 Mean and standard deviation over time fall with each further degree. In the wide area the second replica takes most of
 the variation away, and the 99th percentile hardly falls beyond that: what is left are the servers that are far away.
-Where delays do not vary, replicas shorten nothing in the chain and, as deployment has put the first replica on the fast
-path already, little in the wide area.
+Where delays do not vary, replicas shorten nothing in the chain. In the wide area the mean falls there, too, from 121 to
+102 ms at degree 5, where it falls from 126 to 103 ms if delays vary: most of what the mean gains is that results leave
+a source by the nearer of two unions, not that variation is masked.
 """
 
 from __future__ import annotations
