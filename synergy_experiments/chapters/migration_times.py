@@ -34,7 +34,7 @@ from statistics import mean, median, quantiles
 from typing import Final
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Judged, Panel
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.measurements import Coordinate, Measured, Point
 from synergy_experiments.framework.parameters import Setup, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, near, own
 from synergy_experiments.worlds.measured_delays import matrix_path, network
@@ -126,7 +126,7 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         yield own(at_all(name, "our aim", near_least))
 
 
-def _mean_time(measured: Measured, algorithm: str, inputs: Sequence[int]) -> float | None:
+def _mean_time(measured: Measured, algorithm: str, inputs: Sequence[Coordinate]) -> float | None:
     """Return the mean time of a move over all placements, in milliseconds."""
     times = [measured.mean(x, algorithm, "mean") for x in inputs]
     return None if None in times else 1000.0 * mean(time for time in times if time is not None)
