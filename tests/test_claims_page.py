@@ -375,7 +375,8 @@ def test_the_page_of_all_claims_is_complete_fits_on_screens_and_explains_its_wor
 def test_each_named_main_number_belongs_to_a_check_of_its_claim(restored: dict[str, Result]) -> None:
     for name, headline in guide().headlines.items():
         result = restored[name]
-        assert any(check.name.startswith(headline.check) for check in result.checks), (name, headline.check)
+        stated = [check.name for check in result.checks if check.judges == "paper"]
+        assert any(each.startswith(headline.check) for each in stated), (name, headline.check, stated)
         assert headline.panel in {"", *(panel.metric for panel in result.claim.panels)}, (name, headline.panel)
 
 

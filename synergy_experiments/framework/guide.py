@@ -148,4 +148,4 @@ def _either_case(form: str) -> str:
 
 
 def _anchor(word: Word) -> str:
-    return "w-" + re.sub(r"\W+", "-", word.forms[0].casefold()).strip("-")
+    return "w-" + re.sub(r"\W+", "-", word.forms[0]).strip("-")
