@@ -10,6 +10,7 @@ paper's text leaves open with our choices, and the set-up. Heights are estimated
 from __future__ import annotations
 
 import base64
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 from synergy_experiments.framework import figures
 from synergy_experiments.framework.claim import Check, Choices, Claim, Panel, Result, Verdict
-from synergy_experiments.framework.guide import Glossary, Guide, Headline, main_check
+from synergy_experiments.framework.guide import Glossary, Guide, Headline, main_checks
 from synergy_experiments.framework.page_heights import Height, begins, fitting
 from synergy_experiments.framework.page_style import STYLE
 from synergy_experiments.framework.runner import Progress
@@ -47,6 +48,7 @@ PLURALS: Final[Mapping[Verdict, str]] = {
     "does not hold": "do not hold",
     "not comparable": "not comparable",
 }
+COUNTED: Final = re.compile(r"at (\d+) of (\d+)")  # points at which a statement is true, and of all points
 #: What checks judge.
 JUDGED: Final = {
     "paper": "Statements of the paper",
@@ -59,10 +61,9 @@ OUTCOMES: Final = {"reproduced": "✓", "in part": "~", "undecided": "?", "not r
 
 INTRODUCTION: Final = """\
 Papers of 2006 to 2008 say how queries over streams of data should be spread over many computers (peers), kept fast, and
-kept alive. We built their algorithms into one system and measured each claim again; where a text can be read in several
-ways, every reading is measured. A line is a claim: what came out, the paper's main number, and ours with its 95 %
-interval; 'at 3 of 4' counts the points of a figure at which a statement is true. The mark judges all that the paper
-states there, not that number alone."""
+kept alive. We built their algorithms into one system and measured each claim again. A line is a claim: what came out,
+the paper's main number, and ours with its 95 % interval; or over all readings, where the text can be read in several
+ways. 'At 3 of 4' counts points of a figure. The mark judges all that the paper states there, not that number alone."""
 RULES: Final = (
     """\
 Policies are compared within a repetition, on the same network and the same requests. A gain is computed in each
@@ -106,8 +107,8 @@ class _Found:
         return "not comparable" if found is None else of_claim(found.checks, whole=not found.failed)
 
     @property
-    def main(self) -> Check | None:
-        return None if self.result is None else main_check(self.headline, _of_paper(self.result.checks))
+    def main(self) -> list[Check]:
+        return [] if self.result is None else main_checks(self.headline, _of_paper(self.result.checks))
 
 
 def write_page(
@@ -245,19 +246,31 @@ def _halves(groups: Sequence[tuple[str, Sequence[_Found]]]) -> Iterator[Sequence
 
 def _line(found: _Found) -> str:
     """Return the line of a claim in the summary."""
-    claim, check = found.claim, found.main
-    paper = ours = ""
-    if found.result is None:
-        ours = "not stored"
-    elif check is not None:
-        unit = found.headline.unit
-        paper, ours = _number(_short(check.paper, SHORT), unit), _number(_short(check.ours, SHORT), unit)
-        if check.low is not None and check.high is not None and check.low != check.high:
-            ours += f" <small>{_between(check, unit)}</small>"
+    claim, checks, unit = found.claim, found.main, found.headline.unit
+    paper = _number(_short(checks[0].paper, SHORT), unit) if checks else ""
+    ours = _over_readings(checks, unit) if checks else "" if found.result is not None else "not stored"
     return (
         f'<tr><td>{_mark(found.outcome)}<th scope=row><a href="#{claim.id}">{claim.id}</a> '
         f"{escape(found.headline.of)}<td>{paper}<td>{ours}"
     )
+
+
+def _over_readings(checks: Sequence[Check], unit: str) -> str:
+    """Return our number: with its interval if it is one, else from the least to the greatest over readings.
+
+    Of statements about points it is the number of points at which they are true, over all readings.
+    """
+    first = checks[0]
+    counts = [found for check in checks if (found := COUNTED.match(str(check.ours)))]
+    if len(counts) == len(checks):
+        right, points = (sum(int(found[group]) for found in counts) for group in (1, 2))
+        return f"at {right} of {points}"
+    numbers = [check.ours for check in checks if isinstance(check.ours, float | int)]
+    if len(numbers) > 1:
+        low, high = (_number(float(f"{each:.2g}"), unit) for each in (min(numbers), max(numbers)))
+        return f"{low.removesuffix(f' {unit}')} to {high} <small>by reading</small>"
+    interval = f" <small>{_between(first, unit)}</small>" if _varies(first) else ""
+    return f"{_number(_short(first.ours, SHORT), unit)}{interval}"
 
 
 def _short(value: float | str | None, most: int) -> float | str | None:
@@ -345,10 +358,9 @@ def _shown(
     found: _Found, result: Result, panel: Panel | None, height: float, glossary: Glossary, seen: set[str]
 ) -> Iterator[str]:
     """Yield the checks that fit on the screen beside a figure: the main one, and then those that do not hold first."""
-    main = found.main
-    order = list(MARKS)
+    main, order = found.main[:1], list(MARKS)
     others = sorted(_of_paper(result.checks), key=lambda each: order.index(each.verdict))
-    ranked = ([main] if main is not None else []) + [each for each in others if each is not main]
+    ranked = main + [each for each in others if each not in main]
     rows = [(each.name, *_texts(each, LONG)) for each in ranked]
     shown = list(zip(ranked, rows, strict=True))[: fitting(rows, height)]
     yield "<div class=two><div><table class=checks><thead><tr><th scope=col><span class=vh>verdict</span>"
@@ -440,7 +452,7 @@ def _texts(check: Check, most: int = sys.maxsize) -> tuple[str, str]:
     """Return the paper's number and ours, with its interval, as HTML; of words at most so many letters."""
     unit = "%" if " points" in check.rule or " %" in check.rule else ""
     ours = _number(_short(check.ours, most), unit)
-    if check.low is not None and check.high is not None and check.low != check.high:
+    if _varies(check):
         ours += f"<br><small>{_between(check, unit)}</small>"
     return _number(_short(check.paper, most), unit), ours
 
@@ -456,6 +468,11 @@ def _number(value: float | str | None, unit: str = "") -> str:
 def _plain(value: float) -> str:
     """Return a number with three digits, large ones without an exponent."""
     return f"{value:.0f}" if 1000.0 <= abs(value) < 1e9 else f"{value:.3g}"
+
+
+def _varies(check: Check) -> bool:
+    """Whether our number has an interval that is more than a point."""
+    return check.low is not None and check.high is not None and check.low != check.high
 
 
 def _between(check: Check, unit: str) -> str:
