@@ -279,7 +279,7 @@ DRAWN = {
 def test_letters_of_a_panel_are_read_at_its_width_and_overlap_nowhere(name: str) -> None:
     racers = [f"racer {number} of a long line of racers" for number in range(6)]
     every: dict[str, list[Any]] = {
-        "lying": [f"course {number} in the hills" for number in range(9)],
+        "lying": [f"generated packets {number}" for number in range(9)],
         "standing": ["flat course", "steep course", "generated sensors", "short"],
         "logarithmic": [1.0, 10.0, 100.0, 1000.0],
     }
