@@ -76,10 +76,10 @@ in part if it is true of more than half. What chance could decide either way is 
 statements, so many more are undecided that of those that hold 5 % are expected to do so by chance. What was not
 measured, or not on the paper's input, is not comparable.""",
     """\
-A claim is reproduced if each statement of the paper that can be compared holds; in part if some hold, or hold in part;
-not reproduced if none does and one is surely wrong. What we check of our own work, or aim at beyond the paper, and
-shapes that were fitted to its numbers are listed apart, and do not count. Runs that are smaller than the paper's, have
-other parameters, or fewer than ten repetitions are in bold type.""",
+A claim is reproduced if at least half of the paper's statements can be compared and each of these holds; in part if
+some hold, or hold in part; not reproduced if none does and one is surely wrong. What we check of our own work, or aim
+at beyond the paper, and shapes that were fitted to its numbers are listed apart, and do not count. Runs that are
+smaller than the paper's, have other parameters, or fewer than ten repetitions are in bold type.""",
 )
 
 
@@ -301,16 +301,20 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
     says = f"{claim.says} ({claim.source})."
     yield f"<p><strong>The paper:</strong> {glossary.explained(says, seen)}</p>"
     panel: Panel | None = None
-    reason, rest = begins(choices.reason)
     doubt = f"{choices.doubt}."
+    failed = [] if found.result is None else found.result.failed
     told = "" if found.result is None else _told(found.result)
-    height = Height().heading().text(says).text(told).text(reason).text(doubt).folded()
+    height = Height().heading().text(says).text(told).text(doubt).folded()
+    for each in failed:
+        height = height.text(f"Not measured: {each}")
+    reason, rest = begins(choices.reason, height)
+    height = height.text(f"Why: {reason}" if reason else "")
     if found.result is None:
         command = f"synergy reproduce {claim.id} --scale paper --store DIR"
         yield f"<p class=short>No result is stored: <code>{command}</code>.</p>"
     else:
         yield f"<p>{told}</p>"
-        yield from (f"<p class=short><strong>Not measured:</strong> {escape(each)}</p>" for each in found.result.failed)
+        yield from (f"<p class=short><strong>Not measured:</strong> {escape(each)}</p>" for each in failed)
         panel = _first_panel(found, found.result, height.left)
         yield from _shown(found, found.result, panel, height.left, glossary, seen)
     if reason:
@@ -381,9 +385,10 @@ def _shown(
 def _first_panel(found: _Found, result: Result, height: float) -> Panel | None:
     """Return the panel that belongs to the main number, or else the first one that is not too high."""
     panels = figures.drawn_panels(result)
-    named = (panel for panel in panels if panel.metric == found.headline.panel)
-    low = (panel for panel in panels if figures.height_of(result, panel) * figures.PIXELS <= height)
-    return next(named, next(low, panels[0] if panels else None))
+    low = [panel for panel in panels if figures.height_of(result, panel) * figures.PIXELS <= height]
+    named = (panel for panel in low if panel.metric == found.headline.panel)
+    lowest = min(panels, key=lambda panel: figures.height_of(result, panel), default=None)
+    return next(named, low[0] if low else lowest)
 
 
 def _all_checks(result: Result, glossary: Glossary, seen: set[str]) -> Iterator[str]:
