@@ -7,7 +7,7 @@ import random
 import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
-from synergy_nb.algorithms.availability.primary_host import NARROW
+from synergy_nb.algorithms.availability.primary_host import SPREAD
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import CandidatePassed, PlacementCompleted, PlacementReleased
 from synergy_nb.plan import Plan, source
@@ -46,7 +46,7 @@ def run(seed: int) -> Placements:
         seed,
         config=lambda number: PeerConfig(
             name=f"peer-{number}", seed=seed * 100 + number, cores=0.4,
-            bandwidth=6_000.0 if ahead else 20_000.0, placement=PlacementConfig(wide_first=ahead),
+            bandwidth=6_000.0 if ahead else 20_000.0, placement=PlacementConfig(ahead=ahead),
             failure=0.01 * (number % 3), domains={f"rack {number // 3}": 0.01},
         ),
     )  # fmt: skip
@@ -131,7 +131,7 @@ def test_schedules_of_the_campaign_place_refuse_and_fail() -> None:
     passed = {
         event.reason for world in worlds for event in world.simulation.journal if isinstance(event, CandidatePassed)
     }
-    assert NARROW in passed
+    assert SPREAD in passed
 
 
 def test_a_schedule_replays_from_its_seed() -> None:

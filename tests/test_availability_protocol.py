@@ -24,8 +24,8 @@ from synergy_nb.algorithms.availability.messages import (
     decode_task,
     encode_task,
 )
-from synergy_nb.algorithms.availability.primary_host import MOST_NARROW, NARROW
-from synergy_nb.algorithms.availability.selection import agreed, backups_ahead, ordered
+from synergy_nb.algorithms.availability.primary_host import SPREAD
+from synergy_nb.algorithms.availability.selection import agreed, ordered
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Send
@@ -217,18 +217,6 @@ def test_candidates_are_ordered_by_use_reliability_and_latency() -> None:
     assert ordered("bc", racks, set(), 0.0) == ["b", "c"]
 
 
-def test_unused_peers_come_first_whose_link_carries_all_later_backups() -> None:
-    links = {"a": link(0.01, 3000.0), "b": link(0.02), "c": link(0.03, 3000.0)}
-    assert ordered("abc", links, {"c"}, 1000.0, ahead=4000.0) == ["c", "b", "a"]
-    assert ordered("abc", links, {"c"}, 1000.0, ahead=3000.0) == ["c", "a", "b"]
-    plan = chain(4)
-    graph = Roles({"source": "x", "o0": "a", "o1": "b"}, {"o0": ("c",)})
-    assert backups_ahead(plan, graph, "a", "o0") == pytest.approx(3 * 1600.0)  # one more of o0, and o2 and o3
-    assert backups_ahead(plan, graph, "b", "o1") == pytest.approx(3 * 1600.0)
-    assert backups_ahead(plan, graph, "b", "o2") == pytest.approx(3 * 1600.0)  # those of o1 are not placed yet
-    assert backups_ahead(plan, graph, "c", "o2") == pytest.approx(2 * 1600.0)  # o1 is at another peer
-
-
 def test_lists_are_joined_in_the_order_of_bandwidth() -> None:
     assert agreed([(1.0, list("abcd")), (3.0, list("dbca")), (2.0, list("cbd"))], set()) == list("dbc")
     assert agreed([(1.0, list("abcd")), (1.0, list("dcba"))], {"c"}) == list("cabd")
@@ -262,7 +250,7 @@ def narrow(world: Placements, bandwidth: Mapping[tuple[int, int], float]) -> Non
 @pytest.mark.parametrize("ahead", [False, True])
 def test_an_application_stays_on_few_peers_where_links_are_looked_at_ahead(ahead: bool) -> None:
     """From peer-3, where the source is, and to peer-1 and peer-4, links carry two streams; an application has five."""
-    world = ring(placement=PlacementConfig(wide_first=ahead))
+    world = ring(placement=PlacementConfig(ahead=ahead))
     slow = 2 * 1600.0
     narrow(world, {(3, to): slow for to in range(10) if to != 3} | {(sender, to): slow for to in (1, 4)
                    for sender in range(10) if sender != to})  # fmt: skip
@@ -270,7 +258,7 @@ def test_an_application_stays_on_few_peers_where_links_are_looked_at_ahead(ahead
     if ahead:
         assert {graph.peers[f"o{n}"] for n in range(5)} == {"peer-2"}  # the nearest peer with wide links
         assert {graph.backups[f"o{n}"] for n in range(5)} == {("peer-3",)}  # not peer-1, which is as near
-        assert [(each.at, each.reason) for each in world.events("r1", CandidatePassed)] == [("peer-3", NARROW)]
+        assert [(each.at, each.reason) for each in world.events("r1", CandidatePassed)] == [("peer-3", SPREAD)]
     else:
         assert {graph.peers[f"o{n}"] for n in range(5)} == {"peer-3"}
         assert len(graph.hosts) == 4
@@ -278,11 +266,12 @@ def test_an_application_stays_on_few_peers_where_links_are_looked_at_ahead(ahead
     assert world.wrong_books() == []  # what peers have accepted for nothing is released
 
 
-def test_where_all_links_are_narrow_the_first_peer_that_accepts_has_the_primary() -> None:
-    world = ring(bandwidth=2 * 1600.0, placement=PlacementConfig(wide_first=True))
+def test_where_no_offer_is_better_the_first_peer_that_accepts_has_the_primary() -> None:
+    world = ring(bandwidth=2 * 1600.0, placement=PlacementConfig(ahead=True, offers=3))
     graph = world.placed("peer-8", chain(5), degree=2)
     assert graph.peers["o0"] == "peer-3"
-    assert len(world.events("r1", CandidatePassed)) == MOST_NARROW - 1
+    passed = [each.at for each in world.events("r1", CandidatePassed) if each.operator == "o0"]
+    assert passed == ["peer-2", "peer-4"]
     world.run(2.0)
     assert world.wrong_books() == []
 

@@ -13,7 +13,6 @@ from synergy_experiments.framework import parameters, runner
 from synergy_experiments.worlds.live_requests import live, run_live
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_nb.simulator.workload import Parameters
-from synergy_nb.traces import datasets
 
 WORKLOAD = Parameters(
     components=6,
@@ -48,13 +47,16 @@ def test_the_cells_on_dask_are_as_many_peers_as_the_machine_carries_with_a_load_
         assert not given.delays  # no matrix is at hand
 
 
-def test_the_matrix_is_taken_where_it_is_at_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_matrix_of_the_right_name_with_other_delays_is_not_the_measured_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     np.savez(tmp_path / "planetlab-rtt-490.npz", rtt_ms=np.zeros((4, 4)))
     monkeypatch.setenv("SYNERGY_DATA", str(tmp_path))
     (claim,) = find(["C4"])
-    (given,) = next(iter(claim.cells(parameters.at_scale(claim.parameters, "quick")))).arguments
-    assert isinstance(given, Scenario)
-    assert given.delays == datasets.find("planetlab-rtt").path
+    setup = parameters.at_scale(claim.parameters, "quick")
+    assert setup["network"] == "transit-stub"
+    with pytest.raises(ValueError, match=r"'planetlab-rtt-490\.npz' has other contents than those measured"):
+        parameters.parse(["network=measured"], [claim.parameters])
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 from synergy_experiments.chapters import find, rates
 from synergy_experiments.chapters.execution_times import departures, executed
 from synergy_experiments.chapters.load_updates import jumps, updates, walk
-from synergy_experiments.chapters.prediction_times import predicting
+from synergy_experiments.chapters.prediction_times import ORDERS, TABLE, predicting
 from synergy_experiments.chapters.rates import COMBINED, GENERATED, LAST, LITERAL, components, requests, thinned
 from synergy_experiments.framework import runner
 from synergy_experiments.framework.measurements import Measured, Point
@@ -239,13 +239,15 @@ def verdicts(points: list[Point], number: int, **setup: Value) -> dict[str, str]
     claim = rates.CLAIMED[number]
     chosen = {**at_scale(claim.parameters, "quick"), **setup}
     derived = list(claim.derive(points)) if claim.derive is not None else []
-    return {check.name: check.verdict for check in claim.checks(Measured([[*points, *derived]]), chosen)}
+    return {check.name: check.verdict for check in claim.checks(Measured([[*points, *derived]] * 3), chosen)}
 
 
-@pytest.mark.parametrize(("ratio", "expected"), [(1.02, "holds"), (1.03, "does not hold")])
+@pytest.mark.parametrize(("ratio", "expected"), [(1.0, "holds"), (1.001, "does not hold")])
 def test_the_verdict_on_the_combination_can_fail(ratio: float, expected: str) -> None:
-    found = verdicts([Point("sort", COMBINED, "ratio, count of 1 s, every tuple", ratio)], 0)
-    (verdict,) = [value for name, value in found.items() if "at most 1.02 times" in name]
+    """One repetition of three above 1.0 suffices, whatever their mean is."""
+    points = [[Point("sort", COMBINED, "ratio, count of 1 s, every tuple", each)] for each in (0.8, ratio, 0.9)]
+    found = rates.CLAIMED[0].checks(Measured(points), at_scale(rates.CLAIMED[0].parameters, "quick"))
+    (verdict,) = [check.verdict for check in found if "at most the last value's" in check.name]
     assert verdict == expected
 
 
@@ -258,6 +260,8 @@ def test_verdicts_on_rivals_and_theory_can_fail() -> None:
     ]
     found = verdicts(points, 0)
     assert [value for name, value in found.items() if "statsmodels" in name] == ["does not hold"]
+    ahead = [points[0]._replace(value=0.0899), points[1]]
+    assert [value for name, value in verdicts(ahead, 0).items() if "statsmodels" in name] == ["holds"]
     thin = {name: value for name, value in found.items() if "thinned" in name}
     assert list(thin.values()) == ["does not hold", "holds"]
 
@@ -275,20 +279,27 @@ def test_the_papers_numbers_are_compared_on_the_papers_kind_of_trace_only() -> N
 
 
 def test_the_verdict_on_rarer_predictions_can_fail() -> None:
-    def points(errors: dict[int, float]) -> list[Point]:
+    def points(errors: dict[int, float], component: str = "project") -> list[Point]:
         found = []
         for tuples, error in errors.items():
             how_often = "every tuple" if tuples == 1 else f"every {tuples} tuples"
-            for algorithm, value in ((LITERAL, error), (LAST, 0.2)):
-                found.append(Point("project", algorithm, f"error, count of 1 s, {how_often}", value))
+            for algorithm, value in ((LITERAL, error), (COMBINED, error), (LAST, 0.2)):
+                found.append(Point(component, algorithm, f"error, count of 1 s, {how_often}", value))
         return found
 
     rising = verdicts(points({1: 0.01, 75: 0.154}), 1, traces=("mine.tcp",))
     assert rising["accuracy lost from every tuple to every 75: project"] == "holds"
-    assert rising["of components that get packets, errors rise as predictions become rarer"] == "holds"
+    assert rising["errors rise as predictions become rarer"] == "holds"
+    assert rising["equation 3.6 has a smaller error than the last value, however rare predictions are"] == "holds"
     falling = verdicts(points({1: 0.3, 75: 0.25}), 1, traces=("mine.tcp",))
-    assert set(falling.values()) >= {"does not hold"}
-    assert falling["there equation 3.6 has a smaller error than the last value at every horizon"] == "does not hold"
+    assert falling["errors rise as predictions become rarer"] == "does not hold"
+    assert [value for name, value in falling.items() if "the last value's there" in name] == ["does not hold"]
+    sorted_too = [*points({1: 0.01, 75: 0.154}), *points({1: 0.21, 75: 0.21}, "sort")]
+    found = verdicts(sorted_too, 1)
+    assert found["errors rise as predictions become rarer"] != "holds", "of each component, not of most"
+    assert found["equation 3.6 has a smaller error than the last value, however rare predictions are"] != "holds"
+    smaller = "equation 3.6 has a smaller error than the last value, however rare predictions are"
+    assert falling[smaller] == "does not hold"
 
 
 # -- the claims --------------------------------------------------------------------------------------------------------
@@ -304,8 +315,9 @@ def test_claims_are_reproduced_on_what_is_generated(monkeypatch: pytest.MonkeyPa
     chosen = {**SMALL, "estimators": (1.0,), "intervals": 600}
     found = {result.claim.id: result for result in runner.reproduce([(first, chosen), (second, SMALL)])}
     assert {row.x for row in found["P1"].rows if row.metric.startswith("error,")} == {*COMPONENTS}
-    verdict = {check.name: check.verdict for check in found["P1"].checks}
-    assert [value for name, value in verdict.items() if "1.02 times" in name] == ["holds"]
+    ratios = [row.value for row in found["P1"].rows if row.metric.startswith("ratio") and row.algorithm == COMBINED]
+    assert len(ratios) == 51
+    assert max(ratios) <= 1.0
     horizons = {row.x for row in found["P2"].rows if row.metric == f"by horizon, {LITERAL}"}
     assert horizons == {1.0, 50.0, 75.0, 100.0}
 
@@ -324,20 +336,29 @@ def test_a_trace_of_the_user_is_compared(tmp_path: Path) -> None:
 
 
 def test_the_time_of_a_prediction_is_measured() -> None:
-    points = predicting("compare", 3, 200, 1)
+    points = predicting("compare", TABLE, 3, 200, 1)
     assert {(point.x, point.metric) for point in points} == {("compare", "time"), ("compare", "time, 99 %")}
+    assert {point.algorithm for point in points} == {LITERAL, COMBINED}
     assert all(point.value > 0.0 for point in points)
-    (claim,) = find(["P3"])
-    names = {check.name for check in claim.checks(Measured([points]), at_scale(claim.parameters, "quick"))}
-    assert "time of a prediction in ms: mean" in names
 
 
-def test_the_verdict_on_times_can_fail() -> None:
-    (claim,) = find(["P3"])
-    for value, expected in ((0.01, "holds"), (5.0, "does not hold")):
-        points = [Point(component, "all three", "time", value) for component in COMPONENTS]
-        checks = list(claim.checks(Measured([points]), at_scale(claim.parameters, "quick")))
-        assert {check.verdict for check in checks if check.name.startswith("time of")} == {expected}
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_verdict_on_times_can_fail(order: str) -> None:
+    """Times of one operator are compared: what the combination takes decides nothing of the paper's statements."""
+
+    def judged(times: dict[str, float], combined: float) -> dict[str, str]:
+        (claim,) = find(["P3"])
+        points = [Point(component, LITERAL, f"time ({order})", time) for component, time in times.items()]
+        points += [Point(component, COMBINED, f"time ({order})", combined) for component in COMPONENTS]
+        checks = list(claim.checks(Measured([points] * 3), at_scale(claim.parameters, "quick")))
+        assert {check.verdict for check in checks if check.name.startswith("time of")} == {"not comparable"}
+        return {check.name: check.verdict for check in checks if order in check.name}
+
+    names = ("sort", "project", "aggregate", "count", "compare")
+    rising = dict(zip(names, (0.01, 0.02, 0.04, 0.06, 0.09), strict=True))
+    assert set(judged(rising, 0.005).values()) == {"holds"}
+    assert set(judged(dict.fromkeys(names, 0.01), 0.005).values()) == {"does not hold"}
+    assert judged(rising, 1.0) == judged(rising, 0.005)
 
 
 @pytest.mark.slow
@@ -366,7 +387,7 @@ def test_verdicts_on_execution_times_can_fail(better: float, expected: str) -> N
     points = [Point(0.5, "line over all rates", "weighted error", better)]
     others = ("line over rates since the last tuple", "the former, whatever its confidence", "last measurement")
     points += [Point(0.5, each, "weighted error", 0.2) for each in others]
-    checks = list(claim.checks(Measured([points]), at_scale(claim.parameters, "quick")))
+    checks = list(claim.checks(Measured([points] * 3), at_scale(claim.parameters, "quick")))
     assert [check.verdict for check in checks[:3]] == [expected] * 3
 
 
@@ -434,7 +455,8 @@ def test_levels_cost_little_where_loads_jump_and_much_where_they_walk() -> None:
     (result,) = runner.reproduce([(claim, {})])
     verdict = {check.name: check.verdict for check in result.checks}
     assert verdict["updates at 7 levels over those at 3, slow walk"] == "does not hold"
-    assert verdict["updates at 7 levels over those at 3, jumps"] == "holds"
+    assert verdict["updates at 7 levels over those at 3, jumps (fitted)"] in ("holds", "holds in part")
+    assert {check.judges for check in result.checks if "jumps" in check.name} == {"own", "fitted"}
     assert {row.x for row in result.rows if row.algorithm == "jumps"} == {3, 4, 5, 6, 7}
 
 

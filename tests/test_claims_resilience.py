@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 
 from synergy_experiments.chapters import find
-from synergy_experiments.chapters.feasible_sets import perturbed
+from synergy_experiments.chapters.feasible_sets import BOUND, perturbed
 from synergy_experiments.framework import runner
 from synergy_experiments.framework.claim import Result
+from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.worlds.operator_placements import ALGORITHMS, place_by, random_rates
 from synergy_experiments.worlds.packet_monitoring import (
     AGGREGATES,
@@ -25,8 +26,11 @@ from synergy_experiments.worlds.packet_monitoring import (
     rates_of,
     substreams,
 )
+from synergy_experiments.worlds.placement_bounds import most_feasible, of_heaviest
+from synergy_experiments.worlds.replayed_packets import BOUND as ANY
+from synergy_experiments.worlds.replayed_packets import moved
 from synergy_nb import traces
-from synergy_nb.algorithms.resilience import linearised, place, random_trees
+from synergy_nb.algorithms.resilience import feasible_ratio, linearised, optimum, place, random_trees
 from synergy_nb.plan import source
 
 
@@ -59,7 +63,23 @@ def test_r1_has_one_row_a_graph() -> None:
     assert reproduced("R1", chosen, seed=4).rows == result.rows
     assert reproduced("R1", chosen, seed=5).rows != result.rows
     fewest = reproduced("R1", {"graphs": 2, "operators_max": 2, "inputs": (5,), "refine": False})
-    assert [row.value for row in fewest.rows] == pytest.approx([1.0] * 4)
+    assert list(values(fewest, "ratio").values()) == pytest.approx([1.0] * 4)
+
+
+def test_r1_draws_and_judges_the_least_and_the_mean_of_the_same_graphs() -> None:
+    ratios = np.random.default_rng(1).uniform(0.6, 1.0, (3, 60))
+    repetitions = [[Point(n, "rod", "ratio", value) for n, value in enumerate(own, 1)] for own in ratios.tolist()]
+    claim = find(["R1"])[0]
+    assert claim.derive is not None
+    measured = Measured([[*points, *claim.derive(points)] for points in repetitions])
+    share = dict(measured.course("rod", "share"))
+    assert all(value == pytest.approx(np.mean(ratios <= x)) for x, value in share.items())
+    assert min(x for x, value in share.items() if value > 0.0) == pytest.approx(np.ceil(ratios.min() * 100) / 100)
+    assert measured.mean(60, "rod", "least") == pytest.approx(ratios.min(axis=1).mean())
+    assert measured.mean(20, "rod", "least") == pytest.approx(ratios.reshape(9, 20).min(axis=1).mean())
+    checks = {check.name: check for check in claim.checks(measured, {})}
+    assert checks["mean of rod over the optimum"].ours == pytest.approx(ratios.mean())
+    assert checks["least of rod over the optimum, of all graphs"].ours == pytest.approx(ratios.min())
 
 
 @pytest.mark.slow
@@ -81,19 +101,64 @@ def test_r1_is_near_the_optimum_whatever_the_seed(seed: int) -> None:
 
 @pytest.mark.slow
 def test_r2_orders_the_algorithms_as_the_paper() -> None:
-    result = reproduced("R2", {"operators": (30, 60), "inputs": 3, "nodes": 6, "draws": 6}, repeat=3)
+    chosen = {"operators": (30, 60), "inputs": 3, "nodes": 6, "draws": 6, "searched": 0}
+    result = reproduced("R2", chosen, repeat=3)
     found = values(result, "ratio")
-    assert {algorithm for _, algorithm in found} == set(ALGORITHMS)
+    assert {algorithm for _, algorithm in found} == {*ALGORITHMS, BOUND}
     for operators in (30, 60):
         others = [found[operators, each] for each in ("correlation", "llf", "random", "connected")]
         assert found[operators, "rod+refinement"] > found[operators, "rod"] > max(others)
         assert others[0] > max(others[1:3])
         assert min(others[1:3]) > others[3]
     assert found[60, "rod"] > found[30, "rod"]
-    assert set(verdicts(result).values()) <= {"holds", "holds in part", "undecided"}
+    stated = {check.verdict for check in result.checks if check.judges == "paper" and "no slack" not in check.name}
+    assert stated <= {"holds", "holds in part", "undecided"}
     assert verdicts(result)["ROD above every other"] in ("holds", "holds in part")  # of three graphs
     relative = values(result, "relative")
     assert relative[30, "llf"] < 1.0 < relative[30, "rod+refinement"]
+
+
+def r3_verdict(gains: Sequence[float], scatter: float) -> str:
+    """Verdict about a constant gain over LLF if the gains by an input are these."""
+    rng = np.random.default_rng(3)
+    falls = -np.cumsum([0.4, *gains])
+    runs = [
+        [Point(2 + n, "llf", "relative", float(np.exp(fall + scatter * rng.normal()))) for n, fall in enumerate(falls)]
+        for _ in range(20)
+    ]
+    checks = find(["R3"])[0].checks(Measured(runs), {})
+    (found,) = (check.verdict for check in checks if check.name.startswith("change of ROD's gain over llf"))
+    return found
+
+
+def test_r3_judges_whether_the_gain_by_an_input_is_constant() -> None:
+    assert r3_verdict([0.2] * 6, 0.02) == "holds"
+    assert r3_verdict([0.27, 0.24, 0.21, 0.18, 0.15, 0.12], 0.02) == "does not hold"  # its logarithm is nearly a line
+    assert r3_verdict([0.12, 0.15, 0.18, 0.21, 0.24, 0.27], 0.02) == "does not hold"
+    assert r3_verdict([0.2] * 6, 0.5) == "undecided"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("operators", "inputs", "nodes"), [(8, 2, 2), (10, 3, 3), (9, 3, 5), (11, 2, 6)])
+def test_no_placement_exceeds_the_bound(operators: int, inputs: int, nodes: int) -> None:
+    for seed in range(3):
+        load, capacity = linearised(random_trees(operators, inputs, seed)).load, np.ones(nodes)
+        best = feasible_ratio(load, capacity, optimum(load, capacity), method="exact")
+        some = nodes + 1 if nodes < operators else operators
+        bounds = [most_feasible(load, nodes), of_heaviest(load / load.sum(axis=0), nodes, some)[0]]
+        assert min(bounds) >= best - 1e-3  # the error of the sample
+        assert most_feasible(load, nodes, 10**6) == pytest.approx(best, abs=1e-3)  # all operators are searched
+        assert most_feasible(load, nodes, 10**6) <= bounds[0]
+
+
+@pytest.mark.slow
+def test_r2_compares_with_the_bound_of_any_placement() -> None:
+    chosen = {"operators": (12, 40), "inputs": 3, "nodes": 6, "draws": 1, "algorithms": ("rod", "rod+refinement")}
+    result = reproduced("R2", chosen | {"searched": 12, "budget": 10**6}, repeat=2)
+    over = values(result, "over bound")
+    assert 0.95 < over[12, "rod+refinement"] <= 1.0 + 1e-3  # all operators are searched
+    assert over[40, "rod"] <= over[40, "rod+refinement"] < 1.0
+    assert (12, BOUND) not in values(result, "relative")
 
 
 @pytest.mark.slow
@@ -133,14 +198,16 @@ def test_an_algorithm_that_there_is_not_is_refused() -> None:
 @pytest.mark.slow
 def test_r4_penalties_are_shares_that_fall_with_operators() -> None:
     chosen = {"operators": (20, 80), "inputs": 3, "nodes": 5, "bounds": 25, "figure": 80}
+    result = reproduced("R4", chosen, repeat=2)
     for drawn in ("volume", "distance"):
-        result = reproduced("R4", chosen | {"drawn": drawn}, repeat=2)
-        penalty = values(result, "penalty")
+        penalty = values(result, f"penalty ({drawn})")
         for name in ("origin as the bound", "wrong bound"):
             assert penalty[80, name] < penalty[20, name] <= 1.0
-        missing = values(result, "nothing to compare")
-        assert 0.0 <= missing[80, "both"] <= missing[20, "both"] < 1.0
-        places = [x for x, _ in values(result, "penalty by distance")]
+        missing = values(result, f"not carried ({drawn})")
+        assert 0.0 <= missing[80, "the right bound"] <= missing[20, "the right bound"] < 1.0
+        other = values(result, f"carried only by it ({drawn})")
+        assert all(0.0 <= other[20, name] <= missing[20, "the right bound"] for name in ("origin as the bound",))
+        places = [x for x, _ in values(result, f"penalty by distance ({drawn})")]
         assert all(0.0 < x < 1.5 for x in places)
         assert not any("operators" in name and "25" in name for name in verdicts(result))
 
@@ -167,6 +234,7 @@ SMALL = {
     "peers": 3,
     "algorithms": ("rod", "llf", "connected"),
     "drifts": ("steady",),
+    "relieved": (),
 }
 
 
@@ -204,6 +272,20 @@ def test_r6_meets_the_same_packets_whatever_the_placement() -> None:
     assert utilisation[1.0, "rod"] == pytest.approx(utilisation[1.0, "llf"])
     assert utilisation[2.0, "rod"] == pytest.approx(2.0 * utilisation[1.0, "rod"], rel=0.02)
     assert utilisation[1.0, "rod"] == pytest.approx(0.23, rel=0.3)
+
+
+@pytest.mark.slow
+def test_r6_one_migration_relieves_a_placement_and_none_survives_what_no_policy_can() -> None:
+    chosen = SMALL | {"relieved": ("connected",), "late": 0.2, "multipliers": (3.0,), "larger": ()}
+    found = reproduced("R6", chosen | {"memory": 1.0}, seed=2)
+    assert values(found, "migrations (steady)") == {(3.0, moved("connected")): 1.0}
+    busiest = values(found, "busiest (steady)")
+    assert busiest[3.0, moved("connected")] < busiest[3.0, "connected"]
+    least = values(found, "least waiting work (steady)")[3.0, ANY]
+    for memory in (0.9 * least, 1.1 * least):
+        survives = values(reproduced("R6", chosen | {"memory": memory}, seed=2), "survives (steady)")
+        assert survives[3.0, ANY] == float(memory > least)
+        assert max(survives.values()) == survives[3.0, ANY] or memory > least
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from synergy_nb.models.on_off import PENALTY, binned, expected_rates, segments_of, two_levels
+from synergy_nb.models.on_off import PENALTY, binned, expected_rates, recurrence, segments_of, two_levels
 
 
 def alternating(windows: int, bins: int, high: float, low: float, half: int, seed: int) -> np.ndarray:
@@ -76,3 +76,13 @@ def test_segments_have_the_work_of_their_bins() -> None:
         (3.75, 0.25, 7.0),
     ]
     assert sum(each.length * each.load for each in found) == pytest.approx(0.25 * 0.02 * rates.sum())
+
+
+def test_what_comes_again_is_the_slope_over_what_was_expected() -> None:
+    rng = np.random.default_rng(3)
+    before = list(rng.poisson(20.0, (6, 100)).astype(np.float64))
+    assert recurrence(before, [7.0 + 0.4 * each for each in before]) == pytest.approx(0.4)
+    assert recurrence(before, list(rng.poisson(20.0, (6, 100)).astype(np.float64))) < 0.15
+    assert recurrence(before, [3.0 * each for each in before]) == 1.0
+    assert recurrence(before, [30.0 - each for each in before]) == 0.0
+    assert recurrence([np.full(100, 5.0)], before[:1]) == 0.0, "nothing varies, so nothing can come again"

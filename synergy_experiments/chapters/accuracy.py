@@ -25,14 +25,16 @@ means at the high rate, where queues have no time to fill. Single segments vary 
 of high rate exceed even the maximum's projection where segments are found, and a third and more where they are not.
 
 *Beyond the paper.* The transient projector lets queues fill and empty. With the segments of a signature, it removes a
-third of M/M/1's error of the means. With the ON/OFF model, which folds eight windows (:mod:`~synergy_nb.models.on_off`)
-and so finds the segments of all patterns, it removes three quarters, .03 instead of .14 over all patterns, and six
-tenths of the error with pieces of the shortest segment. In single segments its error is near that of a predictor that
-knows both means (.42 against .41; M/M/1 .59), so most of M/M/1's error cannot be avoided there. Twice its mean is
-exceeded by 5 % of the segments of high rate, as is twice the mean that is known: so less than 1 % is not to be had
-below twice the mean. On recorded streams the ON/OFF model is optimistic at the high rate (.77 to 1.04 of the actual
-means) and removes a fifth of M/M/1's error. Of the segments of high rate, 0.3 % exceed its projection with a confidence
-of 99.9 %; that projection is three to six times the mean.
+third of M/M/1's error of the means. The ON/OFF model folds eight windows (:mod:`~synergy_nb.models.on_off`) and so
+finds the segments of all synthetic patterns. What was expected in each window is compared with what came: the share of
+the variation that came again is the weight of the expected segment, and the rest is the time of any tuple in the
+signatures of the last eight windows, wherever its segment was. On recorded and generated streams, where hardly anything
+comes again, this removes six tenths of M/M/1's error of the means; without the weight the ON/OFF model removed a fifth,
+since it projected for a stream that does not repeat itself as if it were even. The model and its constants were chosen
+on other days of the recorded requests and other seeds. No peer uses it: peers project with signatures. In single
+segments the error is a fifth below M/M/1's, near that of a predictor that knows both means; most of M/M/1's error
+cannot be avoided there. Of the segments of high rate, 0.4 % exceed the projection with a confidence of 99.9 %, which is
+one to four times the mean there, and three to six times on synthetic streams.
 
 *A bursty newcomer* (:mod:`~synergy_experiments.worlds.newcomers`). In the dissertation, signatures of the requested
 streams are given, profiled or approximated, and equation 2.11 adds their maximum load. We project the delay that a
@@ -58,7 +60,7 @@ import numpy.typing as npt
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Coordinate, Decision, Measured, Point, mean_of_known
-from synergy_experiments.framework.parameters import Setup, files, number, several, whole
+from synergy_experiments.framework.parameters import IncompatibleParameters, Setup, files, number, several, whole
 from synergy_experiments.framework.verdicts import at_all, at_least, near, not_comparable, own
 from synergy_experiments.worlds.newcomers import impact_of_newcomer
 from synergy_experiments.worlds.projected_delays import (
@@ -251,7 +253,9 @@ def _c14_cells(setup: Setup) -> Iterator[Cell]:
     assert isinstance(window, float)
     for name in map(str, patterns):
         if abs(math.remainder(window, PATTERNS[name][2])) > 1e-9:
-            raise ValueError(f"window: {window:g} s; expected whole periods of {PATTERNS[name][2]:g} s for {name!r}")
+            raise IncompatibleParameters(
+                f"window: {window:g} s; expected whole periods of {PATTERNS[name][2]:g} s for {name!r}"
+            )
         rest = (setup[each] for each in ("load", "beside", "ratio", "window", "windows", "false_alarm"))
         yield Cell(synthetic, (name, *rest))
 
@@ -325,7 +329,7 @@ def _beyond(measured: Measured, xs: Sequence[Coordinate]) -> Iterator[Check]:
         twice = measured.over_repetitions(_above_twice, xs, name)
         statement = f"beyond the paper: segments of high rate above twice the time by {name}"
         check = near(statement, 0.0, twice, 0.01, 0.03)
-        yield check if name == ON_OFF else not_comparable(statement, "", twice, whose)
+        yield own(check if name == ON_OFF else not_comparable(statement, "", twice, whose))
 
 
 def _c14_checks(measured: Measured, _: Setup) -> Iterator[Check]:
@@ -340,12 +344,13 @@ def _c14_checks(measured: Measured, _: Setup) -> Iterator[Check]:
     if REGULAR in everywhere:
         ours = measured.over_repetitions(_regular)
         yield near("regular traffic: mean by M/M/1 (2.6) over the actual one", 1.0, ours, 0.15, 0.4, unit="")
-    single = [measured.mean(x, PAPER, "optimistic") or 0.0 for x in bursty]
-    if single:
-        share = sum(single) / len(single)
-        yield not_comparable(
-            "single segments of high rate above the paper's projection", "", share, "the paper compares curves"
-        )
+    single = [
+        (x, None if found is None else found.at_most(CLOSE))
+        for x in bursty
+        for found in [measured.estimate(x, PAPER, "optimistic")]
+    ]
+    statement = f"single segments of high rate are above the paper's projection in at most {CLOSE:.0%} of all"
+    yield at_all(statement, "never optimistic, read of each segment", single)
     yield from _beyond(measured, bursty)
     slow = [x for x in bursty if PATTERNS[str(x)][2] / 2.0 * PATTERNS[str(x)][0] >= FOUND_FROM]
     for than, name in (("mean", "its mean rate"), ("maximum", "its maximum load (2.11)")):
@@ -417,7 +422,7 @@ _C13: Final = Claim(
     checks=_c13_checks,
     panels=(*_BARS, *(Panel(f"delay, {name}", f"delay, {name} (s)", "curves", example=True) for name in FIGURES)),
     xlabel="input, or time in s",
-    repeat=(1, 3),
+    repeat=(3, 10),
 )
 
 _C14: Final = Claim(
@@ -438,7 +443,7 @@ _C14: Final = Claim(
     checks=_c14_checks,
     panels=(*_BARS, *(Panel(f"delay, {name}", f"delay, {name} (s)", "curves", example=True) for name in PATTERNS)),
     xlabel="pattern, or time in s",
-    repeat=(3, 5),
+    repeat=(3, 10),
 )
 
 CLAIMED: Final = (_C13, _C14)

@@ -25,7 +25,7 @@ import numpy as np
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Decision, Measured, Point
 from synergy_experiments.framework.parameters import Setup, numbers, whole, wholes
-from synergy_experiments.framework.verdicts import at_all
+from synergy_experiments.framework.verdicts import at_all, own
 from synergy_experiments.worlds.operator_placements import random_rates
 from synergy_nb.algorithms.resilience import (
     clustered_rod,
@@ -109,7 +109,8 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     ):
         above = [(f"{x:g} {size}", measured.higher(x, _label(one, size), _label(other, size), "ratio"))
                  for size in sizes for x in ratios]  # fmt: skip
-        yield at_all(name, says, above)
+        check = at_all(name, says, above)
+        yield own(check) if one == REFINED else check
     least, most = ratios[0], ratios[-1]
     matters = [(size, larger((most, PLAIN, size), (least, PLAIN, size))) for size in sizes if least < most]
     says = "clustering more important as communication costs more"

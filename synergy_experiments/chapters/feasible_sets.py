@@ -13,9 +13,18 @@ ours allows an imbalance of a tenth of the average load where correlations decid
 rate, whose operators are placed last, share the few nodes with remaining capacity, and the algorithm is worse than LLF
 with 200 operators. Refinement adds to that: .11 .36 .76 .93 .97.
 
-*R3.* Each additional input reduces the other algorithms by the same factor: lines through the logarithms have an R² of
-at least .987 (stored result), and factors of .91, .83, .84 and .53 an input for Correlation, LLF, Random and Connected.
-With two inputs LLF and Random are above these lines, as the paper states, Correlation and Connected slightly below.
+How far that is from the best placement is bounded (:mod:`~synergy_experiments.worlds.placement_bounds`). Refinement
+reaches .83 of the bound with 25 operators (in ten graphs, .73 to .91), .48 with 50, .77 with 100, .94 with 150 and .97
+with 200. Our aim of .98 is not reached, and not refuted: with 25 operators the search for the bound covers the heaviest
+18 to 20, and each further operator takes it some 2.5 times as long. With 50 and 100 operators what is lost is lost by
+the lighter half: without these, nearly all of the ideal set is in reach, and the bound by the operators at each point
+lets each point have a placement of its own. Even with the least makespan at each point it would be .32 and .23 for two
+graphs of 25 operators, where refinement has .13 and .10.
+
+*R3.* Each additional input reduces the other algorithms. The paper concludes from lines through the logarithms that the
+gain by an input is constant. They have an R² of at least .987 here, too, which does not say so: ROD's gain over LLF and
+Random falls from 34 % with the third input to 15 and 16 % with the eighth. Over Connected it is constant at about 90 %.
+Over Correlation it is 8 to 12 %, and 40 repetitions leave open whether it changes (stored result).
 
 *R7.* At an error of 10 % ROD retains nine tenths of its feasible set, and at 50 % it is the best of the paper's
 algorithms. Refinement depends on the statistics: of its gain over ROD with exact ones, a fifth, half remains at 10 %
@@ -34,14 +43,35 @@ import numpy as np
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Coordinate, Decision, Estimate, Measured, Point
 from synergy_experiments.framework.parameters import Parameter, Setup, numbers, several, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, at_least, fitted, monotone, near
-from synergy_experiments.worlds.operator_placements import ALGORITHMS, OTHERS, REFINED, place_by, random_rates
-from synergy_nb.algorithms.resilience import QueryOperator, feasible_ratio, linearised, random_trees
+from synergy_experiments.framework.verdicts import at_all, at_least, monotone, near, own
+from synergy_experiments.worlds.operator_placements import (
+    ALGORITHMS,
+    BALANCED,
+    LITERAL,
+    OTHERS,
+    REFINED,
+    place_by,
+    random_rates,
+)
+from synergy_experiments.worlds.placement_bounds import most_feasible
+from synergy_nb.algorithms.resilience import QueryOperator, feasible_ratio, linearised, random_trees, refine, rod
 
-__all__ = ["CLAIMED", "compared", "perturbed"]
+__all__ = ["BOUND", "CLAIMED", "bounded", "compared", "perturbed"]
 
-ORDER: Final = (("correlation", "llf"), ("correlation", "random"), ("llf", "connected"), ("random", "connected"))
-STRAIGHT: Final = 0.95  # least R² of a line
+ORDER: Final = (
+    ("correlation", "llf"),
+    ("correlation", "random"),
+    (BALANCED, "llf"),
+    (BALANCED, "random"),
+    ("llf", "connected"),
+    ("random", "connected"),
+)
+BOUND: Final = "bound of any placement"
+LONG: Final = "rod+longer refinement"
+#: Restarts of this search, and changes that it evaluates: some 16 times the usual.
+LONGER: Final = (400, 3_000_000)
+CONSTANT: Final = 0.25  # share by which a gain may change over the tail and count as constant
+REACHED: Final = 0.98  # our aim: share of the bound of any placement
 TAIL: Final = 3  # least number of inputs for which the paper states a line
 
 
@@ -80,9 +110,36 @@ def compared(
     series = [random_rates(true, capacity, rng) for _ in range(draws)]
     points = []
     for each in algorithms:
-        placed = [place_by(each, measured, capacity, rates, rng) for rates in series[: draws if each in OTHERS else 1]]
+        given = series[: 1 if each in (REFINED, "rod", LITERAL) else draws]
+        placed = [place_by(each, measured, capacity, rates, rng) for rates in given]
         ratios = [feasible_ratio(true.load, capacity, placement) for placement in placed]
         points.append(Point(x, each, "ratio", float(np.mean(ratios))))
+    return points
+
+
+def bounded(x: Coordinate, operators: int, inputs: int, nodes: int, budget: int, seed: int) -> list[Point]:
+    """Measure an upper bound of ``ratio`` for every placement of a graph, and that of a longer local search.
+
+    The graph is that of :func:`compared` for the same seed.
+
+    Parameters
+    ----------
+    x
+        Coordinate on the horizontal axis of the figure.
+    operators, inputs, nodes
+        Numbers of operators and inputs of the graph, and of nodes of equal capacity.
+    budget
+        Number of placements of the heaviest operators that the search for the bound may evaluate, about; 0: neither
+        this search nor the longer local search.
+    seed
+        Seed of the graph.
+    """
+    graph = random_trees(operators, inputs, np.random.default_rng([seed, operators, inputs]))
+    load, capacity = linearised(graph).load, np.ones(nodes)
+    points = [Point(x, BOUND, "ratio", most_feasible(load, nodes, budget))]
+    if budget:
+        placed = refine(load, capacity, rod(load, capacity), kicks=LONGER[0], budget=LONGER[1])
+        points.append(Point(x, LONG, "ratio", float(feasible_ratio(load, capacity, placed))))
     return points
 
 
@@ -100,10 +157,18 @@ def perturbed(graph: Sequence[QueryOperator], error: float, rng: np.random.Gener
 
 
 def _relative(points: Sequence[Point]) -> Iterator[Point]:
-    rod = {point.x: point.value for point in points if point.algorithm == "rod"}
+    own = {point.x: point.value for point in points if point.algorithm == "rod"}
     for x, algorithm, _, value in points:
-        if algorithm != "rod" and rod.get(x):
-            yield Point(x, algorithm, "relative", value / rod[x])
+        if algorithm not in ("rod", BOUND) and own.get(x):
+            yield Point(x, algorithm, "relative", value / own[x])
+
+
+def _over_bound(points: Sequence[Point]) -> Iterator[Point]:
+    yield from _relative(points)
+    bound = {point.x: point.value for point in points if point.algorithm == BOUND}
+    for x, algorithm, _, value in points:
+        if algorithm in ("rod", REFINED, LONG) and x in bound:
+            yield Point(x, algorithm, "over bound", value / bound[x])
 
 
 def _cell(setup: Setup, x: Coordinate, operators: int, inputs: int, error: float = 0.0) -> Cell:
@@ -113,6 +178,9 @@ def _cell(setup: Setup, x: Coordinate, operators: int, inputs: int, error: float
 def _r2_cells(setup: Setup) -> Iterator[Cell]:
     for operators in cast("tuple[int, ...]", setup["operators"]):
         yield _cell(setup, operators, operators, cast("int", setup["inputs"]))
+        searched = operators <= cast("int", setup["searched"])
+        given = (operators, operators, setup["inputs"], setup["nodes"], setup["budget"] if searched else 0)
+        yield Cell(bounded, given)
 
 
 def _r3_cells(setup: Setup) -> Iterator[Cell]:
@@ -135,40 +203,70 @@ def _above(measured: Measured, one: str, others: Iterable[str]) -> list[tuple[st
     ]
 
 
-def _best(measured: Measured) -> Check:
-    return at_all("ROD above every other", "ROD best", _above(measured, "rod", OTHERS))
+def _best(measured: Measured) -> Iterator[Check]:
+    for placed, name in (("rod", "ROD"), (LITERAL, "ROD in the order of figure 10")):
+        yield at_all(f"{name} above every other", "ROD best", _above(measured, placed, (*OTHERS, BALANCED)))
 
 
 def _refined(measured: Measured) -> Check:
-    return at_all("beyond the paper: refinement above ROD", "our aim", _above(measured, REFINED, ["rod"]))
+    return own(at_all("beyond the paper: refinement above ROD", "our aim", _above(measured, REFINED, ["rod"])))
 
 
 def _r2_checks(measured: Measured, _: Setup) -> Iterator[Check]:
-    yield _best(measured)
+    yield from _best(measured)
     changes = measured.changes("rod", "ratio")
     yield monotone("ROD nearer to the ideal with more operators", "approaches the ideal case", changes, 1.0)
     for upper, lower in ORDER:
         says = "Correlation above LLF and Random, these above Connected"
         yield at_all(f"{upper} above {lower}", says, _above(measured, upper, [lower]))
     yield _refined(measured)
+    for placed in (REFINED, LONG):
+        for operators in measured.xs("over bound", placed):
+            reached = measured.estimate(operators, placed, "over bound")
+            name = f"beyond the paper: {placed} over the bound of any placement, {operators} operators"
+            yield own(at_least(name, REACHED, reached, 0.0, 0.9))
 
 
 def _r3_checks(measured: Measured, _: Setup) -> Iterator[Check]:
     for algorithm in OTHERS:
-        course = measured.course(algorithm, "relative")
         changes = measured.changes(algorithm, "relative")
         yield monotone(f"{algorithm} over ROD falls with every input", "ROD increasingly better", changes, -1.0)
-        tail = [(x, np.log(value)) for x, value in course if x >= TAIL and value > 0.0]
-        straight = Estimate.exact(float(np.corrcoef(np.array(tail).T)[0, 1] ** 2)) if len(tail) > 2 else None
-        name = f"{algorithm} over ROD: R² of a line through its logarithm, from {TAIL} inputs on"
-        yield fitted(at_least(name, 1.0, straight, 1.0 - STRAIGHT, 0.8, unit=""))
+        name = f"change of ROD's gain over {algorithm} by an input, from {TAIL} inputs to the most, over its mean"
+        yield near(name, 0.0, _change_of_gain(measured, algorithm), CONSTANT, 2.0 * CONSTANT)
     yield _refined(measured)
+
+
+def _change_of_gain(measured: Measured, algorithm: str) -> Estimate | None:
+    """Return by which share of its mean ROD's relative gain by an input changes over the tail; 0 if it is constant.
+
+    The gain by an input is the fall of the logarithm of the other's feasible set over ROD's. A parabola through the
+    logarithms of a repetition has a gain that changes evenly.
+    """
+    gain = measured.over_repetitions(_fit, algorithm, 1)
+    change = measured.over_repetitions(_fit, algorithm, 2)
+    if gain is None or change is None or not gain.value:
+        return None
+    return measured.over_repetitions(lambda one: _scaled(_fit(one, algorithm, 2), gain.value))
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else value / scale
+
+
+def _fit(measured: Measured, algorithm: str, degree: int) -> float | None:
+    """Return the gain by an input (degree 1), or its change from the first to the last input of the tail (2)."""
+    tail = [(x, np.log(value)) for x, value in measured.course(algorithm, "relative") if x >= TAIL and value > 0.0]
+    if len(tail) <= degree:
+        return None
+    inputs, logarithms = np.array(tail).T
+    highest = float(np.polyfit(inputs, logarithms, degree)[0])
+    return highest if degree == 1 else 2.0 * highest * float(inputs[-1] - inputs[0])
 
 
 def _r7_checks(measured: Measured, _: Setup) -> Iterator[Check]:
     little = measured.paired((0.1, "rod", "ratio"), (0.0, "rod", "ratio"), lambda wrong, right: wrong / right)
     yield near("ROD's feasible set at 10 % error over that without", 1.0, little, 0.1, 0.2)
-    yield _best(measured)
+    yield from _best(measured)
     for algorithm in ("rod", *OTHERS):
         errors = [x for x, _ in measured.course(algorithm, "ratio")]
         if len(errors) < 2:
@@ -208,13 +306,15 @@ CLAIMED: Final = (
             **_SHARED,
             "inputs": _INPUTS,
             "operators": wholes("operators, over all trees", (25, 50, 100, 150, 200)),
+            "searched": whole("most operators of graphs whose heaviest ones the bound enumerates", 50),
+            "budget": whole("placements of the heaviest operators that are evaluated, about", 100_000, 2_000_000),
         },
         cells=_r2_cells,
         checks=_r2_checks,
-        panels=(_RATIO, _OVER_ROD),
+        panels=(_RATIO, _OVER_ROD, Panel("over bound", "feasible set over the bound of any placement")),
         xlabel="operators",
-        derive=_relative,
-        repeat=(5, 20),
+        derive=_over_bound,
+        repeat=(5, 10),
     ),
     Claim(
         id="R3",

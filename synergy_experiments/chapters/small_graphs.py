@@ -5,15 +5,16 @@ nodes. The optimum is found by enumeration, and both sets are measured exactly.
 
 Findings
 --------
-A repetition is a set of 60 graphs. Over 14 (stored result) the mean is .942 to .968 and the least ratio .64 to .82;
-in the order of figure 10 .932 to .965 and .72 to .80. So the paper's .95 is in the middle, and its .82 at the upper
-end: the paper does not say how many graphs it has, and the least of few is higher than that of many. Refinement, moves
-and swaps with operators moved at random in between, gives a mean of .997 to .999 and a least ratio of .95.
+A repetition is a set of 60 graphs. Over 14 (stored result) the mean is .956, in the order of figure 10 .949, as the
+paper's. The least ratio depends on the number of graphs, which the paper does not state: of 10 graphs it is .84 on
+average, of 20 .81, of 60 .76, and of all 840 .640 (.83, .80, .77 and .719 in the order of figure 10). The paper's .82
+is the least of about 15. Refinement, moves and swaps with operators moved at random in between, gives a mean of .999
+and a least ratio of .950 of all graphs. The figure has the distribution over all graphs: it begins at their least.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
 import numpy as np
@@ -21,13 +22,15 @@ import numpy as np
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, flag, whole, wholes
-from synergy_experiments.framework.verdicts import at_least, near
+from synergy_experiments.framework.verdicts import at_least, near, not_comparable, own
 from synergy_experiments.worlds.operator_placements import LITERAL, REFINED
 from synergy_nb.algorithms.resilience import feasible_ratio, linearised, optimum, random_trees, refine, rod
 
 __all__ = ["CLAIMED", "beside_optimum"]
 
 MEAN, LEAST = 0.95, 0.82  # mean and least ratio of the paper
+SETS: Final = (10, 20, 60)  # numbers of graphs of which there is a least ratio
+LOWEST, STEPS = 0.5, 50  # least ratio in the figure, and parts from there to 1
 OUR_MEAN, OUR_LEAST = 0.99, 0.90  # mean and least ratio of our aim for refinement
 
 
@@ -71,23 +74,39 @@ def _cells(setup: Setup) -> Iterator[Cell]:
         yield Cell(beside_optimum, given)
 
 
+def _spread(points: Sequence[Point]) -> Iterator[Point]:
+    """Yield for each algorithm the shares of graphs up to each ratio, and the least ratio of sets of graphs."""
+    for name in dict.fromkeys(point.algorithm for point in points):
+        ratios = np.array([point.value for point in points if point.algorithm == name])
+        for step in range(STEPS + 1):
+            place = LOWEST + (1.0 - LOWEST) * step / STEPS
+            yield Point(round(place, 6), name, "share", float(np.mean(ratios <= place + 1e-9)))
+        for size in SETS:
+            sets = ratios[: len(ratios) // size * size].reshape(-1, size)
+            if len(sets):
+                yield Point(size, name, "least", float(sets.min(axis=1).mean()))
+
+
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     for name in measured.algorithms("ratio"):
-        mean, least = measured.over_repetitions(_mean, name), measured.over_repetitions(_least, name)
+        mean = measured.over_repetitions(_mean, name)
+        least = [(size, measured.estimate(size, name, "least")) for size in measured.xs("least", name)]
+        lowest = min(min(measured.values(x, name, "ratio").values()) for x in measured.xs("ratio", name))
         if name == REFINED:
-            yield at_least("mean of ROD, refined, over the optimum (our aim)", OUR_MEAN, mean, 0.005, MEAN)
-            yield at_least("least of ROD, refined, over the optimum (our aim)", OUR_LEAST, least, 0.0, LEAST)
+            yield own(at_least("mean of ROD, refined, over the optimum (our aim)", OUR_MEAN, mean, 0.005, MEAN))
+            for size, found in least:
+                name_of_least = f"least of ROD, refined, of {size} graphs (our aim)"
+                yield own(at_least(name_of_least, OUR_LEAST, found, 0.0, LEAST))
         else:
             yield near(f"mean of {name} over the optimum", MEAN, mean, 0.01, 0.03, unit="")
-            yield near(f"least of {name} over the optimum, of a set of graphs", LEAST, least, 0.03, 0.1, unit="")
+            for size, found in least:
+                yield near(f"least of {name} over the optimum, of {size} graphs", LEAST, found, 0.03, 0.1, unit="")
+        why = "the paper does not say how many graphs it has; the least of more graphs is lower"
+        yield own(not_comparable(f"least of {name} over the optimum, of all graphs", LEAST, lowest, why))
 
 
 def _mean(measured: Measured, name: str) -> float | None:
     return mean_of_known(ratio for _, ratio in measured.course(name, "ratio"))
-
-
-def _least(measured: Measured, name: str) -> float | None:
-    return min((ratio for _, ratio in measured.course(name, "ratio")), default=None)
 
 
 _R1: Final = Claim(
@@ -107,13 +126,16 @@ _R1: Final = Claim(
     checks=_checks,
     panels=(
         Panel(
-            "ratio",
-            "feasible set over the optimum's",
+            "share",
+            "share of graphs",
             "curves",
-            bounds=((MEAN, "paper: mean"), (LEAST, "paper: least")),
+            logarithmic=True,
+            xlabel="feasible set over the optimum's, up to",
         ),
+        Panel("least", "least feasible set over the optimum's", bounds=((LEAST, "paper: least"),)),
     ),
-    xlabel="graph",
+    xlabel="graphs of which it is the least",
+    derive=_spread,
     repeat=(3, 14),
 )
 

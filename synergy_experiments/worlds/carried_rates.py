@@ -12,15 +12,15 @@ fading mean that peers of this platform measure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-
-from synergy_nb.dataflow.meters import Rate
 
 __all__ = ["COMPONENTS", "Estimator", "Items", "Packets", "measured_rates", "monitored", "sampled"]
 
@@ -113,16 +113,22 @@ class Items:
 def measured_rates(times: Array, tuples: Array, estimator: Estimator) -> Array:
     """Return the rate at each arrival of an item, including that item, tuples/s."""
     if estimator.fading:
-        rate = Rate(estimator.seconds, float(times[0]) if len(times) else 0.0)
-        found = np.empty(len(times))
-        for number, (time, count) in enumerate(zip(times.tolist(), tuples.tolist(), strict=True)):
-            rate.add(count, time)
-            found[number] = rate.per_second(time)
-        return found
+        return _fading(times, tuples, estimator.seconds)
     total = np.concatenate([[0.0], np.cumsum(tuples)])
     upto = np.searchsorted(times, times, side="right")
     since = np.searchsorted(times, times - estimator.seconds, side="right")
     return np.asarray((total[upto] - total[since]) / estimator.seconds)
+
+
+def _fading(times: Array, tuples: Array, seconds: float) -> Array:
+    """Return what :class:`~synergy_nb.dataflow.meters.Rate` gives at each arrival, in one pass over all of them."""
+    left = list(map(math.exp, (-np.diff(times, prepend=times[:1]) / seconds).tolist()))  # of the value before
+    added = (tuples / seconds).tolist()
+    values = accumulate(zip(left, added, strict=True), lambda value, step: value * step[0] + step[1], initial=0.0)
+    weights = [-math.expm1(each) for each in ((times[:1] - times) / seconds).tolist()]
+    return np.array([
+        value / weight if weight > 0.0 else 0.0 for value, weight in zip(islice(values, 1, None), weights, strict=True)
+    ])  # fmt: skip
 
 
 def monitored(
@@ -206,15 +212,9 @@ def _results(times: Array, pairs: npt.NDArray[np.int64], window: float, slide: f
 def sampled(items: Items, tuples: float, seconds: float = 0.0) -> Indices:
     """Return the numbers of items such that at least ``tuples`` and ``seconds`` are between one and the next."""
     total = np.cumsum(items.tuples)
+    after = np.maximum(np.searchsorted(total, total + tuples), np.searchsorted(items.times, items.times + seconds))
+    following = np.maximum(after, np.arange(1, len(total) + 1)).tolist()
     found = [0] if len(total) else []
-    while found:
-        now = found[-1]
-        ahead = max(
-            int(np.searchsorted(total, total[now] + tuples)),
-            int(np.searchsorted(items.times, items.times[now] + seconds)),
-            now + 1,
-        )
-        if ahead >= len(total):
-            break
+    while found and (ahead := following[found[-1]]) < len(total):
         found.append(ahead)
     return np.array(found, dtype=np.intp)

@@ -1,12 +1,16 @@
 """Delays between the peers of an experiment: those measured between PlanetLab hosts, or those of a generated network.
 
-A set-up names what it ran with: where the matrix is missing, the parameter ``network`` is ``transit-stub`` by default,
-in what is printed and stored, too, and ``--set network=measured`` is an error before anything starts.
+A set-up names what it ran with: where the matrix is missing, or a file of its name has other contents, the parameter
+``network`` is ``transit-stub`` by default, in what is printed and stored, too, and ``--set network=measured`` is an
+error before anything starts.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 from synergy_experiments.framework.parameters import Parameter, Setup, Value, choice
@@ -26,14 +30,12 @@ def network() -> Parameter:
 
     def read(text: str) -> Value:
         value = names.read(text)
-        if value == MEASURED and not _available():
-            raise WrongValue(
-                text, f"{GENERATED}, as the delays are not on this machine: `synergy data fetch {MATRIX}` gets them"
-            )
+        if value == MEASURED and (missing := _missing()):
+            raise WrongValue(text, f"{GENERATED}, as {missing}: `synergy data fetch {MATRIX}` gets them")
         return value
 
     def usable(value: Value) -> Value:
-        return value if value != MEASURED or _available() else GENERATED
+        return value if value != MEASURED or not _missing() else GENERATED
 
     return replace(names, read=read, usable=usable)
 
@@ -44,5 +46,15 @@ def matrix_path(setup: Setup) -> str:
     return path if path is not None and setup["network"] == MEASURED else ""
 
 
-def _available() -> bool:
-    return datasets.find(MATRIX).path is not None
+def _missing() -> str:
+    """Return why there are no measured delays; empty if there are."""
+    found = datasets.find(MATRIX)
+    if found.path is None:
+        return "the delays are not on this machine"
+    own = _checksum(found.path, Path(found.path).stat().st_mtime_ns)
+    return "" if own == found.dataset.sha256 else f"{Path(found.path).name!r} has other contents than those measured"
+
+
+@lru_cache(maxsize=4)
+def _checksum(path: str, _changed: int) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

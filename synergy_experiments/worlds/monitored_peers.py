@@ -67,7 +67,7 @@ def monitored(
     Parameters
     ----------
     multiplier, trace, rate, streams, peers, load, algorithms, seed
-        Arguments of the simulated :func:`~synergy_experiments.chapters.latencies.replayed`.
+        Arguments of the simulated :func:`~synergy_experiments.worlds.replayed_packets.replayed`.
     collected
         First seconds of the trace, from which statistics are taken.
     seconds

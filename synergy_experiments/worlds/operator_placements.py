@@ -23,12 +23,13 @@ from synergy_nb.algorithms.resilience import (
     rod,
 )
 
-__all__ = ["ALGORITHMS", "LITERAL", "OTHERS", "REFINED", "place_by", "random_rates"]
+__all__ = ["ALGORITHMS", "BALANCED", "LITERAL", "OTHERS", "REFINED", "place_by", "random_rates"]
 
 REFINED: Final = "rod+refinement"
 LITERAL: Final = "rod, figure 10"  # operators sorted by the norms of their loads, not of normalised ones
 OTHERS: Final = ("correlation", "llf", "random", "connected")  # algorithms of section 7.2
-ALGORITHMS: Final = (REFINED, "rod", LITERAL, *OTHERS)
+BALANCED: Final = "correlation, no slack"  # averages balanced before correlations decide
+ALGORITHMS: Final = (REFINED, "rod", LITERAL, *OTHERS, BALANCED)
 POINTS: Final = 100  # points of a series of rates
 
 Array = npt.NDArray[np.float64]
@@ -70,6 +71,8 @@ def place_by(
             return refine(model.load, capacity, rod(model.load, capacity))
         case "correlation":
             return correlation_based(model.load, capacity, rates)
+        case "correlation, no slack":
+            return correlation_based(model.load, capacity, rates, slack=0.0)
         case "llf":
             return largest_load_first(model.load, capacity, rates)
         case "max_rate":

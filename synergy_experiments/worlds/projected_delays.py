@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from synergy_experiments.framework.measurements import Point
-from synergy_nb.models.on_off import binned, expected_rates, segments_of
+from synergy_nb.models.on_off import binned, expected_rates, recurrence, segments_of
 from synergy_nb.models.projectors import Traffic, execution
 from synergy_nb.models.signatures import Pieces, Profiled, Segment, Signature, aggregate
 from synergy_nb.simulator.flow import Flow
@@ -51,13 +51,14 @@ __all__ = [
 
 PAPER: Final = "mm1, maximum"  # the component's maximum load in every segment (2.11), pieces of the shortest segment
 OWN: Final = "mm1, shortest"  # the component's own load in each of these pieces (2.10)
-ON_OFF: Final = "transient, on/off"  # segments from the ON/OFF model over several windows
+ON_OFF: Final = "transient, on/off"  # segments from the ON/OFF model over several windows, as far as they come again
 CONFIDENCE: Final = 0.999
 BOUND: Final = f"transient, {CONFIDENCE:.1%}"
 FLOOR: Final = "mean known"  # the mean actual time in segments of high and of low rate
 PROJECTED: Final = (PAPER, OWN, "mm1", "mg1", "gg1", "transient", ON_OFF, BOUND)
 MEMORY: Final = 8  # windows of the ON/OFF model
-CELLS: Final = 200  # bins of a window in the ON/OFF model
+CELLS: Final = 200  # bins of a window in the ON/OFF model; more where segments are shorter than two bins
+MOST_CELLS: Final = 2400
 LEARNT: Final = 2  # windows before the first counted one
 BEATS: Final = 50  # of a window, at which the absence of tuples is noticed
 BINS: Final = 50  # of a figure
@@ -95,12 +96,15 @@ class Learnt:
         Times at which changes were found, and times at which they were placed.
     repeated
         Segments that the ON/OFF model expects in the next window, at the times of this one, by window.
+    recurring
+        Share of the variation of the rate by these segments that comes again in the next window, by window.
     """
 
     segments: list[tuple[Segment, ...]]
     scv: list[float]
     changes: list[tuple[float, float]]
     repeated: list[tuple[Segment, ...]]
+    recurring: list[float]
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,9 @@ class Run:
         Delays of these tuples if nothing else is executed, seconds.
     learnt
         Measured signature of each stream.
+    means
+        Window to the projected time of the tested stream's tuples in its signature, in sum over their work, and this
+        work; filled when they are needed.
     """
 
     streams: Sequence[Stream]
@@ -128,6 +135,7 @@ class Run:
     delays: Array
     alone: Array
     learnt: Sequence[Learnt]
+    means: dict[int, tuple[float, float]] = field(default_factory=dict)
 
 
 class Found(NamedTuple):
@@ -205,7 +213,9 @@ def learn(births: Array, tau: float, window: float, windows: int, false_alarm: f
         Tuples between false alarms.
     """
     signature = Signature(window, false_alarm=false_alarm)
-    learnt = Learnt([], [], [], [])
+    learnt = Learnt([], [], [], [], [])
+    expected: list[Array] = []  # tuples that are expected in each bin of the next window
+    came: list[Array] = []  # and how many came
     beats = window / BEATS * np.arange(1, BEATS * windows + 1)
     arrived = np.searchsorted(births, beats, side="right")
     times = births.tolist()
@@ -220,30 +230,43 @@ def learn(births: Array, tau: float, window: float, windows: int, false_alarm: f
         if number % BEATS == 0:
             learnt.segments.append(signature.segments(beat))
             learnt.scv.append(signature.scv)
-            learnt.repeated.append(_repeated(births, tau, window, number // BEATS, learnt.segments))
+            done = number // BEATS
+            if done > 1:
+                came.append(binned(births, window * (done - 1), window, 1, len(expected[-1]))[0])
+            repeated, rates = _repeated(births, tau, window, done, learnt.segments)
+            again = recurrence(expected[-MEMORY:], came[-MEMORY:]) if came else 1.0
+            expected.append(rates * window / len(rates))
+            learnt.repeated.append(repeated)
+            learnt.recurring.append(again)
     return learnt
 
 
 def _repeated(
     births: Array, tau: float, window: float, done: int, segments: Sequence[tuple[Segment, ...]]
-) -> tuple[Segment, ...]:
-    """Return the segments that are expected in the next window, at the times of the last of ``done`` windows."""
+) -> tuple[tuple[Segment, ...], Array]:
+    """Return the segments that are expected in the next window, at the times of the last one, and rates in bins.
+
+    There are ``done`` windows.
+    """
+    shortest = min(each.length for each in segments[-1])
+    cells = min(max(CELLS, math.ceil(2.0 * window / shortest)), MOST_CELLS)
+    now = _rates(segments[-1], window * (done - 1), window, tau, cells)
     known = min(done, MEMORY)
     if known < 2:
-        return segments[-1]
-    width = window / CELLS
-    counts = binned(births, window * (done - known), window, known, CELLS)
-    before = _rates(segments[-2], window * (done - 2), window, tau)
+        return segments[-1], now
+    width = window / cells
+    counts = binned(births, window * (done - known), window, known, cells)
+    before = _rates(segments[-2], window * (done - 2), window, tau, cells)
     rates = expected_rates(counts, width, before)
-    return segments[-1] if rates is before else segments_of(rates, window * (done - 1), width, tau)
+    return (segments[-1], now) if rates is before else (segments_of(rates, window * (done - 1), width, tau), rates)
 
 
-def _rates(segments: tuple[Segment, ...], start: float, window: float, tau: float) -> Array:
+def _rates(segments: tuple[Segment, ...], start: float, window: float, tau: float, cells: int) -> Array:
     """Return the rate of a signature in each bin of a window, tuples/s."""
-    edges = start + window / CELLS * np.arange(CELLS + 1)
+    edges = start + window / cells * np.arange(cells + 1)
     work = np.concatenate([[0.0], np.cumsum([each.length * each.load for each in segments])])
     times = np.append([each.start for each in segments], segments[-1].end)
-    return np.asarray(np.diff(np.interp(edges, times, work)) * CELLS / window / tau)
+    return np.asarray(np.diff(np.interp(edges, times, work)) * cells / window / tau)
 
 
 # -- projections and measurements ----------------------------------------------------------------------------------
@@ -307,8 +330,24 @@ def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dic
     known = [each.repeated[number] is not each.segments[number] for each in done.learnt]
     even = [1.0 if found_again else scv for found_again, scv in zip(known, varied, strict=True)]
     expected = execution("transient", taus[0], _traffic(repeated, taus, even), repeated.lengths)
-    projections[ON_OFF] = Projection.of(repeated, expected)
+    again = done.learnt[0].recurring[number]
+    projections[ON_OFF] = Projection.of(repeated, again * expected + (1.0 - again) * _usual(done, number))
     return pieces, {name: projections[name] for name in PROJECTED}
+
+
+def _usual(done: Run, number: int) -> float:
+    """Return the projected time of a tuple of the tested stream that may come in any segment, from the last windows."""
+    known = range(max(number + 1 - MEMORY, 0), number + 1)
+    for each in known:
+        if each not in done.means:
+            pieces = aggregate([one.segments[each] for one in done.learnt], each * done.window, done.window)
+            taus = [one.tau for one in done.streams]
+            together = _traffic(pieces, taus, [one.scv[each] for one in done.learnt])
+            times = execution("transient", taus[0], together, pieces.lengths)
+            work = pieces.loads[0] * pieces.lengths
+            done.means[each] = float(np.dot(work, times)), float(work.sum())
+    total, work_of_all = np.sum([done.means[each] for each in known], axis=0)
+    return float(total / work_of_all) if work_of_all else done.streams[0].tau
 
 
 def _traffic(pieces: Pieces, taus: Sequence[float], scv: Sequence[float]) -> Traffic:

@@ -54,7 +54,7 @@ __all__ = [
     "world",
 ]
 
-#: The protocol that looks ahead: peers whose links carry all later backups come first (``wide_first``); ours.
+#: The protocol that looks ahead: peers offer all components that they have room for, with their backups; ours.
 AHEAD: Final = "synergy looking ahead"
 #: Algorithms to compare. *Optimum* is the best placement under limits, for one request after the other: all components
 #: on one group of peers, or *latency* under limits if no group has capacity for them.
@@ -266,7 +266,7 @@ def simulated(met: World, degree: int, seed: int, *, ahead: bool = False) -> dic
     seed
         Seed of the peers.
     ahead
-        Whether the protocol looks ahead at links.
+        Whether the protocol looks ahead.
     """
     run = PlacementCost(met, seed, ahead=ahead)
     for name in met.plans:
@@ -285,7 +285,7 @@ class PlacementCost:
     seed
         Seed of the peers.
     ahead
-        Whether the protocol looks ahead at links.
+        Whether the protocol looks ahead.
 
     Attributes
     ----------
@@ -304,9 +304,7 @@ class PlacementCost:
         self._asked: set[str] = set()
         for number, (address, cores) in enumerate(topology.cores.items()):
             own = seed * 1_000_003 + number
-            config = PeerConfig(
-                address, COMPONENTS, cores, seed=own, pings=4.0, placement=PlacementConfig(wide_first=ahead)
-            )
+            config = PeerConfig(address, COMPONENTS, cores, seed=own, pings=4.0, placement=PlacementConfig(ahead=ahead))
             machine = Machine(
                 bandwidth_from=partial(topology.bandwidth, to=address), uplink=met.access, downlink=met.access
             )

@@ -58,7 +58,7 @@ def peer_config(
         bandwidth=float(bandwidth),
         composition=msgspec.structs.replace(composing, enforce=False) if overload else composing,
         hotspots=hot_spot_config("hotspots", hotspots),
-        placement=PlacementConfig(room_first=True, apart_first=True, wide_first=True),
+        placement=PlacementConfig(room_first=True, apart_first=True, ahead=True),
         replication=replication or ReplicationConfig(),
         session=SessionConfig(patience=duration("patience", patience, least=0.0)),
     )

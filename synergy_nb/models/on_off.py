@@ -9,7 +9,8 @@ processes [1]_.
 
 Not every stream repeats itself. So three models are fitted to the windows before the last, and compared by the
 likelihood of the last window: a constant rate, two alternating rates, and the rates of the signature. The most likely
-one is used; the others must be more likely than a constant rate by a margin.
+one is used; the others must be more likely than a constant rate by a margin. Between repeating itself in every window
+and not at all there is a share, which :func:`recurrence` measures.
 
 References
 ----------
@@ -29,7 +30,7 @@ import numpy.typing as npt
 
 from synergy_nb.models.signatures import Segment
 
-__all__ = ["binned", "expected_rates", "segments_of", "two_levels"]
+__all__ = ["binned", "expected_rates", "recurrence", "segments_of", "two_levels"]
 
 PENALTY: Final = 3.0  # cost of a change of the state, nats of log-likelihood
 ROUNDS: Final = 12  # largest number of rounds of training
@@ -153,6 +154,31 @@ def expected_rates(counts: Array, seconds: float, last: Array | None = None) -> 
     if best == 1:  # two levels, now of all windows
         return two_levels(every, seconds * windows)
     return np.full(len(every), every.sum() / (len(every) * seconds * windows))
+
+
+def recurrence(expected: Sequence[Array], counts: Sequence[Array]) -> float:
+    """Return the share of the expected variation over a window that comes: from 0 to 1.
+
+    It is the slope of the counts over what was expected, both less their means over the window.
+
+    Parameters
+    ----------
+    expected
+        Number of tuples that was expected in each bin, for each window.
+    counts
+        Number of tuples that came in it.
+
+    Examples
+    --------
+    >>> recurrence([np.array([9.0, 1.0, 9.0, 1.0])], [np.array([7.0, 3.0, 7.0, 3.0])])
+    0.5
+    """
+    together = variation = 0.0
+    for before, now in zip(expected, counts, strict=True):
+        deviation = before - before.mean()
+        together += float(np.dot(deviation, now))
+        variation += float(np.dot(deviation, deviation))
+    return min(max(together / variation, 0.0), 1.0) if variation > 0.0 else 0.0
 
 
 def _log_likelihood(counts: Array, means: Array, least: float) -> float:

@@ -73,6 +73,7 @@ class RateRegression:
         "_last",
         "_levels",
         "_nearest",
+        "_predicted",
         "_slow",
         "_squares",
         "_uncertainty",
@@ -88,19 +89,20 @@ class RateRegression:
         self._levels: dict[str, float] = {}  # ancestor to its slowly smoothed rate
         self._coefficients: Array | None = None  # None until there is a scale
         self._uncertainty: Array = np.zeros((0, 0))  # their covariance over the variance of errors
+        self._predicted: tuple[list[float | None], Array, float] | None = None  # carried rates, inputs, next change
 
     def set_ancestors(self, ancestors: Iterable[str]) -> None:
         """Follow these ancestors from now on, nearest first; if others than before are nearest, learn anew."""
         nearest = tuple(islice(ancestors, NEAREST))
         if nearest != self._nearest:
             self._nearest = nearest
-            self._coefficients = None
+            self._coefficients = self._predicted = None
 
     def predict(self, carried: Mapping[str, float]) -> float:
         """Predict the own rate in tuples/s that goes with carried rates; the last one at first."""
         if self._coefficients is None:
             return self._last
-        change = float(self._coefficients.dot(self._inputs(carried)))
+        _, change = self._change(carried, self._coefficients)
         return max(self._last + change, 0.0) if math.isfinite(change) else self._last
 
     def observe(self, rate: float, carried: Mapping[str, float]) -> None:
@@ -113,6 +115,7 @@ class RateRegression:
             self._slow = self._fast = rate
         self._count += 1
         self._last = rate
+        self._predicted = None
         levels = self._levels
         for ancestor in self._nearest:
             now = carried.get(ancestor)
@@ -120,6 +123,14 @@ class RateRegression:
                 self._before[ancestor] = now
                 level = levels.get(ancestor)
                 levels[ancestor] = now if level is None else level + SLOW * (now - level)
+
+    def _change(self, carried: Mapping[str, float], coefficients: Array) -> tuple[Array, float]:
+        """Return what the next change is a function of, and the change; those of a prediction are kept."""
+        rates = [carried.get(ancestor) for ancestor in self._nearest]
+        if self._predicted is None or self._predicted[0] != rates:
+            inputs = self._inputs(carried)
+            self._predicted = rates, inputs, float(coefficients.dot(inputs))
+        return self._predicted[1:]
 
     def _inputs(self, carried: Mapping[str, float]) -> Array:
         """Return what the next change is a function of."""
@@ -142,11 +153,11 @@ class RateRegression:
             self._coefficients = np.zeros(number)
             self._uncertainty = np.eye(number) / self._scale()
         if self._coefficients is not None:
-            inputs = self._inputs(carried)
+            inputs, expected = self._change(carried, self._coefficients)
             uncertainty = self._uncertainty
             gain = uncertainty.dot(inputs)
             gain_over = gain / (FORGETTING + float(inputs.dot(gain)))
-            self._coefficients = self._coefficients + gain_over * (change - float(self._coefficients.dot(inputs)))
+            self._coefficients = self._coefficients + gain_over * (change - expected)
             uncertainty = uncertainty - np.multiply.outer(gain_over, gain)
             uncertainty /= FORGETTING
             self._uncertainty = uncertainty

@@ -255,7 +255,8 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     # placement of replicas
     replicas.PlacementRequest: "host {m.operator}, and place what follows",
     replicas.PlacementReply: lambda m: _reason(
-        "denied" if not m.accepted else "accepted, with narrow links" if m.narrow else "accepted", m.reason
+        "denied" if not m.accepted else f"accepted, with {counted(m.takes - 1, 'more')}" if m.takes > 1 else "accepted",
+        m.reason,
     ),
     replicas.PlacementNegotiation: lambda m: f"place {m.operator} on one of {_several(m.candidates)}",
     replicas.PlacementDecision: lambda m: f"have {'a backup' if m.backup else 'the primary'} of {m.operator}",

@@ -63,9 +63,9 @@ class AcknowledgedRequests(Protocol):
         self._number += 1
         self._send(self._number, to, make(self._number), answered, self.config.sends)
 
-    def reply(self, to: str, number: int, reason: str = "", *, narrow: bool = False) -> None:
-        """Answer a message: accepted, unless there is a reason why not; a primary perhaps with ``narrow`` links."""
-        self.peer.send(to, PlacementReply(number, not reason, reason, narrow and not reason))
+    def reply(self, to: str, number: int, reason: str = "", *, takes: int = 0, groups: int = 0) -> None:
+        """Answer a message: accepted, unless there is a reason why not; a primary perhaps with an offer."""
+        self.peer.send(to, PlacementReply(number, not reason, reason, takes, groups))
 
     def _send(self, number: int, to: str, message: Message, answered: Answered, left: int) -> None:
         timer = self._answers.after(self.config.answer, (to,), self._silent, number)

@@ -3,7 +3,8 @@
 The dissertation's monitoring module pings, and measures bandwidth (section 4.2). Here the receiving end of a virtual
 link records the bandwidth that is committed on it. So one question to a peer gives both: the time until the answer is
 the round trip, and the answer contains the residual bandwidth. An answer is used for some seconds, in which a peer may
-place many components; the receiving end checks the bandwidth again when a replica is placed there.
+place many components; the receiving end checks the bandwidth again when a replica is placed there. A peer that has
+offered to take components holds the bandwidth of their backups, so that it offers none of it twice.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ class LinkSurvey(Protocol):
         self._links: dict[str, tuple[float, Link | None]] = {}  # peer to (time of the question in seconds, answer)
         self._rounds: dict[int, tuple[float, _PendingSurvey]] = {}  # number of a round to (time in seconds, survey)
         self._number = 0
+        self._held: dict[tuple[str, str], dict[str, float]] = {}  # (request, operator) to the bytes/s by peer
+        self._subtracted: dict[str, set[str]] = {}  # request to the peers on whose links it got bandwidth
         self.handlers = {Survey: self._survey, Surveyed: self._surveyed}
 
     def start(self) -> None:
@@ -118,7 +121,8 @@ class LinkSurvey(Protocol):
         required = {peer for name in operators if len(found := task.for_primary(name)) == 1 for peer in found}
         first = {own} | required | graph.addresses & candidates
         others = sorted(candidates - first, key=lambda peer: zlib.crc32(f"{own}/{peer}".encode()))
-        self.survey([*sorted(first), *self.latency.nearest(others, self.config.most_surveyed)], done, required)
+        peers = [*sorted(first), *self.latency.nearest(others, self.config.most_surveyed)]
+        self.survey(peers, lambda links: done(self._without_held(links, task.request)), required)
 
     def survey(
         self, peers: Iterable[str], done: Callable[[dict[str, Link]], None], required: Collection[str] = ()
@@ -132,7 +136,7 @@ class LinkSurvey(Protocol):
         own = self.peer.address
         stale = {peer for peer in peers if peer != own and not self.is_dead(peer) and self._is_stale(peer, required)}
         if not stale:
-            done(self._known(peers))
+            done(self.known(peers))
             return
         self._send(_PendingSurvey(stale, peers, done))
 
@@ -154,17 +158,48 @@ class LinkSurvey(Protocol):
         for peer in sorted(pending.waiting):
             self.peer.send(peer, Survey(self._number))
 
-    def subtract(self, peer: str, bandwidth: float) -> None:
-        """Subtract ``bandwidth`` that has just been committed on the link to ``peer``."""
+    def subtract(self, peer: str, bandwidth: float, request: str, operator: str = "") -> None:
+        """Subtract ``bandwidth`` that a request got on a link; it was held, if it was offered with an operator."""
+        held = self._held.get((request, operator), {})
+        if peer in held:
+            held[peer] -= bandwidth
+        self._subtracted.setdefault(request, set()).add(peer)
         sent, link = self._links.get(peer, (0.0, None))
         if link is not None:
             self._links[peer] = sent, link._replace(bandwidth=link.bandwidth - bandwidth)
+
+    def hold(self, request: str, operator: str, bandwidth: Mapping[str, float]) -> None:
+        """Hold bandwidth of links, bytes/s by peer, for what is offered with an operator, against other requests."""
+        self._held[request, operator] = dict(bandwidth)
+
+    @property
+    def holds(self) -> frozenset[tuple[str, str]]:
+        """Requests and operators for whose offers bandwidth is held."""
+        return frozenset(self._held)
+
+    def given_back(self, request: str) -> None:
+        """Ask again how much bandwidth there is on links of which a request has given back what it had."""
+        for peer in self._subtracted.pop(request, ()):
+            self.forget(peer)
+
+    def let_go(self, request: str, operator: str) -> None:
+        """Hold nothing any more for what has been offered with an operator."""
+        self._held.pop((request, operator), None)
+
+    def _without_held(self, links: dict[str, Link], request: str) -> dict[str, Link]:
+        """Links without the bandwidth that is held for other requests."""
+        for (other, _), held in self._held.items():
+            for peer, bandwidth in held.items() if other != request else ():
+                if peer in links:
+                    links[peer] = links[peer]._replace(bandwidth=links[peer].bandwidth - bandwidth)
+        return links
 
     def forget(self, peer: str) -> None:
         """Discard the answer of ``peer``, which has less resources than the answer said."""
         self._links.pop(peer, None)
 
-    def _known(self, peers: Iterable[str]) -> dict[str, Link]:
+    def known(self, peers: Iterable[str]) -> dict[str, Link]:
+        """Return the last answers of peers that are not known to have died."""
         found: dict[str, Link] = {}
         for peer in peers:
             link = self.own if peer == self.peer.address else self._links.get(peer, (0.0, None))[1]
@@ -197,7 +232,7 @@ class LinkSurvey(Protocol):
             del self._rounds[number]
         for silent in pending.waiting:
             self._store_link(silent, None)
-        pending.done(self._known(pending.peers))
+        pending.done(self.known(pending.peers))
 
     def _store_link(self, peer: str, link: Link | None) -> None:
         self._links.pop(peer, None)

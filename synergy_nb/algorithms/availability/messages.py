@@ -54,10 +54,13 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Whether to place replicas first on peers that have no source and no sink and are not the origin. Sources, sinks
         and the origin have no replicas, so the death of their peer ends the application whatever else that peer has
         (section 4.4 does not ask for this).
-    wide_first
-        Whether to use first, of the peers that the application does not use yet, those whose links can carry the
-        backups of all components that are still to be placed: where a link is full in the middle, the application needs
-        one peer more (section 4.4 looks at the next stream only).
+    ahead
+        Whether to look ahead: a peer that is asked for a primary offers to take all later components that it has room
+        for, with their backups, and the offer by which the application depends on fewest groups of peers is taken
+        (:mod:`~synergy_nb.algorithms.availability.offers`). Section 4.4 looks at the next stream only: where a peer or
+        a link is full in the middle of an application, it needs one peer more.
+    offers
+        Maximum number of offers that are compared for one component.
     refresh, lease
         Seconds between two messages by which the origin renews a placement, and seconds without such a message until a
         peer releases its resources.
@@ -76,10 +79,11 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     lease: float = 90.0
     room_first: bool = False
     apart_first: bool = False
-    wide_first: bool = False
+    ahead: bool = False
+    offers: int = 8
 
     def __post_init__(self) -> None:
-        for field in ("most_surveyed", "sends", "attempts"):
+        for field in ("most_surveyed", "sends", "attempts", "offers"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{field}: {getattr(self, field)}; expected at least 1")
         for field in ("discovery", "survey", "fresh", "answer", "reservation", "placement", "refresh"):
@@ -109,6 +113,10 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Operator to the peer where its primary has to be.
     degrees
         Operator to its own degree, where it is another one.
+    stuck
+        Peers at which earlier attempts found no peer for what comes next. They get no primary, unless there is no other
+        candidate. And if there are any, a peer that looks ahead offers as many components as it can, and offers of more
+        components come first, since what is left for others may find no place.
     """
 
     request: str
@@ -119,14 +127,18 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     candidates: dict[str, tuple[str, ...]]
     pinned: dict[str, str]
     degrees: dict[str, int] = {}
+    stuck: tuple[str, ...] = ()
 
     def degree_of(self, operator: str) -> int:
         """Replication degree of an operator."""
         return self.degrees.get(operator, self.degree)
 
     def for_primary(self, operator: str) -> tuple[str, ...]:
-        """Candidates for the primary of an operator: its pinned peer, or all its candidates."""
-        return (self.pinned[operator],) if operator in self.pinned else self.candidates[operator]
+        """Candidates for the primary of an operator: its pinned peer, or those that earlier attempts leave."""
+        if operator in self.pinned:
+            return (self.pinned[operator],)
+        every = self.candidates[operator]
+        return tuple(peer for peer in every if peer not in self.stuck) or every
 
 
 class PlacementRequest(Message, frozen=True):
@@ -141,13 +153,15 @@ class PlacementRequest(Message, frozen=True):
 class PlacementReply(Message, frozen=True):
     """The answer to the message with that number; with a reason if it is denied.
 
-    A peer that accepts a primary is ``narrow`` if its links cannot carry the backups of all later components, too.
+    A peer that looks ahead and accepts a primary states its offer: the number of components that it ``takes``, and the
+    ``groups`` of peers on which the application would depend.
     """
 
     number: int
     accepted: bool
     reason: str
-    narrow: bool = False
+    takes: int = 0
+    groups: int = 0
 
 
 class PlacementNegotiation(Message, frozen=True):
@@ -166,13 +180,17 @@ class PlacementNegotiation(Message, frozen=True):
 
 
 class PlacementDecision(Message, frozen=True):
-    """The decision that the receiver hosts the primary or a backup of ``operator``; ``graph`` holds earlier ones."""
+    """The decision that the receiver hosts the primary or a backup of ``operator``; ``graph`` holds earlier ones.
+
+    With ``also`` it hosts the backups of these operators, too, or of none of them.
+    """
 
     number: int
     task: bytes
     operator: str
     backup: bool
     graph: Roles
+    also: tuple[str, ...] = ()
 
 
 class PlacementReport(Message, frozen=True):

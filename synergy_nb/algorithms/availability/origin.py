@@ -88,6 +88,7 @@ class _Pending:
         "plan",
         "relays",
         "request",
+        "stuck",
         "target",
         "timer",
     )
@@ -110,6 +111,7 @@ class _Pending:
         self.attempt = 0  # hosts know attempts by number
         self.attempts = 0  # at the present degree
         self.avoid: set[str] = set()
+        self.stuck: set[str] = set()
         self.candidates: dict[str, tuple[str, ...]] = {}
         self.pinned: dict[str, str] = {}
         self.failures: IndependentFailures | None = None
@@ -339,6 +341,7 @@ class PlacementOrigin(Protocol):
         task = Task(
             pending.request, pending.attempt, self.peer.address, plan.to_bytes(), pending.degree,
             pending.candidates, pending.pinned, pending.degrees,
+            tuple(sorted(pending.stuck)),
         )  # fmt: skip
         data = encode_task(task)
         self.peer.record(
@@ -369,6 +372,8 @@ class PlacementOrigin(Protocol):
         if message.reason:
             if message.silent:
                 pending.avoid.add(message.silent)
+            else:
+                pending.stuck.add(sender)
             self._again(pending, message.reason)
             return
         relays, pending.relays = pending.relays, []

@@ -10,6 +10,10 @@ decisions. The order of the steps is the paper's; sending a decision after the b
 2.    For an operator with several inputs, the host of its first input decides. It waits for the candidate lists of the
       other hosts, joins their graphs, and asks those candidates on which all agree.
 
+A host that looks ahead (:mod:`offers`) has offered several primaries, which were decided on together. It first sends
+the decisions on the backups that it has offered, one for all at a peer, and then continues from all its primaries.
+Where it asks for a primary, it compares offers, unless one can be no better.
+
 The origin of the application begins the placement, as the host of an imaginary operator that all sources read.
 
 The host skips a candidate that denies or does not answer. If none is left, it reports that to the origin. It does the
@@ -38,19 +42,17 @@ from synergy_nb.algorithms.availability.messages import (
     PlacementWithdrawn,
     decode_task,
 )
-from synergy_nb.algorithms.availability.selection import agreed, backups_ahead, ordered
+from synergy_nb.algorithms.availability.offers import Offer, following, least_groups
+from synergy_nb.algorithms.availability.selection import agreed, ordered, single_peers, used_peers
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import CandidatePassed, MessageRefused, PlacementNegotiated, ReplicaDecided
 
-__all__ = ["MOST_NARROW", "NARROW", "PrimaryHost"]
+__all__ = ["SPREAD", "PrimaryHost"]
 
 RECORDED: Final = 8  # maximum number of candidates in a record of the journal
-MOST_NARROW: Final = (
-    4  # maximum number of peers with narrow links that accept a primary, after which the first is taken
-)
 SILENT: Final = "no answer"
-NARROW: Final = "its links cannot carry the backups of all later components"
+SPREAD: Final = "with another one the application depends on fewer groups of peers, or needs fewer others"
 
 Wait = Callable[[Callable[[Any], None]], None]
 """A step that waits: a function that receives the callback for the result."""
@@ -68,12 +70,14 @@ class _Failed(Exception):
 class _HopState:
     """State of the placement that this peer continues as the host of one primary."""
 
-    __slots__ = ("data", "graph", "operator", "over", "plan", "steps", "task")
+    __slots__ = ("data", "graph", "offered", "operator", "over", "plan", "steps", "taken", "task")
 
-    def __init__(self, data: bytes, operator: str, graph: Roles) -> None:
+    def __init__(self, data: bytes, operator: str, graph: Roles, offer: Offer | None) -> None:
         self.data = data
         self.task, self.plan = decode_task(data)
         self.operator = operator
+        self.taken = (operator,) if offer is None else offer.operators  # primaries from which this hop continues
+        self.offered = {} if offer is None else offer.backups
         self.graph = graph
         self.over = False
         self.steps: Steps | None = None
@@ -85,20 +89,17 @@ class _HopState:
     @property
     def used(self) -> frozenset[str]:
         """Peers that host a decided replica of the application."""
-        primaries = self.graph.peers
-        return self.graph.hosts.union(primaries[name] for name in components_of(self.plan) if name in primaries)
+        return used_peers(self.plan, self.graph)
 
     @property
     def single(self) -> frozenset[str]:
         """Peers whose death ends the application: its origin, and the known peers of sources and sinks."""
-        replicated = components_of(self.plan)
-        peers = {**self.task.pinned, **self.graph.peers}
-        return frozenset({self.task.origin, *(peer for name, peer in peers.items() if name not in replicated)})
+        return single_peers(self.task, self.plan, self.graph)
 
-    def needs(self, peer: str) -> float:
-        """Free cores that a peer needs to execute this operator and all operators that it backs up."""
+    def needs(self, operator: str, peer: str) -> float:
+        """Free cores that a peer needs to execute an operator and all operators that it backs up."""
         backed_up = (name for name, peers in self.graph.backups.items() if peer in peers)
-        return self.plan.load(self.operator) + sum(self.plan.load(name) for name in backed_up)
+        return sum(map(self.plan.load, {operator, *backed_up}))
 
 
 class _CandidateLists:
@@ -143,9 +144,9 @@ class PrimaryHost(Protocol):
         self._lists: dict[tuple[str, int], _CandidateLists] = {}
         self.handlers = {PlacementNegotiation: self._negotiation}
 
-    def begin(self, task: bytes, operator: str, graph: Roles) -> None:
-        """Place the operators that follow one whose primary is here; the sources, if no operator is named."""
-        hop = _HopState(task, operator, graph)
+    def begin(self, task: bytes, operator: str, graph: Roles, offer: Offer | None = None) -> None:
+        """Place the operators that follow one whose primary is here, or what was offered with it; or the sources."""
+        hop = _HopState(task, operator, graph, offer)
         self._hops.setdefault(hop.key, {})[operator] = hop
         hop.steps = self._steps(hop)
         self._advance(hop, None)
@@ -154,6 +155,7 @@ class PrimaryHost(Protocol):
         """End an attempt: stop its placement at this peer, and delete its state."""
         for hop in self._hops.pop((request, attempt), {}).values():
             hop.over = True
+            self.link_survey.let_go(request, hop.operator)
         self._lists.pop((request, attempt), None)
 
     # -- one hop -------------------------------------------------------------------------------------------------------
@@ -174,6 +176,7 @@ class PrimaryHost(Protocol):
     def _report(self, hop: _HopState, reason: str, silent: str = "") -> None:
         hop.over = True
         task, graph = hop.task, hop.graph
+        self.link_survey.let_go(task.request, hop.operator)
         hops = self._hops[hop.key]
         del hops[hop.operator]
         if not hops:
@@ -185,37 +188,44 @@ class PrimaryHost(Protocol):
         )
 
     def _steps(self, hop: _HopState) -> Steps:
-        plan, operator = hop.plan, hop.operator
-        following = plan.downstream(operator) if operator else plan.sources
-        alone = [name for name in following if len(plan.upstream(name)) < 2]
-        for name in alone:
+        plan = hop.plan
+        yield from self._keep_offer(hop)
+        after = [
+            (each, name)
+            for each in hop.taken
+            for name in (plan.downstream(each) if each else plan.sources)
+            if name not in hop.taken
+        ]
+        alone = [(each, name) for each, name in after if len(plan.upstream(name)) < 2]
+        for each, name in alone:
             links = yield from self._survey(hop, [name])
-            yield from self._request(hop, name, self._preferred(hop, name, links), links)
-        if operator in components_of(plan):
-            yield from self._back_up(hop)
-        for name in alone:
+            yield from self._request(hop, each, name, self._preferred(hop, each, name, links), links)
+        for each in hop.taken:
+            if each in components_of(plan):
+                yield from self._back_up(hop, each)
+        for _, name in alone:
             yield from self._decide(hop, name)
-        for name in following:
-            if name in alone:
-                continue
+        joined = [(each, name) for each, name in after if len(plan.upstream(name)) > 1]
+        # other hosts wait for these lists, and this one may wait for theirs
+        for each, name in sorted(joined, key=lambda edge: edge[0] == plan.upstream(edge[1])[0]):
             links = yield from self._survey(hop, [name])
             upper = plan.upstream(name)[0]
-            if upper != operator:
-                yield from self._negotiate(hop, name, upper, self._preferred(hop, name, links))
+            if upper != each:
+                yield from self._negotiate(hop, each, name, self._preferred(hop, each, name, links))
                 continue
             received: Mapping[str, PlacementNegotiation] = yield partial(self._negotiations, hop, name)
             for message in received.values():
                 hop.graph = hop.graph.merged(message.graph)
-            lists: list[tuple[float, Sequence[str]]] = [(plan.bandwidth(operator), self._preferred(hop, name, links))]
+            lists: list[tuple[float, Sequence[str]]] = [(plan.bandwidth(each), self._preferred(hop, each, name, links))]
             lists += [(plan.bandwidth(other), received[other].candidates) for other in plan.upstream(name)[1:]]
-            yield from self._request(hop, name, agreed(lists, hop.used, self._single(hop, name)), links)
+            yield from self._request(hop, each, name, agreed(lists, hop.used, self._single(hop, name)), links)
             yield from self._decide(hop, name)
         self._settle_uplink(hop)
 
     def _settle_uplink(self, hop: _HopState) -> None:
-        """Release what was allocated to streams of this hop's operator that stay at this peer."""
-        name, plan, own = hop.operator, hop.plan, self.peer.address
-        if name:
+        """Release what was allocated to streams of this hop's operators that stay at this peer."""
+        plan, own = hop.plan, self.peer.address
+        for name in filter(None, hop.taken):
             leaving = sum(hop.graph.peers.get(each) != own for each in plan.downstream(name))
             leaving += len(hop.graph.backups.get(name, ()))
             self.link_survey.ledger.send(hop.task.request, name, plan.bandwidth(name) * leaving)
@@ -226,59 +236,48 @@ class PrimaryHost(Protocol):
         links: dict[str, Link] = yield partial(self.link_survey.survey_operators, hop.task, operators, hop.graph)
         return links
 
-    def _preferred(self, hop: _HopState, name: str, links: Mapping[str, Link]) -> list[str]:
-        """Candidates for the primary of an operator that reads this hop's operator, in the order of preference."""
-        bandwidth = hop.plan.bandwidth(hop.operator) if hop.operator else 0.0
+    def _preferred(self, hop: _HopState, upstream: str, name: str, links: Mapping[str, Link]) -> list[str]:
+        """Candidates for the primary of an operator that reads one of this hop's, in the order of preference."""
+        bandwidth = hop.plan.bandwidth(upstream) if upstream else 0.0
         return ordered(hop.task.for_primary(name), links, hop.used, bandwidth, single=self._single(hop, name))
 
     def _single(self, hop: _HopState, name: str) -> frozenset[str]:
         """Peers at which a replica of an operator should not be placed."""
         return hop.single if self.config.apart_first and name in components_of(hop.plan) else frozenset()
 
-    def _request(self, hop: _HopState, name: str, order: Sequence[str], links: Mapping[str, Link]) -> Steps:
-        """Ask candidates in their order to host a primary, until one accepts."""
+    def _request(
+        self, hop: _HopState, upstream: str, name: str, order: Sequence[str], links: Mapping[str, Link]
+    ) -> Steps:
+        """Ask candidates in their order to host a primary, until one accepts whose offer cannot be bettered."""
         passed: list[tuple[str, str]] = []
-        narrow: list[str] = []  # peers that have accepted, but whose links cannot carry all later backups
-        chosen = ""
+        offers: list[tuple[int, int, int, str]] = []
+        fewest, all_of_it = max(1, least_groups(hop.graph.replicas.values())), len(following(hop.plan, hop.graph, name))
         for address in order:
             answer: PlacementReply | None = yield self._post(
                 address, lambda number: PlacementRequest(number, hop.data, name, hop.graph)
             )
             if answer is None or not answer.accepted:
-                passed.append((address, self._passed(hop, name, address, answer)))
-            elif not answer.narrow:
-                chosen = address
+                passed.append((address, self._passed(hop, [name], address, answer)))
+                continue
+            worth = (answer.groups, -answer.takes)
+            offers.append((*(reversed(worth) if hop.task.stuck else worth), len(offers), address))
+            best = answer.groups <= fewest and answer.takes == all_of_it
+            if not answer.groups or best or len(offers) == self.config.offers:
                 break
-            else:
-                narrow.append(address)
-                if len(narrow) == MOST_NARROW:
-                    break
-        if chosen or narrow:
-            self._choose_primary(hop, name, chosen or narrow[0], narrow, order, passed, links)
-            return
-        raise self._no_candidate_left(f"the primary of {name}", passed, set(hop.task.for_primary(name)) - links.keys())
-
-    def _choose_primary(
-        self,
-        hop: _HopState,
-        name: str,
-        address: str,
-        accepted: Sequence[str],
-        order: Sequence[str],
-        passed: list[tuple[str, str]],
-        links: Mapping[str, Link],
-    ) -> None:
-        """Let a peer that has accepted a primary have it, and let the others that have accepted it release it."""
-        for other in accepted:
-            if other != address:
+        if not offers:
+            unknown = set(hop.task.for_primary(name)) - links.keys()
+            raise self._no_candidate_left(f"the primary of {name}", passed, unknown)
+        *_, chosen = min(offers)
+        for *_, other in offers:
+            if other != chosen:
                 withdrawn = PlacementWithdrawn(hop.task.request, hop.task.attempt, name, accepted=True)
                 self.peer.send(other, withdrawn)
-                passed.append((other, NARROW))
-                self.peer.record(CandidatePassed, hop.task.request, operator=name, at=other, reason=NARROW)
-        if address != self.peer.address and hop.operator:
-            self.link_survey.subtract(address, hop.plan.bandwidth(hop.operator))
-        self._record_choice(hop, name, "primary", address, hop.used, order, passed, links)
-        hop.graph = Roles({**hop.graph.peers, name: address}, hop.graph.backups)
+                passed.append((other, SPREAD))
+                self.peer.record(CandidatePassed, hop.task.request, operator=name, at=other, reason=SPREAD)
+        if chosen != self.peer.address and upstream:
+            self.link_survey.subtract(chosen, hop.plan.bandwidth(upstream), hop.task.request, hop.operator)
+        self._record_choice(hop, name, "primary", chosen, hop.used, order, passed, links)
+        hop.graph = Roles({**hop.graph.peers, name: chosen}, hop.graph.backups)
 
     def _decide(self, hop: _HopState, name: str) -> Steps:
         """Send the decision to the peer that has accepted a primary."""
@@ -291,33 +290,61 @@ class PrimaryHost(Protocol):
         if not answer.accepted:
             raise _Failed(f"{address} has accepted the primary of {name}, but {answer.reason}")
 
-    def _negotiate(self, hop: _HopState, name: str, upper: str, order: Sequence[str]) -> Steps:
+    def _negotiate(self, hop: _HopState, upstream: str, name: str, order: Sequence[str]) -> Steps:
         """Send this peer's candidate list for an operator to the peer that decides on it."""
-        to = hop.graph.peers.get(upper, hop.task.origin)
+        to = hop.graph.peers.get(hop.plan.upstream(name)[0], hop.task.origin)
         chosen = tuple(order)
-        self.peer.record(PlacementNegotiated, hop.task.request, operator=name, upstream=hop.operator, to=to,
+        self.peer.record(PlacementNegotiated, hop.task.request, operator=name, upstream=upstream, to=to,
                          candidates=order[:RECORDED])  # fmt: skip
         answer: PlacementReply | None = yield self._post(
-            to, lambda number: PlacementNegotiation(number, hop.data, name, hop.operator, hop.graph, chosen)
+            to, lambda number: PlacementNegotiation(number, hop.data, name, upstream, hop.graph, chosen)
         )
         if answer is None:
             raise _Failed(f"{to} does not answer to negotiate on {name}", to)
 
     # -- steps 5 and 6 -------------------------------------------------------------------------------------------------
 
-    def _back_up(self, hop: _HopState) -> Steps:
-        """Place the backups of this hop's operator, one after the other."""
-        name, own = hop.operator, self.peer.address
+    def _keep_offer(self, hop: _HopState) -> Steps:
+        """Place the backups that were offered with this hop's operators, all at one peer by one decision."""
+        together: dict[tuple[str, ...], list[str]] = {}
+        for name, peers in hop.offered.items():
+            together.setdefault(peers, []).append(name)
+        for name in hop.taken[1:]:
+            own = self.peer.address
+            self._record_choice(hop, name, "primary", own, hop.used, [own], (), {own: self.link_survey.own})
+        for peers, names in together.items():
+            for address in peers:
+                message = partial(
+                    PlacementDecision,
+                    task=hop.data,
+                    operator=names[0],
+                    backup=True,
+                    graph=hop.graph,
+                    also=tuple(names[1:]),
+                )
+                answer: PlacementReply | None = yield self._post(address, message)
+                if answer is None or not answer.accepted:
+                    self._passed(hop, names, address, answer)
+                    break  # the backups that are missing are placed one after the other
+                for name in names:
+                    self.link_survey.subtract(address, hop.plan.bandwidth(name), hop.task.request, hop.operator)
+                    links = self.link_survey.known(peers)
+                    self._record_choice(hop, name, "backup", address, hop.used, peers, (), links)
+                    before = hop.graph.backups.get(name, ())
+                    hop.graph = Roles(hop.graph.peers, {**hop.graph.backups, name: (*before, address)})
+
+    def _back_up(self, hop: _HopState, name: str) -> Steps:
+        """Place the backups of an operator that are missing, one after the other."""
+        own = self.peer.address
         bandwidth = hop.plan.bandwidth(name)
-        chosen: list[str] = []
+        chosen = list(hop.graph.backups.get(name, ()))
         passed: list[tuple[str, str]] = []
         while len(chosen) < hop.task.degree_of(name) - 1:
             links = yield from self._survey(hop, [name])
             used = hop.used
-            needs = hop.needs if self.config.room_first else (lambda _peer: 0.0)
-            ahead = backups_ahead(hop.plan, hop.graph, own, name) if self.config.wide_first else 0.0
+            needs = partial(hop.needs, name) if self.config.room_first else (lambda _peer: 0.0)
             order = ordered(
-                hop.task.candidates[name], links, used, bandwidth, [own, *chosen], needs, self._single(hop, name), ahead
+                hop.task.candidates[name], links, used, bandwidth, [own, *chosen], needs, self._single(hop, name)
             )
             order = [address for address in order if address not in dict(passed)]
             if not order:
@@ -328,9 +355,9 @@ class PrimaryHost(Protocol):
                 address, lambda number: PlacementDecision(number, hop.data, name, backup=True, graph=hop.graph)
             )
             if answer is None or not answer.accepted:
-                passed.append((address, self._passed(hop, name, address, answer)))
+                passed.append((address, self._passed(hop, [name], address, answer)))
                 continue
-            self.link_survey.subtract(address, bandwidth)
+            self.link_survey.subtract(address, bandwidth, hop.task.request)
             self._record_choice(hop, name, "backup", address, used, order, passed, links)
             chosen.append(address)
             hop.graph = Roles(hop.graph.peers, {**hop.graph.backups, name: tuple(chosen)})
@@ -342,13 +369,14 @@ class PrimaryHost(Protocol):
     def _post(self, to: str, make: Callable[[int], Message]) -> Wait:
         return partial(self.acknowledged_requests.send, to, make)
 
-    def _passed(self, hop: _HopState, name: str, address: str, answer: PlacementReply | None) -> str:
-        """Record that a candidate is skipped; return the reason."""
+    def _passed(self, hop: _HopState, names: Sequence[str], address: str, answer: PlacementReply | None) -> str:
+        """Record that a candidate for operators is skipped; return the reason."""
         self.link_survey.forget(address)
         reason = SILENT if answer is None else answer.reason
-        if answer is None:
-            self.peer.send(address, PlacementWithdrawn(hop.task.request, hop.task.attempt, name))
-        self.peer.record(CandidatePassed, hop.task.request, operator=name, at=address, reason=reason)
+        for name in names:
+            if answer is None:
+                self.peer.send(address, PlacementWithdrawn(hop.task.request, hop.task.attempt, name))
+            self.peer.record(CandidatePassed, hop.task.request, operator=name, at=address, reason=reason)
         return reason
 
     @staticmethod

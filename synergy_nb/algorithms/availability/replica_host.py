@@ -8,7 +8,7 @@ when the decision on an accepted primary does not arrive in time, and when no re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -25,7 +25,7 @@ from synergy_nb.algorithms.availability.messages import (
     Task,
     decode_task,
 )
-from synergy_nb.algorithms.availability.selection import backups_ahead
+from synergy_nb.algorithms.availability.offers import Offer, best_offer, following
 from synergy_nb.control.ledger import ROUNDING, Ledger
 from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.control.roles import Roles
@@ -51,13 +51,14 @@ ACCEPTED, PRIMARY, BACKUP = "accepted", "primary", "backup"
 class _AttemptState:
     """The state of one attempt to place an application, at this peer."""
 
-    __slots__ = ("attempt", "evaluating", "expiry", "lease", "roles")
+    __slots__ = ("attempt", "evaluating", "expiry", "lease", "offers", "roles")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
         self.roles: dict[str, str] = {}  # operator to accepted, primary or backup
         self.expiry: dict[str, AnswerLimit] = {}  # accepted operator to the time limit for its decision
         self.evaluating: set[str] = set()
+        self.offers: dict[str, Offer] = {}  # accepted operator to what was offered with it, until that is decided
         self.lease: AnswerLimit | None = None
 
 
@@ -77,7 +78,8 @@ class ReplicaHost(Protocol):
     answers
         Time limits on the answers of other peers, which lateness stretches.
     on_primary
-        Callback for (task bytes, operator, graph) that continues the placement, once this peer has received a primary.
+        Callback for (task bytes, operator, graph, offer or None) that continues the placement, once this peer has
+        received a primary.
     on_end
         Callback for (request, attempt), called when an attempt has ended at this peer.
     """
@@ -91,7 +93,7 @@ class ReplicaHost(Protocol):
         offers: Callable[[Plan, str], bool],
         config: PlacementConfig,
         answers: AnswerLimits,
-        on_primary: Callable[[bytes, str, Roles], None],
+        on_primary: Callable[[bytes, str, Roles, Offer | None], None],
         on_end: Callable[[str, int], None],
     ) -> None:
         super().__init__(peer)
@@ -158,6 +160,9 @@ class ReplicaHost(Protocol):
         elif operator not in state.evaluating:
             state.evaluating.add(operator)
             names = [operator, *plan.downstream(operator)]
+            if self.config.ahead and operator in components_of(plan):
+                ahead = following(plan, message.graph, operator)
+                names = list(dict.fromkeys([*ahead, *(after for name in ahead for after in plan.downstream(name))]))
             self.link_survey.survey_operators(
                 task, names, message.graph, lambda links: self._evaluate(sender, message, state, links)
             )
@@ -174,43 +179,76 @@ class ReplicaHost(Protocol):
             self._answer_for(state, sender, message)
             return
         refusal = self._unmet_condition(task, plan, operator, links)
-        if not refusal:
-            refusal = self.ledger.reserve_additional(
-                request, operator, plan.load(operator), self._read_from(plan, message),
-                external=plan.on_spark(operator),
-            )  # fmt: skip
-        if not refusal:
-            streams = len(plan.downstream(operator)) + (task.degree - 1 if operator in components_of(plan) else 0)
-            refusal = self.ledger.send(request, operator, plan.bandwidth(operator) * streams)
-            if refusal:
-                self.ledger.drop(request, operator)
+        refusal = refusal or self._reserve(task, plan, operator, message.graph)
+        offer = None
+        if not refusal and self.config.ahead and operator in components_of(plan):
+            offer = self._offered(task, plan, message, state, links)
+        for name in (operator,) if offer is None else offer.operators:
+            refusal = refusal or self._send(task, plan, name, () if offer is None else offer.operators)
         if refusal:
+            for name in (operator,) if offer is None else offer.operators:
+                self.ledger.drop(request, name)
             self.peer.record(ReplicaDenied, request, operator=operator, role=PRIMARY, reason=refusal)
             self._tidy(request)
-        else:
-            state.roles[operator] = ACCEPTED
+            self.acknowledged_requests.reply(sender, message.number, refusal)
+            return
+        if offer is not None:
+            state.offers[operator] = offer
+            self.link_survey.hold(request, operator, offer.bandwidth(plan, task, self.peer.address))
+        left = self.ledger.residual_cores("")
+        for name in (operator,) if offer is None else offer.operators:
+            state.roles[name] = ACCEPTED
             limit, origin = self.config.reservation, (task.origin,)
-            state.expiry[operator] = self._answers.after(limit, origin, self._expire, request, state, operator)
-            left = self.ledger.residual_cores("")
-            self.peer.record(ReplicaAccepted, request, operator=operator, by=sender, cores_left=left)
-        narrow = self.config.wide_first and self._is_narrow(task, plan, message, links)
-        self.acknowledged_requests.reply(sender, message.number, refusal, narrow=narrow)
+            state.expiry[name] = self._answers.after(limit, origin, self._expire, request, state, name)
+            self.peer.record(ReplicaAccepted, request, operator=name, by=sender, cores_left=left)
+        self._answer_for(state, sender, message)
 
-    def _is_narrow(self, task: Task, plan: Plan, message: PlacementRequest, links: Mapping[str, Link]) -> bool:
-        """Whether the application does not use this peer yet, and its links cannot carry all backups from here."""
-        operator, own, graph = message.operator, self.peer.address, message.graph
-        components = components_of(plan)
-        if operator not in components or own in graph.hosts or any(graph.peers.get(each) == own for each in components):
-            return False
-        bandwidth = backups_ahead(plan, graph, own, operator) * (1.0 - ROUNDING)
-        wide = [peer for peer in task.candidates[operator] if peer != own and peer in links
-                and links[peer].bandwidth >= bandwidth]  # fmt: skip
-        return len(wide) < task.degree_of(operator) - 1
+    def _reserve(self, task: Task, plan: Plan, operator: str, graph: Roles) -> str:
+        """Reserve what the primary of an operator needs here, apart from the uplink; return the reason of a refusal."""
+        return self.ledger.reserve_additional(
+            task.request, operator, plan.load(operator), self._read_from(plan, operator, graph),
+            external=plan.on_spark(operator),
+        )  # fmt: skip
+
+    def _send(self, task: Task, plan: Plan, operator: str, beside: Collection[str]) -> str:
+        """Allocate what a primary sends to others than those ``beside`` it here; return the reason of a refusal."""
+        streams = sum(each not in beside for each in plan.downstream(operator))
+        streams += task.degree_of(operator) - 1 if operator in components_of(plan) else 0
+        return self.ledger.send(task.request, operator, plan.bandwidth(operator) * streams)
+
+    def _offered(
+        self, task: Task, plan: Plan, message: PlacementRequest, state: _AttemptState, links: Mapping[str, Link]
+    ) -> Offer | None:
+        """What this peer can take with an operator whose primary it has reserved, and reserve that, too."""
+        request, operator, own = task.request, message.operator, self.peer.address
+        ahead = following(plan, message.graph, operator)
+        graph, possible = message.graph.merged(Roles({operator: own})), [operator]
+        for name in ahead[1:]:
+            if name in state.roles or own not in task.for_primary(name) or not self.offers(plan, name):
+                break
+            graph = graph.merged(Roles({name: own}))
+            if self._reserve(task, plan, name, graph):
+                break
+            possible.append(name)
+
+        def returned(peer: str) -> float:
+            return self.ledger.residual_bandwidth(request, peer)
+
+        offer = best_offer(task, plan, message.graph, own, ahead, len(possible), links, returned,
+                           self.ledger.residual_uplink, self.config)  # fmt: skip
+        for name in possible[1:]:
+            if offer is None or name not in offer.operators:
+                self.ledger.drop(request, name)
+        return offer
 
     def _answer_for(self, state: _AttemptState, sender: str, message: PlacementRequest) -> None:
         """Answer a repeated request for an operator in which this peer has a role already."""
-        is_backup = state.roles[message.operator] == BACKUP
-        self.acknowledged_requests.reply(sender, message.number, "a backup of it is here" if is_backup else "")
+        if state.roles[message.operator] == BACKUP:
+            self.acknowledged_requests.reply(sender, message.number, "a backup of it is here")
+            return
+        offer = state.offers.get(message.operator)
+        takes, groups = (1, 0) if offer is None else (len(offer.operators), offer.groups)
+        self.acknowledged_requests.reply(sender, message.number, takes=takes, groups=groups)
 
     def _unmet_condition(self, task: Task, plan: Plan, operator: str, links: Mapping[str, Link]) -> str:
         """The condition on the component or on outgoing links that does not hold, as text; empty if all hold."""
@@ -234,9 +272,9 @@ class ReplicaHost(Protocol):
                 )
         return ""
 
-    def _read_from(self, plan: Plan, message: PlacementRequest | PlacementDecision) -> dict[tuple[str, str], float]:
+    def _read_from(self, plan: Plan, operator: str, graph: Roles) -> dict[tuple[str, str], float]:
         """Link and stream to the bandwidth that a primary here reads from other peers, bytes/s."""
-        senders = {(message.graph.peers[name], name) for name in plan.upstream(message.operator)}
+        senders = {(graph.peers[name], name) for name in plan.upstream(operator)}
         return {link: plan.bandwidth(link[1]) for link in senders if link[0] != self.peer.address}
 
     # -- steps 4 and 6 -----------------------------------------------------------------------------------------------
@@ -247,36 +285,49 @@ class ReplicaHost(Protocol):
             return
         task, plan = found
         request, operator, state = task.request, message.operator, self._attempts[task.request]
-        decided, role = BACKUP if message.backup else PRIMARY, state.roles.get(operator)
-        if role == decided:
+        decided, offer = BACKUP if message.backup else PRIMARY, state.offers.get(operator)
+        names = (operator, *message.also) if message.backup or offer is None else offer.operators
+        if all(state.roles.get(name) == decided for name in names):
             self.acknowledged_requests.reply(sender, message.number)  # a repeated message, since the answer was lost
             return
-        commit = self._commit_backup if message.backup else self._commit_primary
-        refusal = commit(task, plan, message)
+        placed: list[str] = []
+        refusal, graph = "", message.graph
+        for name in names:
+            if state.roles.get(name) == decided:
+                continue
+            if message.backup:
+                refusal = self._commit_backup(task, plan, name, graph)
+            else:
+                refusal = self._commit_primary(task, plan, name, graph)
+                graph = graph.merged(Roles({name: self.peer.address}))
+            if refusal:
+                break
+            placed.append(name)
         if refusal:
+            for name in placed:
+                self.ledger.drop(request, name)
             self.peer.record(ReplicaDenied, request, operator=operator, role=decided, reason=refusal)
             self._tidy(request)
-        else:
-            state.roles[operator] = decided
-            if operator in state.expiry:
-                state.expiry.pop(operator).cancel()
-            if state.lease is None:
-                state.lease = self._answers.after(self.config.lease, (task.origin,), self._abandoned, request, state)
-            self.peer.record(ReplicaPlaced, request, operator=operator, role=decided, by=sender)
+        for name in placed if not refusal else ():
+            state.roles[name] = decided
+            if name in state.expiry:
+                state.expiry.pop(name).cancel()
+            self.peer.record(ReplicaPlaced, request, operator=name, role=decided, by=sender)
+        if not refusal and state.lease is None:
+            state.lease = self._answers.after(self.config.lease, (task.origin,), self._abandoned, request, state)
         self.acknowledged_requests.reply(sender, message.number, refusal)
         if not refusal and not message.backup:
-            self.on_primary(message.task, operator, message.graph)
+            state.offers.pop(operator, None)
+            self.on_primary(message.task, operator, graph, offer)
 
-    def _commit_primary(self, task: Task, plan: Plan, message: PlacementDecision) -> str:
-        request, operator = task.request, message.operator
-        if self._attempts[request].roles.get(operator) != ACCEPTED:
+    def _commit_primary(self, task: Task, plan: Plan, operator: str, graph: Roles) -> str:
+        if self._attempts[task.request].roles.get(operator) != ACCEPTED:
             return "it is not reserved any more"
-        links, external = self._read_from(plan, message), plan.on_spark(operator)
-        return self.ledger.commit(request, operator, plan.load(operator), links, external=external)
+        links, external = self._read_from(plan, operator, graph), plan.on_spark(operator)
+        return self.ledger.commit(task.request, operator, plan.load(operator), links, external=external)
 
-    def _commit_backup(self, task: Task, plan: Plan, message: PlacementDecision) -> str:
-        request, operator = task.request, message.operator
-        primary = message.graph.peers.get(operator, self.peer.address)
+    def _commit_backup(self, task: Task, plan: Plan, operator: str, graph: Roles) -> str:
+        request, primary = task.request, graph.peers.get(operator, self.peer.address)
         if operator in self._attempts[request].roles or primary == self.peer.address:
             return "another replica of it is here"
         if not self.offers(plan, operator):
@@ -312,8 +363,11 @@ class ReplicaHost(Protocol):
         request, state = message.request, self._attempts.get(message.request)
         if message.operator:
             released = (ACCEPTED,) if message.accepted else (ACCEPTED, BACKUP)
-            if state is not None and state.attempt == message.attempt and state.roles.get(message.operator) in released:
-                self._drop(request, message.operator)
+            if state is not None and state.attempt == message.attempt:
+                offer = state.offers.get(message.operator) if message.accepted else None
+                for name in (message.operator,) if offer is None else offer.operators:
+                    if state.roles.get(name) in released:
+                        self._drop(request, name)
             return
         if state is not None and state.attempt <= message.attempt:
             self._leave(request, "withdrawn")
@@ -323,6 +377,8 @@ class ReplicaHost(Protocol):
         state = self._attempts[request]
         if state.roles.pop(operator, None) is not None:
             self.ledger.drop(request, operator)
+        if state.offers.pop(operator, None) is not None:
+            self.link_survey.let_go(request, operator)
         if operator in state.expiry:
             state.expiry.pop(operator).cancel()
         self._tidy(request)
@@ -332,6 +388,9 @@ class ReplicaHost(Protocol):
         state = self._attempts[request]
         for operator in list(state.roles):
             self.ledger.drop(request, operator)
+        for operator in state.offers:
+            self.link_survey.let_go(request, operator)
+        self.link_survey.given_back(request)
         for timer in (*state.expiry.values(), *([state.lease] if state.lease is not None else [])):
             timer.cancel()
         del self._attempts[request]

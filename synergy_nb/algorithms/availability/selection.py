@@ -2,10 +2,8 @@
 
 Peers that the application uses already come first: the fewer peers it depends on, the likelier all its components are
 available. Among these and among the others, more reliable peers come first, since availability has priority over
-performance, and then nearer ones. If the protocol looks ahead, unused peers whose link cannot carry the backups of all
-later components come after those whose link can. Peers whose link cannot carry the stream are left out. Replicas of a
-component are on different peers, and as few of them as possible are in a common failure domain, which would fail with
-all of them.
+performance, and then nearer ones. Peers whose link cannot carry the stream are left out. Replicas of a component are on
+different peers, and as few of them as possible are in a common failure domain, which would fail with all of them.
 """
 
 from __future__ import annotations
@@ -14,30 +12,36 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from synergy_nb.algorithms.availability.limits import components_of
 from synergy_nb.algorithms.availability.link_survey import Link
+from synergy_nb.algorithms.availability.messages import Task
 from synergy_nb.control.ledger import ROUNDING
 from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 
-__all__ = ["agreed", "backups_ahead", "ordered"]
+__all__ = ["agreed", "drawbacks", "ordered", "single_peers", "used_peers"]
 
 
-def backups_ahead(plan: Plan, graph: Roles, peer: str, operator: str) -> float:
-    """Bandwidth that a peer needs on the link to one other, if that has the backups of all it may still get, bytes/s.
+def used_peers(plan: Plan, graph: Roles) -> frozenset[str]:
+    """Peers that host a decided replica of the application."""
+    return graph.hosts.union(graph.peers[name] for name in components_of(plan) if name in graph.peers)
 
-    Parameters
-    ----------
-    plan, graph
-        Query plan, and the decisions so far.
-    peer
-        Peer whose primaries are backed up: of components that are there, or that are not placed yet.
-    operator
-        Component that is being placed; it counts, though some of its backups may be placed.
+
+def single_peers(task: Task, plan: Plan, graph: Roles) -> frozenset[str]:
+    """Peers whose death ends the application: its origin, and the known peers of sources and sinks."""
+    replicated = components_of(plan)
+    peers = {**task.pinned, **graph.peers}
+    return frozenset({task.origin, *(peer for name, peer in peers.items() if name not in replicated)})
+
+
+def drawbacks(
+    peer: str, links: Mapping[str, Link], beside: Collection[str], needs: float, single: Collection[str]
+) -> tuple[int, bool, bool]:
+    """What counts against a peer before all else: failure domains in common, too few free cores, a single peer.
+
+    Parameters are as of :func:`ordered`; ``needs`` are the cores that this peer should have left.
     """
-    return sum(
-        plan.bandwidth(name)
-        for name in components_of(plan)
-        if graph.peers.get(name, peer) == peer and (name == operator or name not in graph.backups)
-    )
+    taken = {domain for each in beside if each in links for domain in links[each].domains}
+    link = links[peer]
+    return len(taken.intersection(link.domains)), link.cores < needs, peer in single
 
 
 def ordered(
@@ -48,7 +52,6 @@ def ordered(
     beside: Collection[str] = (),
     needs: Callable[[str], float] = lambda _peer: 0.0,
     single: Collection[str] = (),
-    ahead: float = 0.0,
 ) -> list[str]:
     """Candidates in the order of preference; delays that differ by less than a nanosecond count as equal.
 
@@ -69,30 +72,21 @@ def ordered(
     single
         Peers whose death ends the application anyway; they come after others with as much room, since a replica there
         covers nothing.
-    ahead
-        Bandwidth of the backups of all components that are still to be placed, bytes/s; peers whose link cannot carry
-        that come after other peers that the application does not use.
 
     Examples
     --------
     >>> links = {peer: Link(delay, 1e6, 1.0, 0.0, {}) for peer, delay in [("a", 0.03), ("b", 0.01), ("c", 0.02)]}
     >>> ordered("abc", links, used={"a"}, bandwidth=1000.0)
     ['a', 'b', 'c']
-    >>> links["b"] = links["b"]._replace(bandwidth=2000.0)
-    >>> ordered("abc", links, used={"a"}, bandwidth=1000.0, ahead=3000.0)
-    ['a', 'c', 'b']
     """
-    taken = {domain for peer in beside if peer in links for domain in links[peer].domains}
 
-    def preference(peer: str) -> tuple[int, bool, bool, bool, bool, float, float, str]:
+    def preference(peer: str) -> tuple[tuple[int, bool, bool], bool, float, float, str]:
         link = links[peer]
         alone = 1.0 - link.failure
         for value in link.domains.values():
             alone *= 1.0 - value
-        overlap, full = len(taken.intersection(link.domains)), link.cores < needs(peer)
         failing, far = round(1.0 - alone, 12), round(link.latency, 9)  # sums of times are rounded, too
-        narrow = peer not in used and link.bandwidth < ahead * (1.0 - ROUNDING)
-        return overlap, full, peer in single, peer not in used, narrow, failing, far, peer
+        return drawbacks(peer, links, beside, needs(peer), single), peer not in used, failing, far, peer
 
     possible = (
         peer

@@ -99,17 +99,21 @@ def connected(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike
     return place
 
 
-def correlation_based(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike) -> Ints:
+def correlation_based(
+    load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike, *, slack: float = SLACK
+) -> Ints:
     """Correlation-based: operators whose loads rise together on different nodes, average loads balanced (after [1]_).
 
     Each operator, the largest average load first, goes to the node whose load in the series correlates least with its
-    own, among the nodes that are less than a tenth above their share of the average load. (Without this slack, few
-    nodes would be left for the last and lightest operators, and the gain would shrink with the number of operators.)
+    own, among the nodes that are less than ``slack`` above their share of the average load. (Without slack, few nodes
+    would be left for the last and lightest operators, and the gain would shrink with the number of operators.)
 
     Parameters
     ----------
     load, capacity, rates
         Arguments of :func:`largest_load_first`.
+    slack
+        Share by which the average load of a node may exceed its balanced one.
     """
     series, shares = _loads(load, capacity, rates)
     loads = series.mean(axis=0)
@@ -121,7 +125,7 @@ def correlation_based(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.A
         norm = np.sqrt((on_node**2).sum(axis=0) * (moving[:, one] ** 2).sum())
         with np.errstate(invalid="ignore", divide="ignore"):
             found = np.where(norm > 0.0, moving[:, one] @ on_node / norm, -1.0)
-        over = taken >= (1.0 + SLACK) * even * shares
+        over = taken >= (1.0 + slack) * even * shares
         correlation = found.round(9)  # the last digits depend on how many threads the library for matrices has
         node = int(np.lexsort([taken / shares, correlation, over])[0])
         place[one] = node
