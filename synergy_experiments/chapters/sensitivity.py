@@ -171,9 +171,10 @@ def _slacks(setup: Setup) -> Iterator[Cell]:
         for planner, name in ((served_in_turn, IN_TURN), (executed_in_turn, EXECUTED)):
             yield Cell(planner, (scenario(setup, **strictest),), STRICTEST, name, reading="least")
     hard: dict[str, Any] = {"policy": "synergy by delay", **strictest}
-    if STRICTEST in slacks and "least" in readings(setup) and MERGED in algorithms(setup):
-        given = scenario({**setup, **_STRICT}, **hard, **_AGREED)
-        yield Cell(simulated, (given,), STRICTEST, AGREED, reading="least")
+    if "least" in readings(setup) and MERGED in algorithms(setup):
+        for slack in slacks:
+            given = scenario({**setup, **_STRICT}, **{**hard, "slack": slack}, **_AGREED)
+            yield Cell(simulated, (given,), slack, AGREED, reading="least")
     for many in cast("tuple[int, ...]", setup["candidates"]):
         for name, merges in ((MERGED, True), (APART, False)):
             given = scenario({**setup, **_STRICT}, **hard, at_least=many, merged=merges, summed=merges)
