@@ -162,6 +162,11 @@ def _delay(measured: Measured, setup: Setup) -> Iterator[Check]:
                     found = measured.paired((at, ours, metric_of(metric, reading)), (at, other, whole_delay), less)
                     name = f"delay of {ours}, {how} on, against {other}, {at} requests, {reading}"
                     yield reduction(name, said, found)
+            for other in _LESS:
+                lower = [(load, measured.lower(load, ours, other, whole_delay))
+                         for load in measured.xs(whole_delay, ours)]  # fmt: skip
+                yield at_all(f"delay of {ours} below {other}'s at every number of requests, {reading}",
+                             "an improvement, at a load that is not stated", lower)  # fmt: skip
         delays = ((policy, measured.estimate(at, policy, whole_delay)) for policy in ("synergy", *_LESS))
         below = [(policy, delay.below(1.0)) for policy, delay in delays if delay is not None]
         yield at_all(f"delays are below a second, {at} requests, {reading}", "less than a second", below)
@@ -174,8 +179,12 @@ def _served(measured: Measured, setup: Setup) -> Iterator[Check]:
             at = _reference(measured, metric)
             for other, said in _MORE.items():
                 found = measured.paired((at, "synergy", metric), (at, other, metric), _more)
-                yield reduction(f"more of {at} requests served than by {other}, {unique} unique, {WORDS[limit]}", said,
-                                found)  # fmt: skip
+                where = f"{unique} unique, {WORDS[limit]}"
+                yield reduction(f"more of {at} requests served than by {other}, {where}", said, found)
+                more = [(load, measured.higher(load, "synergy", other, metric))
+                        for load in measured.xs(metric, "synergy")]  # fmt: skip
+                yield at_all(f"more served than by {other} at every number of requests, {where}",
+                             "more, at a load that is not stated", more)  # fmt: skip
 
 
 # -- C3 ----------------------------------------------------------------------------------------------------------------
