@@ -443,8 +443,8 @@ CLAIMED: Final = (
         id="H5",
         title="active replicas at least network cost",
         source="Hwang, Çetintemel, Zdonik, ICDE 2008, figure 4b",
-        says="degrees 2 to 5: network cost 4.78, 10.99, 18.32 and 26.71 times that of one replica, less than at random; "
-        "at degree 3 the latency is always below 1 s",
+        says="degrees 2 to 5: network cost 4.78, 10.99, 18.32 and 26.71 times that of one replica, less than "
+        "at random; at degree 3 the latency is always below 1 s",
         parameters=_PARAMETERS
         | {
             "clusters_searched": whole("clusters for the product's search and for latencies", 1),
