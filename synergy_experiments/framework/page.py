@@ -49,6 +49,7 @@ PLURALS: Final[Mapping[Verdict, str]] = {
     "not comparable": "not comparable",
 }
 COUNTED: Final = re.compile(r"at (\d+) of (\d+)")  # points at which a statement is true, and of all points
+DOUBT: Final = "What would change our verdict:"
 #: What checks judge.
 JUDGED: Final = {
     "paper": "Statements of the paper",
@@ -217,7 +218,7 @@ def _summary(groups: Mapping[str, Sequence[_Found]], guide: Guide, glossary: Glo
     every = [each for members in groups.values() for each in members]
     counts = Counter(each.outcome for each in every)
     tally = " ".join(
-        f"<span class=tally>{_mark(name)} {counts[name]} {escape(name)}</span>" for name in OUTCOMES if counts[name]
+        f"<span class=tally>{_mark(name)} {counts[name]} {_outcome(name)}</span>" for name in OUTCOMES if counts[name]
     )
     yield f"<section id=summary><h1>{len(every)} claims, measured again</h1>"
     yield f"<p>{glossary.explained(INTRODUCTION, set())}<p>{tally}</p><div class=two>"
@@ -281,6 +282,11 @@ def _short(value: float | str | None, most: int) -> float | str | None:
     return f"{value[: end if end > 0 else value.rfind(' ', 0, most)]} …"
 
 
+def _outcome(name: str) -> str:
+    """Return what came out of a claim in words."""
+    return "reproduced in part" if name == "in part" else name
+
+
 def _rules(glossary: Glossary) -> str:
     seen: set[str] = set()
     text = "".join(f"<p>{glossary.explained(each, seen)}" for each in RULES)
@@ -296,7 +302,7 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
     seen: set[str] = set()
     yield (
         f'<section class=claim id="{claim.id}" aria-labelledby="t-{claim.id}"><h3 id="t-{claim.id}">'
-        f"{_mark(found.outcome)} {claim.id}: {escape(claim.title)} <em>{found.outcome}</em></h3>"
+        f"{_mark(found.outcome)} {claim.id}: {escape(claim.title)} <em>{_outcome(found.outcome)}</em></h3>"
     )
     says = f"{claim.says} ({claim.source})."
     yield f"<p><strong>The paper:</strong> {glossary.explained(says, seen)}</p>"
@@ -304,7 +310,7 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
     doubt = f"{choices.doubt}."
     failed = [] if found.result is None else found.result.failed
     told = "" if found.result is None else _told(found.result)
-    height = Height().heading().text(says).text(told).text(doubt).folded()
+    height = Height().heading().text(f"The paper: {says}").text(told).text(f"{DOUBT} {doubt}").folded()
     for each in failed:
         height = height.text(f"Not measured: {each}")
     reason, rest = begins(choices.reason, height)
@@ -319,7 +325,7 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
         yield from _shown(found, found.result, panel, height.left, glossary, seen)
     if reason:
         yield f"<p><strong>Why:</strong> {glossary.explained(reason, seen)}</p>"
-    yield f"<p><strong>What would change our verdict:</strong> {glossary.explained(doubt, seen)}</p>"
+    yield f"<p><strong>{DOUBT}</strong> {glossary.explained(doubt, seen)}</p>"
     yield "<div class=folds>"
     if rest:
         yield f"<details><summary>The whole reason</summary><p>{glossary.explained(choices.reason, seen)}</details>"
@@ -340,11 +346,16 @@ def _told(result: Result) -> str:
     """Return what came out in a sentence: how many statements of the paper hold, and of how large a run."""
     checks = _of_paper(result.checks)
     counts = Counter(check.verdict for check in checks)
-    told = ", ".join(f"{counts[each]} {MARKS[each]} {PLURALS[each]}" for each in PLURALS if counts[each])
+    told = ", ".join(f"{counts[each]} {MARKS[each]} {_many(counts[each], each)}" for each in PLURALS if counts[each])
     apart = len(result.checks) - len(checks)
     more = f" {counted(apart, 'check')} of our own or of fitted shapes apart." if apart else ""
     size = _marked_size(result)
     return f"<strong>Of {counted(len(checks), 'statement')}:</strong> {told}.{more} <small>{size}.</small>"
+
+
+def _many(count: int, verdict: Verdict) -> str:
+    """Return the verdict of so many checks."""
+    return verdict if count == 1 else PLURALS[verdict]
 
 
 def _marked_size(result: Result) -> str:
@@ -374,7 +385,7 @@ def _shown(
     yield "</table>"
     if len(shown) < len(ranked):
         left = Counter(each.verdict for each in ranked[len(shown) :])
-        told = ", ".join(f"{count} {PLURALS[each]}" for each, count in left.items())
+        told = ", ".join(f"{count} {_many(count, each)}" for each, count in left.items())
         yield f"<p class=more>{len(ranked) - len(shown)} more below: {told}.</p>"
     yield "</div>"
     if panel is not None:
