@@ -288,6 +288,7 @@ def as_told(told: dict[str, tuple[float, ...]]) -> Any:
             delay *= {10: 1.0, 100: 1.0, 300: 1.2, 500: 1.3}.get(given.workload.requests, 1.0)
         return {
             "delay": delay, "own_delay": own, "success": success, "admitted": 1.0, "on_time": 1.0,
+            "relative_delay": 10.0 * delay, "tuple_delay": delay,
             "all_probes": probes * given.peers, "setup": probes, "discovery": 0.1, "probing": probes - 0.1,
         }  # fmt: skip
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from synergy_experiments import chapters
 from synergy_experiments.chapters.choices import choices
 from synergy_experiments.chapters.guide import guide
-from synergy_experiments.framework import figures, page, page_heights, runner, stored
+from synergy_experiments.framework import figures, page, page_heights, page_numbers, runner, stored
 from synergy_experiments.framework.claim import Cell, Check, Choices, Claim, Panel, Result
 from synergy_experiments.framework.guide import Glossary, Guide, Headline, Paper, Word, main_checks
 from synergy_experiments.framework.measurements import Measured, Point
@@ -238,13 +238,13 @@ def test_the_main_number_is_that_of_the_named_checks_over_all_readings() -> None
         Check("second, at 4", 2.0, 0.01, "does not hold", ""),
     ]
     assert main_checks(Headline("second", "second*3"), checks) == checks[1:3]
-    assert page._over_readings(checks[1:3], "%") == "19 to 93 % <small>by reading</small>"
+    assert page_numbers.over_readings(checks[1:3], "%") == "19 to 93 % <small>by reading</small>"
     assert main_checks(Headline("none"), checks) == checks[:1]
     assert main_checks(Headline("none"), []) == []
     told = [Check("at all", "always", ours, "holds", "") for ours in ("at 5 of 5", "at 1 of 3; not at 2, 3")]
-    assert page._over_readings(told, "") == "at 6 of 8"
+    assert page_numbers.over_readings(told, "") == "at 6 of 8"
     one = Check("one", 0.5, 0.42, "holds", "", 0.4, 0.44)
-    assert page._over_readings([one], "%") == "42 % <small>40 to 44</small>"
+    assert page_numbers.over_readings([one], "%") == "42 % <small>40 to 44</small>"
 
 
 # -- letters of figures ------------------------------------------------------------------------------------------------

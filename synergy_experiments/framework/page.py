@@ -10,8 +10,6 @@ paper's text leaves open with our choices, and the set-up. Heights are estimated
 from __future__ import annotations
 
 import base64
-import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +18,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from synergy_experiments.framework import figures
-from synergy_experiments.framework.claim import Check, Choices, Claim, Panel, Result, Verdict
+from synergy_experiments.framework.claim import Check, Choices, Claim, Panel, Result
 from synergy_experiments.framework.guide import Glossary, Guide, Headline, main_checks
 from synergy_experiments.framework.page_heights import Height, begins, fitting
+from synergy_experiments.framework.page_numbers import (
+    LONG,
+    MARKS,
+    OUTCOMES,
+    PLURALS,
+    SHORT,
+    mark,
+    number,
+    outcome,
+    over_readings,
+    several,
+    short,
+    texts,
+)
 from synergy_experiments.framework.page_style import STYLE
 from synergy_experiments.framework.runner import Progress
 from synergy_experiments.framework.stored import load, restore
@@ -31,33 +43,14 @@ from synergy_nb.plan.units import counted
 
 __all__ = ["write_page"]
 
-SHORT, LONG = 36, 56  # letters of a statement in words, in the summary and in a section; the whole one is folded
 COMPLETE: Final = 10  # number of repetitions at the paper's scale from which a result counts as complete
-MARKS: Final[Mapping[Verdict, str]] = {
-    "does not hold": "✕",
-    "undecided": "?",
-    "holds in part": "~",
-    "not comparable": "·",
-    "holds": "✓",
-}
-#: Verdicts of several checks.
-PLURALS: Final[Mapping[Verdict, str]] = {
-    "holds": "hold",
-    "holds in part": "hold in part",
-    "undecided": "undecided",
-    "does not hold": "do not hold",
-    "not comparable": "not comparable",
-}
-COUNTED: Final = re.compile(r"at (\d+) of (\d+)")  # points at which a statement is true, and of all points
+DOUBT: Final = "What would change our verdict:"
 #: What checks judge.
 JUDGED: Final = {
     "paper": "Statements of the paper",
     "own": "Our own arithmetic and aims, which do not count",
     "fitted": "Shapes that were fitted, which do not count",
 }
-#: Marks of claims, from the best outcome to none.
-OUTCOMES: Final = {"reproduced": "✓", "in part": "~", "undecided": "?", "not reproduced": "✕", "not comparable": "·"}
-
 
 INTRODUCTION: Final = """\
 Papers of 2006 to 2008 say how queries over streams of data should be spread over many computers (peers), kept fast, and
@@ -217,7 +210,7 @@ def _summary(groups: Mapping[str, Sequence[_Found]], guide: Guide, glossary: Glo
     every = [each for members in groups.values() for each in members]
     counts = Counter(each.outcome for each in every)
     tally = " ".join(
-        f"<span class=tally>{_mark(name)} {counts[name]} {escape(name)}</span>" for name in OUTCOMES if counts[name]
+        f"<span class=tally>{mark(name)} {counts[name]} {outcome(name)}</span>" for name in OUTCOMES if counts[name]
     )
     yield f"<section id=summary><h1>{len(every)} claims, measured again</h1>"
     yield f"<p>{glossary.explained(INTRODUCTION, set())}<p>{tally}</p><div class=two>"
@@ -247,38 +240,12 @@ def _halves(groups: Sequence[tuple[str, Sequence[_Found]]]) -> Iterator[Sequence
 def _line(found: _Found) -> str:
     """Return the line of a claim in the summary."""
     claim, checks, unit = found.claim, found.main, found.headline.unit
-    paper = _number(_short(checks[0].paper, SHORT), unit) if checks else ""
-    ours = _over_readings(checks, unit) if checks else "" if found.result is not None else "not stored"
+    paper = number(short(checks[0].paper, SHORT), unit) if checks else ""
+    ours = over_readings(checks, unit) if checks else "" if found.result is not None else "not stored"
     return (
-        f'<tr><td>{_mark(found.outcome)}<th scope=row><a href="#{claim.id}">{claim.id}</a> '
+        f'<tr><td>{mark(found.outcome)}<th scope=row><a href="#{claim.id}">{claim.id}</a> '
         f"{escape(found.headline.of)}<td>{paper}<td>{ours}"
     )
-
-
-def _over_readings(checks: Sequence[Check], unit: str) -> str:
-    """Return our number: with its interval if it is one, else from the least to the greatest over readings.
-
-    Of statements about points it is the number of points at which they are true, over all readings.
-    """
-    first = checks[0]
-    counts = [found for check in checks if (found := COUNTED.match(str(check.ours)))]
-    if len(counts) == len(checks):
-        right, points = (sum(int(found[group]) for found in counts) for group in (1, 2))
-        return f"at {right} of {points}"
-    numbers = [check.ours for check in checks if isinstance(check.ours, float | int)]
-    if len(numbers) > 1:
-        low, high = (_number(float(f"{each:.2g}"), unit) for each in (min(numbers), max(numbers)))
-        return f"{low.removesuffix(f' {unit}')} to {high} <small>by reading</small>"
-    interval = f" <small>{_between(first, unit)}</small>" if _varies(first) else ""
-    return f"{_number(_short(first.ours, SHORT), unit)}{interval}"
-
-
-def _short(value: float | str | None, most: int) -> float | str | None:
-    """Return a statement of words without its last words, if it is long."""
-    if not isinstance(value, str) or len(value) <= most:
-        return value
-    end = max(value.rfind(mark, 0, most) for mark in ";,") if most == SHORT else -1
-    return f"{value[: end if end > 0 else value.rfind(' ', 0, most)]} …"
 
 
 def _rules(glossary: Glossary) -> str:
@@ -296,7 +263,7 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
     seen: set[str] = set()
     yield (
         f'<section class=claim id="{claim.id}" aria-labelledby="t-{claim.id}"><h3 id="t-{claim.id}">'
-        f"{_mark(found.outcome)} {claim.id}: {escape(claim.title)} <em>{found.outcome}</em></h3>"
+        f"{mark(found.outcome)} {claim.id}: {escape(claim.title)} <em>{outcome(found.outcome)}</em></h3>"
     )
     says = f"{claim.says} ({claim.source})."
     yield f"<p><strong>The paper:</strong> {glossary.explained(says, seen)}</p>"
@@ -304,7 +271,7 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
     doubt = f"{choices.doubt}."
     failed = [] if found.result is None else found.result.failed
     told = "" if found.result is None else _told(found.result)
-    height = Height().heading().text(says).text(told).text(doubt).folded()
+    height = Height().heading().text(f"The paper: {says}").text(told).text(f"{DOUBT} {doubt}").folded()
     for each in failed:
         height = height.text(f"Not measured: {each}")
     reason, rest = begins(choices.reason, height)
@@ -319,7 +286,7 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
         yield from _shown(found, found.result, panel, height.left, glossary, seen)
     if reason:
         yield f"<p><strong>Why:</strong> {glossary.explained(reason, seen)}</p>"
-    yield f"<p><strong>What would change our verdict:</strong> {glossary.explained(doubt, seen)}</p>"
+    yield f"<p><strong>{DOUBT}</strong> {glossary.explained(doubt, seen)}</p>"
     yield "<div class=folds>"
     if rest:
         yield f"<details><summary>The whole reason</summary><p>{glossary.explained(choices.reason, seen)}</details>"
@@ -340,7 +307,7 @@ def _told(result: Result) -> str:
     """Return what came out in a sentence: how many statements of the paper hold, and of how large a run."""
     checks = _of_paper(result.checks)
     counts = Counter(check.verdict for check in checks)
-    told = ", ".join(f"{counts[each]} {MARKS[each]} {PLURALS[each]}" for each in PLURALS if counts[each])
+    told = ", ".join(f"{counts[each]} {MARKS[each]} {several(counts[each], each)}" for each in PLURALS if counts[each])
     apart = len(result.checks) - len(checks)
     more = f" {counted(apart, 'check')} of our own or of fitted shapes apart." if apart else ""
     size = _marked_size(result)
@@ -365,16 +332,16 @@ def _shown(
     main, order = found.main[:1], list(MARKS)
     others = sorted(_of_paper(result.checks), key=lambda each: order.index(each.verdict))
     ranked = main + [each for each in others if each not in main]
-    rows = [(each.name, *_texts(each, LONG)) for each in ranked]
+    rows = [(each.name, *texts(each, LONG)) for each in ranked]
     shown = list(zip(ranked, rows, strict=True))[: fitting(rows, height)]
     yield "<div class=two><div><table class=checks><thead><tr><th scope=col><span class=vh>verdict</span>"
     yield "<th scope=col>What we found<th scope=col>paper<th scope=col>ours</thead>"
     for each, (name, paper, ours) in shown:
-        yield f"<tr><td>{_mark(each.verdict)}<td>{glossary.explained(name, seen)}<td>{paper}<td>{ours}"
+        yield f"<tr><td>{mark(each.verdict)}<td>{glossary.explained(name, seen)}<td>{paper}<td>{ours}"
     yield "</table>"
     if len(shown) < len(ranked):
         left = Counter(each.verdict for each in ranked[len(shown) :])
-        told = ", ".join(f"{count} {PLURALS[each]}" for each, count in left.items())
+        told = ", ".join(f"{count} {several(count, each)}" for each, count in left.items())
         yield f"<p class=more>{len(ranked) - len(shown)} more below: {told}.</p>"
     yield "</div>"
     if panel is not None:
@@ -400,9 +367,9 @@ def _all_checks(result: Result, glossary: Glossary, seen: set[str]) -> Iterator[
             continue
         yield f"<tbody><tr><th colspan=5 scope=rowgroup>{name}"
         for check in checks:
-            paper, ours = _texts(check)
+            paper, ours = texts(check)
             yield (
-                f"<tr><td>{_mark(check.verdict)}<td>{glossary.explained(check.name, seen)}"
+                f"<tr><td>{mark(check.verdict)}<td>{glossary.explained(check.name, seen)}"
                 f"<br><small>{escape(check.rule)}</small><td>{paper}<td>{ours}<td>{check.verdict}"
             )
         yield "</tbody>"
@@ -439,50 +406,6 @@ def _origin(result: Result, stored: Mapping[str, Any]) -> str:
         f"<details><summary>Set-up: {counted(len(known), 'parameter')}, origin</summary><p>{origin}</p>"
         f"<table><tr><th scope=col>parameter<th scope=col>value<th scope=col>meaning{rows}</table></details>"
     )
-
-
-# -- words and numbers -------------------------------------------------------------------------------------------------
-
-
-def _mark(name: str) -> str:
-    """Return the mark of an outcome or a verdict, with its name for those who do not see it."""
-    mark = OUTCOMES.get(name) or {str(verdict): mark for verdict, mark in MARKS.items()}[name]
-    return f'<span role=img class="m {_CLASS[mark]}" aria-label="{name}" title="{name}">{mark}</span>'
-
-
-_CLASS: Final = {"✓": "yes", "~": "part", "↑": "part", "?": "open", "✕": "no", "·": "open"}
-
-
-def _texts(check: Check, most: int = sys.maxsize) -> tuple[str, str]:
-    """Return the paper's number and ours, with its interval, as HTML; of words at most so many letters."""
-    unit = "%" if " points" in check.rule or " %" in check.rule else ""
-    ours = _number(_short(check.ours, most), unit)
-    if _varies(check):
-        ours += f"<br><small>{_between(check, unit)}</small>"
-    return _number(_short(check.paper, most), unit), ours
-
-
-def _number(value: float | str | None, unit: str = "") -> str:
-    if value is None:
-        return "not measured"
-    if not isinstance(value, float | int):
-        return escape(value)
-    return f"{_plain(value * 100)} %" if unit == "%" else f"{_plain(value)}{f' {unit}' if unit else ''}"
-
-
-def _plain(value: float) -> str:
-    """Return a number with three digits, large ones without an exponent."""
-    return f"{value:.0f}" if 1000.0 <= abs(value) < 1e9 else f"{value:.3g}"
-
-
-def _varies(check: Check) -> bool:
-    """Whether our number has an interval that is more than a point."""
-    return check.low is not None and check.high is not None and check.low != check.high
-
-
-def _between(check: Check, unit: str) -> str:
-    factor = 100.0 if unit == "%" else 1.0
-    return f"{_plain((check.low or 0.0) * factor)} to {_plain((check.high or 0.0) * factor)}"
 
 
 def _values(parameters: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ LETTERS: Final = 150  # letters in a line of text as wide as the page
 ROW_LINE, ROW_BETWEEN = 18.0, 7.0  # height of a line of a table, and the space of a row, px
 COLUMNS: Final = (42, 14, 16)  # letters in a line of the columns of checks: name, paper, ours
 TABLE: Final = 56.0  # height of the head of a table and of the line that counts what is below, px
-BEGINNING: Final = 420  # letters of a reason that are shown; the whole is folded
+BEGINNING: Final = 600  # letters of a reason that are shown; the whole is folded
 BESIDE: Final = 400.0  # height that is kept for the table and the figure, px
 
 
