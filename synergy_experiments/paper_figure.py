@@ -14,10 +14,11 @@ from html import escape
 
 from synergy_experiments.chapters import find
 from synergy_experiments.framework.claim import Claim, Result
-from synergy_experiments.framework.figures import write
+from synergy_experiments.framework.figures import describe, drawn_panels, write
 from synergy_experiments.framework.parameters import parse
 from synergy_experiments.framework.runner import reproduce
 from synergy_experiments.framework.stored import FOLDER, load, restore
+from synergy_experiments.framework.verdicts import of_claim
 from synergy_nb.reporting.formatting import cell
 from synergy_nb.reporting.tables import as_text
 
@@ -42,9 +43,14 @@ class PaperFigure:
     def __repr__(self) -> str:
         rows = [(each.name, cell(each.paper), cell(each.ours), each.verdict) for each in self.result.checks]
         claim = self.result.claim
-        return f"{claim.id}: {claim.title} ({claim.source}); {self.result.size}\n" + as_text(
+        return f"{claim.id}: {claim.title} ({claim.source}); {self.result.size}; {self._verdict}\n" + as_text(
             "", ("claim", "paper", "ours", "verdict"), rows
         )
+
+    @property
+    def _verdict(self) -> str:
+        """Verdict of the claim."""
+        return of_claim(self.result.checks, whole=not self.result.failed)
 
     def to_svg(self) -> str:
         """The figure: our numbers as lines or bars, the paper's numbers as stars."""
@@ -61,10 +67,12 @@ class PaperFigure:
         )
         head = "".join(f"<th style='text-align:left'>{text}</th>" for text in ("claim", "paper", "ours", "verdict"))
         title = f"{escape(claim.id)}: {escape(claim.title)}"
+        alt = escape(" ".join(describe(self.result, each) for each in drawn_panels(self.result)[: self.panels]))
         return (
             f"<p><strong>{title}</strong> ({escape(claim.source)})<br>The paper: {escape(claim.says)}.</p>"
-            f"<img alt='{title}' src='data:image/svg+xml;base64,{image}' style='max-width:100%;background:#fff'>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p><small>{self.result.size}</small></p>"
+            f"<img alt='{alt}' src='data:image/svg+xml;base64,{image}' style='max-width:100%;background:#fff'>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            f"<p>{self._verdict} <small>({self.result.size})</small></p>"
         )
 
 

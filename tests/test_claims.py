@@ -411,7 +411,7 @@ def synergy(*arguments: str) -> Result:
 def test_the_command_prints_our_values_beside_those_of_the_papers(known: Path) -> None:
     result = synergy("x1", "--repeat", "2", "--set", "throws=50", "--plot", str(known / "figures"))
     assert result.exit_code == 0, result.output
-    for text in ("X1  dice", "throws 50", "fair", "±", "0.4", "holds", "X1.svg"):
+    for text in ("X1  dice", "throws 50", "fair", "±", "0.4", "holds", "X1: undecided", "X1.svg"):
         assert text in result.stdout
     assert "reproducing X1" in result.stderr
     assert (known / "figures" / "X1.svg").is_file()
@@ -420,6 +420,7 @@ def test_the_command_prints_our_values_beside_those_of_the_papers(known: Path) -
 def test_the_command_prints_results_as_json(known: Path) -> None:
     one = json.loads(synergy("X2", "--json", "--scale", "paper", "--seed", "3", "--repeat", "1").stdout)
     assert (one["id"], one["setup"]["scale"], one["setup"]["seed"]) == ("X2", "paper", 3)
+    assert one["verdict"] == verdicts.of_claim(Check(**each) for each in one["checks"])
     assert [each["id"] for each in json.loads(synergy("all", "--json").stdout)] == ["X1", "X2"]
 
 

@@ -58,3 +58,14 @@ def test_shared_streams_are_compared_by_what_is_left_to_compose() -> None:
     found = compared(Scenario(popular, peers=16, policy="synergy", ratio=1.0, budget=4096), 2)
     assert found["phi"] == pytest.approx(0.0, abs=0.05)  # projection may refuse what is best by resources
     assert found["delay"] >= 0.0
+
+
+@pytest.mark.slow
+def test_what_is_refused_although_some_graph_qualifies_is_counted() -> None:
+    strict = Parameters(
+        components=8, replication=3, requests=6, operators=(2, 3), sources=3, population=20, zipf=0.0,
+        slack=0.02, isolated="least",
+    )  # fmt: skip
+    one_path = compared(Scenario(strict, peers=16, policy="composition", at_least=1, budget=1), 1)
+    every_path = compared(Scenario(strict, peers=16, policy="composition", ratio=1.0, budget=4096), 1)
+    assert one_path["missed"] > every_path["missed"] == 0.0

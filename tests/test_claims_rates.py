@@ -315,8 +315,9 @@ def test_claims_are_reproduced_on_what_is_generated(monkeypatch: pytest.MonkeyPa
     chosen = {**SMALL, "estimators": (1.0,), "intervals": 600}
     found = {result.claim.id: result for result in runner.reproduce([(first, chosen), (second, SMALL)])}
     assert {row.x for row in found["P1"].rows if row.metric.startswith("error,")} == {*COMPONENTS}
-    verdict = {check.name: check.verdict for check in found["P1"].checks}
-    assert [value for name, value in verdict.items() if "the last value's, in each" in name] == ["holds"]
+    ratios = [row.value for row in found["P1"].rows if row.metric.startswith("ratio") and row.algorithm == COMBINED]
+    assert len(ratios) == 51
+    assert max(ratios) <= 1.0
     horizons = {row.x for row in found["P2"].rows if row.metric == f"by horizon, {LITERAL}"}
     assert horizons == {1.0, 50.0, 75.0, 100.0}
 
@@ -454,7 +455,8 @@ def test_levels_cost_little_where_loads_jump_and_much_where_they_walk() -> None:
     (result,) = runner.reproduce([(claim, {})])
     verdict = {check.name: check.verdict for check in result.checks}
     assert verdict["updates at 7 levels over those at 3, slow walk"] == "does not hold"
-    assert verdict["updates at 7 levels over those at 3, jumps"] == "holds"
+    assert verdict["updates at 7 levels over those at 3, jumps (fitted)"] in ("holds", "holds in part")
+    assert {check.judges for check in result.checks if "jumps" in check.name} == {"own", "fitted"}
     assert {row.x for row in result.rows if row.algorithm == "jumps"} == {3, 4, 5, 6, 7}
 
 

@@ -25,14 +25,16 @@ means at the high rate, where queues have no time to fill. Single segments vary 
 of high rate exceed even the maximum's projection where segments are found, and a third and more where they are not.
 
 *Beyond the paper.* The transient projector lets queues fill and empty. With the segments of a signature, it removes a
-third of M/M/1's error of the means. With the ON/OFF model, which folds eight windows (:mod:`~synergy_nb.models.on_off`)
-and so finds the segments of all patterns, it removes three quarters, .03 instead of .14 over all patterns, and six
-tenths of the error with pieces of the shortest segment. In single segments its error is near that of a predictor that
-knows both means (.42 against .41; M/M/1 .59), so most of M/M/1's error cannot be avoided there. Twice its mean is
-exceeded by 5 % of the segments of high rate, as is twice the mean that is known: so less than 1 % is not to be had
-below twice the mean. On recorded streams the ON/OFF model is optimistic at the high rate (.77 to 1.04 of the actual
-means) and removes a fifth of M/M/1's error. Of the segments of high rate, 0.3 % exceed its projection with a confidence
-of 99.9 %; that projection is three to six times the mean.
+third of M/M/1's error of the means. The ON/OFF model folds eight windows (:mod:`~synergy_nb.models.on_off`) and so
+finds the segments of all synthetic patterns. What was expected in each window is compared with what came: the share of
+the variation that came again is the weight of the expected segment, and the rest is the time of any tuple in the
+signatures of the last eight windows, wherever its segment was. On recorded and generated streams, where hardly anything
+comes again, this removes six tenths of M/M/1's error of the means; without the weight the ON/OFF model removed a fifth,
+since it projected for a stream that does not repeat itself as if it were even. The model and its constants were chosen
+on other days of the recorded requests and other seeds. No peer uses it: peers project with signatures. In single
+segments the error is a fifth below M/M/1's, near that of a predictor that knows both means; most of M/M/1's error
+cannot be avoided there. Of the segments of high rate, 0.4 % exceed the projection with a confidence of 99.9 %, which is
+one to four times the mean there, and three to six times on synthetic streams.
 
 *A bursty newcomer* (:mod:`~synergy_experiments.worlds.newcomers`). In the dissertation, signatures of the requested
 streams are given, profiled or approximated, and equation 2.11 adds their maximum load. We project the delay that a

@@ -80,6 +80,10 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
             for other in ("composition", "greedy"):
                 yield reduction(f"delay that Synergy saves against {other}, which deploys by delay, {words}", 0.20,
                                 measured.gain(DEPLOYED, "synergy", other, metric))  # fmt: skip
+            relative = metric_of("relative_delay", reading)
+            for other in ("composition", BY_DELAY):
+                name = f"the same against {other}, delays relative to the time in isolation, {words}"
+                yield reduction(name, 0.20, measured.gain(DEPLOYED, "synergy", other, relative))
             name = f"delay that collocation saves against deployment by delay, with Synergy both times, {words}"
             yield reduction(name, 0.20, measured.gain(DEPLOYED, "synergy", BY_DELAY, metric))
             for policy, said in (("composition", 0.12), ("synergy", 0.21)):

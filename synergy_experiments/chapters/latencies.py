@@ -11,6 +11,14 @@ web server do over a day, another day for each sub-stream. All three are run.
 
 Findings
 --------
+Against us: that ROD survives four times the rate in every run is true only of steady rates and 20 s of work that may
+wait, and MaxRate survives there, too; with 5 s ROD fails in five of ten runs. What any policy could survive is known.
+One peer as fast as all five would have 6.2 s of work a peer waiting in one of the ten runs of steady rates, 3.8 to 42 s
+where rates walk, and 70 to 109 s where they follow the requests of a web server. So with 5 s no placement and no number
+of migrations survives more than nine runs of steady rates, and one of those that walk; with 20 s all, and five; none of
+requests at all. Refined ROD survives as many in each case but one, a run of steady rates with 4.98 s. With 5 s ROD and
+one migration survive seven of the ten runs of steady rates, two more than ROD alone.
+
 On generated packets of steady rates, which are no reproduction of the paper's trace, the mean and greatest delays of
 ROD are the lowest at every multiple of the rate, except at single points where another algorithm cannot be told from it
 (stored result: ten runs with 400 packets/s, an hour each, of which ten minutes are for statistics, as in the paper). Up
@@ -33,7 +41,6 @@ times what a batch costs the machine, and a peer is overloaded by the bytes in i
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -42,7 +49,7 @@ from typing import Final, cast
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, metric_of
 from synergy_experiments.framework.measurements import Decision, Measured
 from synergy_experiments.framework.parameters import Setup, choice, files, number, numbers, several, whole
-from synergy_experiments.framework.verdicts import Statement, at_all, at_least, in_every_run, near, not_comparable, own
+from synergy_experiments.framework.verdicts import Statement, at_all, in_every_run, near, not_comparable, own
 from synergy_experiments.worlds.monitored_peers import monitored
 from synergy_experiments.worlds.operator_placements import OTHERS, REFINED
 from synergy_experiments.worlds.packet_monitoring import DRIFTS
@@ -55,6 +62,7 @@ COMPARED: Final = (REFINED, "rod", *OTHERS, "max_rate")
 RIVALS: Final = COMPARED[2:]
 RELIEVED: Final = (REFINED, "rod", "llf")
 UTILISATION: Final = {1.0: 0.26, 2.0: 0.48, 3.0: 0.69, 3.5: 0.79, 4.0: 0.91}  # utilisation of the paper, for ROD
+FAILURE: Final = 4.0  # multiple at which the paper's others fail, so that it compares no delays
 PAPERS: Final = "dec-pkt-1"  # "an hour's worth of TCP packet traces", reference 5 of the paper
 OTHER: Final = "lbl-tcp-3"  # another packet trace, whose utilisation is not compared
 
@@ -113,6 +121,7 @@ def _of_drift(measured: Measured, setup: Setup, drift: str) -> Iterator[Check]:
         lowest = [
             (f"{x:g} {other}", measured.lower(x, "rod", other, metric_of(metric, drift)))
             for x in places
+            if x < FAILURE  # tuples that are lost have no delay
             for other in RIVALS
             if measured.mean(x, other, metric_of(metric, drift)) is not None
         ]
@@ -152,18 +161,22 @@ def _of_survival(measured: Measured, most: float, survives: str, reading: str) -
 
 def _with_migration(measured: Measured, most: float, survives: str, reading: str) -> Iterator[Check]:
     """Compare placement, one migration, and both, with the runs that any placement and migrations could survive."""
-    possible = measured.estimate(most, BOUND, survives)
-    if possible is None:
+    if measured.mean(most, BOUND, survives) is None:
         return
-    for name in (BOUND, "rod", REFINED, "llf", moved("llf"), moved("rod"), moved(REFINED)):
-        ours = measured.estimate(most, name, survives)
-        if ours is not None:
-            what = f"share of runs survived at {most:g} times the rate, {name}, {reading}"
-            yield own(not_comparable(what, "(ours)", ours, "for the lines about one migration"))
-    for name in (moved("rod"), moved(REFINED)):
-        kept = measured.paired((most, name, survives), (most, BOUND, survives), operator.sub)
-        what = f"beyond the paper: runs that {name} survives less those that any policy could, {reading}"
-        yield own(at_least(what, 0.0, kept, 0.0, -0.25))
+    compared = ("rod", REFINED, "llf", moved("llf"), moved("rod"), moved(REFINED))
+    counts = {name: measured.values(most, name, survives) for name in (BOUND, *compared)}
+    told = "; ".join(f"{name}: {sum(kept.values()):g} of {len(kept)}" for name, kept in counts.items() if kept)
+    yield own(
+        not_comparable(f"runs survived at {most:g} times the rate, {reading}", "(ours)", told, "for the next line")
+    )
+
+    def possible(one: Measured) -> Iterator[Statement]:
+        if one.mean(most, BOUND, survives):
+            found = [(name, one.mean(most, name, survives)) for name in compared]
+            name = f"beyond the paper: each run survived that any policy could survive, {reading}"
+            yield name, "our aim", [(each, kept == 1.0) for each, kept in found if kept is not None]
+
+    yield from map(own, in_every_run(measured, possible))
 
 
 _R6: Final = Claim(

@@ -19,7 +19,7 @@ import numpy as np
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured
 from synergy_experiments.framework.parameters import Setup, number, several, whole
-from synergy_experiments.framework.verdicts import near
+from synergy_experiments.framework.verdicts import near, own
 from synergy_experiments.worlds.measured_feasibility import borne, forest
 from synergy_nb.algorithms.resilience import feasible_ratio, largest_load_first, rod
 
@@ -88,9 +88,9 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     for name in measured.algorithms("measured"):
         off = measured.paired(("", name, "measured"), ("", name, "computed"), lambda one, other: one - other)
-        yield near(f"measured share of the ideal set less the computed one, {name}", 0.0, off, 0.05, 0.1, unit="")
+        yield own(near(f"measured share of the ideal set less the computed one, {name}", 0.0, off, 0.05, 0.1, unit=""))
         agree = measured.estimate("", name, "agree where decided")
-        yield near(f"measured and computed agree where loads are not near 1, {name}", 1.0, agree, 0.02, 0.05)
+        yield own(near(f"measured and computed agree where loads are not near 1, {name}", 1.0, agree, 0.02, 0.05))
 
 
 CLAIMED: Final = (

@@ -11,6 +11,14 @@ With random candidates, as in the dissertation, φ is a fifth above the least wi
 for an excess of a hundredth. With the load of peers in the directory (:mod:`synergy_nb.overlay.load_levels`) the mean
 excess is within a hundredth with eight paths, so that is the default. The two objectives conflict: the graph of least φ
 takes half as long again as the fastest, and the fastest has half as much φ again.
+
+The fastest of eight paths takes .09 to .14 longer than the fastest graph, and that of 128 paths .01 to .04, with 185
+probes a request (four networks, seeds 1000 to 1003). Where paths that meet are merged, only slower ways to the same
+component are left out, and the fastest graph takes .004 to .012 more than the least with 52 probes.
+
+The optimum is that of the plan that is composed: what running streams leave of it. A refused request has no graph that
+could be compared, so the share of the requests is counted that are refused although some graph of their whole plan
+satisfies the conditions.
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ from synergy_experiments.bench.measurements import quantile
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured
 from synergy_experiments.framework.parameters import Setup, choice, number, several, whole, wholes
-from synergy_experiments.framework.verdicts import near
+from synergy_experiments.framework.verdicts import near, own
 from synergy_experiments.worlds.composed_requests import Composed
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_experiments.worlds.sweeps import SIMULATED, algorithms, scenario
@@ -40,6 +48,7 @@ STEP: Final = 0.05  # virtual seconds between two checks whether a request is de
 EXACT: Final = 0.01
 PROBING: Final = ("synergy", "composition by φ")
 FASTEST: Final = "synergy of least delay"
+MERGED: Final = "the same with merged paths"
 
 
 class Best(NamedTuple):
@@ -107,13 +116,15 @@ def compared(given: Scenario, seed: int) -> dict[str, float]:
     -------
     dict
         ``phi`` and ``delay``, means of φ and delay over the least, less 1; with ``_p95``, their 95 % quantiles;
-        ``exact``, the share of graphs within a hundredth of the least φ; ``probes`` a request.
+        ``exact``, the share of graphs within a hundredth of the least φ; ``probes`` a request; ``missed``, the share of
+        the requests that are refused although a graph of their whole plan satisfies the conditions.
     """
     composed = Composed(given, seed)
     composed.stabilise()
     hosts = {f"delay:{name}": each.peers for name, each in composed.workload.components.items()}
     phis: list[float] = []
     delays: list[float] = []
+    missed = 0
     for request in composed.workload.requests:
         composed.advance(composed.simulation.now + APART)  # reservations of others have been released by then
         capacity = {peer: each.ledger.residual_cores(request.name) for peer, each in composed.peers.items()}
@@ -122,6 +133,8 @@ def compared(given: Scenario, seed: int) -> dict[str, float]:
         while not served.status:
             composed.advance(composed.simulation.now + STEP)
         if served.plan is None:
+            plan = composed.workload.plan(request)
+            missed += math.isfinite(best(plan, graphs(plan, _candidates(plan, hosts), composed, capacity)).phi)
             continue
         plan, chosen = served.plan, dict(served.peers)
         found = list(graphs(plan, _candidates(plan, hosts), composed, capacity))
@@ -138,6 +151,7 @@ def compared(given: Scenario, seed: int) -> dict[str, float]:
         "delay_p95": quantile(delays, 0.95) if delays else math.nan,
         "exact": sum(exact) / len(exact) if exact else math.nan,
         "probes": sum(each.probing.probes for each in composed.peers.values()) / len(composed.served),
+        "missed": missed / len(composed.served),
     }
 
 
@@ -161,8 +175,16 @@ def _cells(setup: Setup) -> Iterator[Cell]:
     for budget in cast("tuple[int, ...]", setup["budget"]):
         for policy in algorithms(setup):
             given = (
-                scenario(setup, budget=budget, policy="synergy", choice="nearest", objective="delay")
-                if policy == FASTEST
+                scenario(
+                    setup,
+                    budget=budget,
+                    policy="synergy",
+                    choice="nearest",
+                    objective="delay",
+                    merged=policy == MERGED,
+                    summed=policy == MERGED,
+                )
+                if policy in (FASTEST, MERGED)
                 else scenario(setup, budget=budget, policy=policy)
             )
             yield Cell(compared, (given,), budget, policy)
@@ -170,10 +192,13 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 
 def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     for policy in algorithms(setup):
-        metric, what = ("delay", "delay") if policy == FASTEST else ("phi", "φ")
+        metric, what = ("delay", "delay") if policy in (FASTEST, MERGED) else ("phi", "φ")
         for budget in cast("tuple[int, ...]", setup["budget"]):
             name = f"mean {what} of {policy} over the least, with {budget} paths"
-            yield near(name, 0.0, measured.estimate(budget, policy, metric), 0.05, 0.25)
+            yield own(near(name, 0.0, measured.estimate(budget, policy, metric), 0.05, 0.25))
+            refused = measured.estimate(budget, policy, "missed")
+            name = f"refused although some graph satisfies the conditions, {policy}, with {budget} paths"
+            yield own(near(name, 0.0, refused, 0.01, 0.05))
 
 
 CLAIMED: Final = (
@@ -194,7 +219,9 @@ CLAIMED: Final = (
             "tolerance": number("share by which φ may exceed the least for a faster graph", 0.02),
             "ratio": number("probing ratio", 1.0, least=1e-9, most=1.0),
             "budget": wholes("paths that are probed", (8, 32, 128), (2, 4, 8, 16, 32, 64, 128, 256)),
-            "algorithms": several("policies compared", (*PROBING, FASTEST), ("synergy", FASTEST, "composition by φ")),
+            "algorithms": several(
+                "policies compared", (*PROBING, FASTEST, MERGED), ("synergy", FASTEST, MERGED, "composition by φ")
+            ),
         },
         cells=_cells,
         checks=_checks,
@@ -202,6 +229,7 @@ CLAIMED: Final = (
             Panel("phi", "mean φ over the least (%)", factor=100.0),
             Panel("delay", "mean delay over the least (%)", factor=100.0),
             Panel("probes", "probes a request"),
+            Panel("missed", "refused although some graph qualifies (%)", factor=100.0),
         ),
         xlabel="paths probed",
         repeat=(2, 5),

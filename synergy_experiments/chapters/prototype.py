@@ -158,10 +158,20 @@ def _delay(measured: Measured, setup: Setup) -> Iterator[Check]:
         at = _reference(measured, whole_delay)
         for ours in ("synergy", BY_DELAY):
             for other, said in _LESS.items():
-                for metric, how in (("delay", "from the source"), ("own_delay", "from the shared stream")):
-                    found = measured.paired((at, ours, metric_of(metric, reading)), (at, other, whole_delay), less)
+                for metric, beside, how in (
+                    ("delay", "delay", "from the source"),
+                    ("tuple_delay", "tuple_delay", "of each tuple, from the source"),
+                    ("own_delay", "delay", "from the shared stream"),
+                ):
+                    theirs = (at, other, metric_of(beside, reading))
+                    found = measured.paired((at, ours, metric_of(metric, reading)), theirs, less)
                     name = f"delay of {ours}, {how} on, against {other}, {at} requests, {reading}"
                     yield reduction(name, said, found)
+            for other in _LESS:
+                lower = [(load, measured.lower(load, ours, other, whole_delay))
+                         for load in measured.xs(whole_delay, ours)]  # fmt: skip
+                yield at_all(f"delay of {ours} below {other}'s at every number of requests, {reading}",
+                             "an improvement, at a load that is not stated", lower)  # fmt: skip
         delays = ((policy, measured.estimate(at, policy, whole_delay)) for policy in ("synergy", *_LESS))
         below = [(policy, delay.below(1.0)) for policy, delay in delays if delay is not None]
         yield at_all(f"delays are below a second, {at} requests, {reading}", "less than a second", below)
@@ -174,8 +184,12 @@ def _served(measured: Measured, setup: Setup) -> Iterator[Check]:
             at = _reference(measured, metric)
             for other, said in _MORE.items():
                 found = measured.paired((at, "synergy", metric), (at, other, metric), _more)
-                yield reduction(f"more of {at} requests served than by {other}, {unique} unique, {WORDS[limit]}", said,
-                                found)  # fmt: skip
+                where = f"{unique} unique, {WORDS[limit]}"
+                yield reduction(f"more of {at} requests served than by {other}, {where}", said, found)
+                more = [(load, measured.higher(load, "synergy", other, metric))
+                        for load in measured.xs(metric, "synergy")]  # fmt: skip
+                yield at_all(f"more served than by {other} at every number of requests, {where}",
+                             "more, at a load that is not stated", more)  # fmt: skip
 
 
 # -- C3 ----------------------------------------------------------------------------------------------------------------
@@ -276,7 +290,7 @@ CLAIMED: Final = (
         id="C1",
         title="average end-to-end delay on 88 peers",
         source="dissertation 2.4.1, figure 2.10",
-        says="45 % less than Random, 25 % less than Composition, below a second",
+        says="Synergy's delay is 45 % less than Random's and 25 % less than Composition's; delays are below a second",
         parameters=_LOADS,
         cells=_loads,
         checks=_delay,
@@ -295,7 +309,7 @@ CLAIMED: Final = (
         id="C2",
         title="requests served within their QoS on 88 peers",
         source="dissertation 2.4.1, figure 2.11",
-        says="27 % more than Composition, 37 % more than Random",
+        says="Synergy serves 27 % more applications than Composition, and 37 % more than Random",
         parameters=_LOADS,
         cells=_loads_by_limit,
         checks=_served,

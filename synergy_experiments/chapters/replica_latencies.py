@@ -16,8 +16,9 @@ Findings
 --------
 Mean and standard deviation over time fall with each further degree. In the wide area the second replica takes most of
 the variation away, and the 99th percentile hardly falls beyond that: what is left are the servers that are far away.
-Where delays do not vary, replicas shorten nothing in the chain and, as deployment has put the first replica on the fast
-path already, little in the wide area.
+Where delays do not vary, replicas shorten nothing in the chain. In the wide area the mean falls there, too, from 121 to
+102 ms at degree 5, where it falls from 126 to 103 ms if delays vary: most of what the mean gains is that results leave
+a source by the nearer of two unions, not that variation is masked.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Final
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Coordinate, Measured, Point, less
+from synergy_experiments.framework.measurements import Coordinate, Estimate, Measured, Point, less
 from synergy_experiments.framework.parameters import Setup, files, number, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, monotone, not_comparable, own
 from synergy_experiments.worlds.active_replicas import ActiveReplicas
@@ -195,25 +196,32 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     for name, unit in ((CHAIN, ""), (WIDE, "_ms")):
         for metric, words in zip(METRICS, ("mean", "standard deviation over time", "99th percentile"), strict=True):
-            says = "decreases" if metric != "p99" else "(ours)"
-            yield monotone(f"{words} with the degree, {name}", says, measured.changes(name, metric + unit), -1.0)
-    exact = [(f"{name} {k}", measured.always(k, name, "off", lambda off: off < 1e-9)) for name in (CHAIN, WIDE) for k in
-             measured.xs("off", name)]  # fmt: skip
+            falls = measured.changes(name, metric + unit)
+            check = monotone(f"{words} with the degree, {name}", "decreases", falls, -1.0)
+            yield check if metric != "p99" else own(check._replace(paper="(ours)"))
+    exact = [
+        (f"{name} {k}", measured.always(k, name, "off", lambda off: off < 1e-9))
+        for name in (CHAIN, WIDE)
+        for k in measured.xs("off", name)
+    ]
     yield own(at_all("the latency of every tuple is its shortest path over replicas", "(exact)", exact))
     for at, metric in enumerate(METRICS):
         ours = [(k, measured.estimate(k, CHAIN, metric), expected[at]) for k, expected in EXPECTED.items()]
-        close = [(k, found.between((1.0 - TOLERANCE) * expected, (1.0 + TOLERANCE) * expected))
-                 for k, found, expected in ours if found is not None]  # fmt: skip
+        close = [
+            (k, value.between((1.0 - TOLERANCE) * expected, (1.0 + TOLERANCE) * expected))
+            for k, value, expected in ours
+            if value is not None
+        ]
         about = f"{metric} of the chain within {TOLERANCE:.0%} of another implementation's"
-        yield own(
-            at_all(about, " ".join(f"{expected[at]:g}" for expected in EXPECTED.values()) + " (not the paper's)", close)
-        )
+        numbers = " ".join(f"{expected[at]:g}" for expected in EXPECTED.values())
+        yield own(at_all(about, f"{numbers} (not the paper's)", close))
     for name, still, unit in ((CHAIN, UNCHANGING_CHAIN, ""), (WIDE, UNCHANGING, "_ms")):
-        better = []
-        for k in measured.xs("p99" + unit, name):
-            if k != 1:
-                more = measured.over_repetitions(_more_gain, k, name, still, "p99" + unit)
-                better.append((k, None if more is None else more.above()))
+        better = [
+            (k, None if more is None else more.above())
+            for k in measured.xs("p99" + unit, name)
+            if k != 1
+            for more in [_shortened_more(measured, k, name, still, "p99" + unit)]
+        ]
         yield own(at_all(f"replicas shorten the 99th percentile more if delays vary, {name}", "(ours)", better))
     yield not_comparable(
         "latencies in seconds", "figure 3", None, "the figure's numbers, servers and delays are not stated"
@@ -224,10 +232,14 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         )
 
 
-def _more_gain(measured: Measured, k: Coordinate, name: str, still: str, metric: str) -> float | None:
-    """Return how much larger a gain over degree 1 is in one case than in another."""
-    gains = [measured.paired((k, each, metric), (1, each, metric), less) for each in (name, still)]
-    return None if gains[0] is None or gains[1] is None else gains[0].value - gains[1].value
+def _shortened_more(measured: Measured, k: Coordinate, name: str, still: str, metric: str) -> Estimate | None:
+    """Return by how much larger the gain over degree 1 is with one name than with another, within repetitions."""
+
+    def difference(of: Measured) -> float | None:
+        gains = [of.paired((k, each, metric), (1, each, metric), less) for each in (name, still)]
+        return None if None in gains else gains[0].value - gains[1].value  # type: ignore[union-attr]
+
+    return measured.over_repetitions(difference)
 
 
 CLAIMED: Final = (

@@ -63,6 +63,11 @@ requests are for one query of ten operators, whose own load takes nearly all of 
 cannot be served, and the fastest placements of the other 25 are within their limits by .2 to 1.2 % only. The planner
 places 23 of the 47; all are late when executed, by 1 to 3 %. Ours refuses all 47, and serves 51 of the other 53.
 
+*C9, agreed limits, 20 to 50 % slack.* With 20, 30, 40 and 50 % slack over the least placement .989, .999, 1 and 1 of
+what an oracle could serve are served in ten networks, .96 and more in each, with 52 to 55 probes and 440 to 475
+messages of a request, where merged paths take 75 to 86 probes and 427 to 469 messages and serve .73 to .83. Set-up
+takes 1.2 s rather than .9, as requests wait and origins are asked.
+
 *C10.* Without Zipf's law, 100 requests load our peers by a tenth, so there is hardly any queueing to save, and the
 saving by repetitions appears only in the delay from the shared stream on: .23 with 40 % repetitions, as in the paper,
 and .11 against Composition with 20 %. With 300 requests, at a third of the capacity, Synergy's delay is .40 below
@@ -116,9 +121,11 @@ _AGREED: Final[dict[str, Any]] = {
 APART: Final = "paths apart"
 IN_TURN: Final = "in turn, all loads known"
 EXECUTED: Final = "in turn, executed"
+AIM: Final = 0.97  # share of what some placement on idle peers serves that agreed limits are to serve
+WORST: Final = 0.6  # share of the requests that they are to serve in each network
 STRICTEST: Final = 0.1  # slack of the requests of the curve
 
-MARGIN: Final = 0.01  # share of requests by which another may serve more where Synergy counts as best
+PAPER_REQUESTS: Final = 100  # "we kept the number of application requests at 100"
 _DELAY: Final = Panel("delay (mean)", "mean end-to-end delay (ms)", factor=1e3)
 
 
@@ -138,13 +145,15 @@ def _flat(measured: Measured, setup: Setup) -> Iterator[Check]:
         metric = metric_of("success", reading)
         degrees = measured.xs(metric, "synergy")
         for other in others(setup):
-            best = [(degree, measured.higher(degree, "synergy", other, metric, MARGIN)) for degree in degrees]
-            name = f"Synergy serves no fewer requests than {other}, less {MARGIN:.0%}, {WORDS[reading]}"
+            best = [(degree, measured.not_above((degree, other, metric), (degree, "synergy", metric)))
+                    for degree in degrees]  # fmt: skip
+            name = f"Synergy serves no fewer requests than {other}, {WORDS[reading]}"
             yield at_all(name, "best at every degree", best)
         for first, which in ((1, "over all degrees"), (2, "where there is a choice, from degree 2 on (ours)")):
             spread = measured.over_repetitions(_spread, metric, first)
             name = f"difference of Synergy's success {which}, {WORDS[reading]}"
-            yield near(name, 0.0, spread, 0.05, 0.15)
+            check = near(name, 0.0, spread, 0.05, 0.15)
+            yield check if first == 1 else own(check)
     yield not_overloaded(measured, setup)
 
 
@@ -171,9 +180,10 @@ def _slacks(setup: Setup) -> Iterator[Cell]:
         for planner, name in ((served_in_turn, IN_TURN), (executed_in_turn, EXECUTED)):
             yield Cell(planner, (scenario(setup, **strictest),), STRICTEST, name, reading="least")
     hard: dict[str, Any] = {"policy": "synergy by delay", **strictest}
-    if STRICTEST in slacks and "least" in readings(setup) and MERGED in algorithms(setup):
-        given = scenario({**setup, **_STRICT}, **hard, **_AGREED)
-        yield Cell(simulated, (given,), STRICTEST, AGREED, reading="least")
+    if "least" in readings(setup) and MERGED in algorithms(setup):
+        for slack in slacks:
+            given = scenario({**setup, **_STRICT}, **{**hard, "slack": slack}, **_AGREED)
+            yield Cell(simulated, (given,), slack, AGREED, reading="least")
     for many in cast("tuple[int, ...]", setup["candidates"]):
         for name, merges in ((MERGED, True), (APART, False)):
             given = scenario({**setup, **_STRICT}, **hard, at_least=many, merged=merges, summed=merges)
@@ -192,13 +202,13 @@ def _strict(measured: Measured, setup: Setup) -> Iterator[Check]:
         slacks = [cast("float", slack) for slack in measured.xs(metric, "synergy")]
         ours = measured.estimate(0.1, "synergy", metric)
         yield at_least(f"success of Synergy with 10 % slack, {words}", 0.8, ours, 0.0, 0.6)
-        for place in slacks:
-            bound = ((place, MERGED, metric), (place, ORACLE, metric))
-            reached = measured.paired(*bound, _share)
-            name = (
-                f"beyond the paper: share of what an oracle could serve, {MERGED}, {100 * place:.0f} % slack, {words}"
-            )
-            yield own(at_least(name, 0.95, reached, 0.0, 0.9))
+        for line, aim in ((MERGED, 0.95), (AGREED, AIM)):
+            for place in measured.xs(metric, line):
+                reached = measured.paired((place, line, metric), (place, ORACLE, metric), _share)
+                name = (
+                    f"beyond the paper: share of what an oracle could serve, {line}, {100 * float(place):.0f} % slack"
+                )
+                yield own(at_least(f"{name}, {words}", aim, reached, 0.0, 0.9))
         if reading == "least":
             yield from _strictest(measured, metric)
         failed = measured.over_repetitions(_failed, metric, others(setup))
@@ -217,8 +227,10 @@ def _strict(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 def _strictest(measured: Measured, metric: str) -> Iterator[Check]:
     """Yield how much lines of our own serve of what an oracle or a planner could, at 10 % over the least placement."""
+    worst = [(place, measured.always(place, AGREED, metric, lambda served: served >= WORST))
+             for place in measured.xs(metric, AGREED)]  # fmt: skip
+    yield own(at_all(f"beyond the paper: {AGREED} serves {WORST:.0%} in every network", "(our aim)", worst))
     reached = (
-        (AGREED, ORACLE, "an oracle could serve"),
         *((line, IN_TURN, "a planner of all loads plans to serve") for line in (MERGED, AGREED)),
         *((line, EXECUTED, "a planner of all loads serves") for line in (MERGED, AGREED)),
     )
@@ -228,7 +240,8 @@ def _strictest(measured: Measured, metric: str) -> Iterator[Check]:
         yield own(at_least(name, 0.95, share, 0.0, 0.9))
     for line in (ORACLE, IN_TURN, EXECUTED, AGREED, MERGED):
         name = f"served with 10 % slack, {line}, {WORDS['least']}"
-        yield not_comparable(name, "(ours)", measured.estimate(STRICTEST, line, metric), "for the lines before")
+        served = measured.estimate(STRICTEST, line, metric)
+        yield own(not_comparable(name, "(ours)", served, "for the lines before"))
 
 
 def _share(served: float, most: float) -> float:
@@ -265,21 +278,29 @@ def _named(policy: str, requests: int | None) -> str:
 
 
 def _popular(measured: Measured, setup: Setup) -> Iterator[Check]:
-    """Yield the savings; what Synergy saves without any repetition is beside them, as projection saves it."""
+    """Yield the savings; what Synergy saves without any repetition is beside them, as projection saves it.
+
+    The paper keeps 100 requests, so with other numbers the checks are our own.
+    """
     for place, requests in enumerate(cast("tuple[int, ...]", setup["requests"])):
-        synergy, composition = (_named(each, requests if place else None) for each in ("synergy", "composition"))
-        for metric, how in (("delay (mean)", "from the source"), ("own_delay (mean)", "from the shared stream")):
-            where = f"{how} on, with {requests} requests"
-            yield reduction(f"20 % repetitions: delay that Synergy saves against Composition, {where}", 0.34,
-                            measured.gain(0.2, synergy, composition, metric))  # fmt: skip
-            without = measured.gain(0.0, synergy, composition, metric)
-            name = f"no repetitions: delay that Synergy saves against Composition, {where}"
-            yield not_comparable(name, "(ours)", without, "what is saved without repetitions, by projection")
-            saved = measured.paired((0.4, synergy, metric), (0.0, synergy, metric), less)
-            yield reduction(f"40 % repetitions: delay that Synergy saves against no repetitions, {where}", 0.25, saved)
-        same = ((0.4, composition, "delay (mean)"), (0.0, composition, "delay (mean)"))
-        name = f"growth of Composition's delay from no repetitions to 40 %, with {requests} requests"
-        yield near(name, 0.0, measured.paired(*same, lambda last, first: last / first - 1.0), 0.1, 0.25)
+        for check in _savings(measured, place, requests):
+            yield check if requests == PAPER_REQUESTS else own(check)
+
+
+def _savings(measured: Measured, place: int, requests: int) -> Iterator[Check]:
+    synergy, composition = (_named(each, requests if place else None) for each in ("synergy", "composition"))
+    for metric, how in (("delay (mean)", "from the source"), ("own_delay (mean)", "from the shared stream")):
+        where = f"{how} on, with {requests} requests"
+        yield reduction(f"20 % repetitions: delay that Synergy saves against Composition, {where}", 0.34,
+                        measured.gain(0.2, synergy, composition, metric))  # fmt: skip
+        without = measured.gain(0.0, synergy, composition, metric)
+        name = f"no repetitions: delay that Synergy saves against Composition, {where}"
+        yield own(not_comparable(name, "(ours)", without, "what is saved without repetitions, by projection"))
+        saved = measured.paired((0.4, synergy, metric), (0.0, synergy, metric), less)
+        yield reduction(f"40 % repetitions: delay that Synergy saves against no repetitions, {where}", 0.25, saved)
+    same = ((0.4, composition, "delay (mean)"), (0.0, composition, "delay (mean)"))
+    name = f"growth of Composition's delay from no repetitions to 40 %, with {requests} requests"
+    yield near(name, 0.0, measured.paired(*same, lambda last, first: last / first - 1.0), 0.1, 0.25)
 
 
 def _gains(points: Sequence[Point]) -> Iterator[Point]:

@@ -103,8 +103,12 @@ def through(name: str, fault: str, at: float, after: float, failover: float, han
             "doubled": float(len(own) - len({each.stamp for each in own})),
         }
         points += [Point(fault, name, f"{metric}, {server}", value) for metric, value in values.items()]
-        shown = (each for each in own if at - SHOWN_S[0] <= each.stamp < at + SHOWN_S[1])
-        points += [Point(each.stamp, name, f"{fault}, {server}", each.at - each.stamp) for each in shown]
+        first = {each.stamp: each.at - each.stamp for each in reversed(own)}  # of a doubled result the first
+        points += [
+            Point(stamp, name, f"{fault}, {server}", first[stamp])
+            for stamp in sorted(first)
+            if at - SHOWN_S[0] <= stamp < at + SHOWN_S[1]
+        ]
     return points
 
 
@@ -217,6 +221,9 @@ def _statements(measured: Measured) -> Iterator[Statement]:
     drops = [(server, value(CRASH, SYNCHRONIZATION, f"most after, {server}")
               < value(CRASH, SYNCHRONIZATION, f"least before, {server}")) for server in SERVERS]  # fmt: skip
     yield ("the latency of synchronization drops after the crash", "drops", drops)
+    rises = [(server, value(CRASH, REPLICATION, f"least after, {server}")
+              > value(CRASH, REPLICATION, f"most before, {server}") + EXACT) for server in SERVERS]  # fmt: skip
+    yield ("the latency of replication rises after the crash", "increases", rises)
 
     gaps = EXPECTED[REPLICATION].gap or ()
     for fault in FAULTS:

@@ -24,6 +24,7 @@ __all__ = [
     "Claim",
     "ClaimVerdict",
     "Coordinate",
+    "Judged",
     "Panel",
     "Point",
     "Result",

@@ -31,6 +31,7 @@ LINE: Final = 0.18  # height of a line of letters, inches
 LETTERS_IN_A_LINE: Final = 70  # letters that a panel is wide
 NAME_LINES: Final = 3  # most lines of the name of a group below standing bars; with longer ones, bars lie
 GROUP: Final = 0.13  # height of a lying bar, inches
+CLOSE: Final = 0.7  # share of the greatest value above which all values of a panel of lines are close
 COLUMNS: Final = 2  # largest number of panels in a row
 INDENTED: Final = re.compile(r"\n\s+")
 ATTRIBUTE: Final = re.compile(r'"[^"<>]*"')  # of an element; the text of ticks is between elements
@@ -38,11 +39,12 @@ DIGITS: Final = re.compile(r"(\d\.\d\d)\d+")  # a number with more than the hund
 
 
 class _Style(NamedTuple):
-    """Colour and marker of a line, and hatch of a bar."""
+    """Colour, marker and dashes of a line, and hatch of a bar."""
 
     colour: str
     marker: str
     hatch: str
+    dashes: str = "-"
 
 
 # Without yellow, which is hardly visible on white.
@@ -180,7 +182,8 @@ def height_of(result: Result, panel: Panel) -> float:
 
 
 def _title(panel: Panel) -> str:
-    return " ".join(panel.ylabel.replace("\n", ": ", 1).split())
+    head, _, rest = panel.ylabel.partition("\n")
+    return " ".join(f"{head.rstrip(',')}: {rest}".split()) if rest else head
 
 
 def _wrapped(label: str) -> str:
@@ -204,7 +207,7 @@ def _draw_panel(place: Any, result: Result, panel: Panel) -> None:
     if panel.logarithmic:
         (axes.set_xscale if lying else axes.set_yscale)("log")
         _plain_ticks(value_axis)
-    elif panel.kind != "points" and all(row.value >= 0.0 for row in rows):
+    elif panel.kind != "points" and _from_zero(panel, rows, paper):
         (axes.set_xlim if lying else axes.set_ylim)(0.0)
     for value, label in panel.bounds:
         bound = axes.axvline if lying else axes.axhline
@@ -222,6 +225,12 @@ def _draw_panel(place: Any, result: Result, panel: Panel) -> None:
             borderaxespad=0.2,
             columnspacing=1.2,
         )
+
+
+def _from_zero(panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> bool:
+    """Whether an axis begins at zero: for bars always, for lines unless they are too close to be told apart."""
+    values = [row.value for row in rows] + [point.value for point in paper]
+    return min(values) >= 0.0 and (panel.kind == "bars" or min(values) < max(values) * CLOSE)
 
 
 def _legend_columns(labels: Sequence[str]) -> int:
@@ -284,12 +293,10 @@ def _whole_ticks(axes: Any, value_axis: Any, panel: Panel, rows: Sequence[Row], 
 
 
 def _styles(algorithms: Sequence[str]) -> dict[str, _Style]:
-    free = [style for style in _STYLES if style not in {_STYLE_OF_POLICY.get(name) for name in algorithms}]
-    found: dict[str, _Style] = {}
-    for name in algorithms:
-        known = _STYLE_OF_POLICY.get(name)
-        found[name] = known if known is not None else free.pop(0) if free else _STYLES[len(found) % len(_STYLES)]
-    return found
+    known = {_STYLE_OF_POLICY[name] for name in algorithms if name in _STYLE_OF_POLICY}
+    dashed = [style._replace(dashes=dashes) for dashes in ("--", ":", "-.") for style in _STYLES]
+    free = iter([style for style in _STYLES if style not in known] + dashed)
+    return {name: _STYLE_OF_POLICY.get(name) or next(free, _STYLES[0]) for name in algorithms}
 
 
 def _algorithm_names(rows: Sequence[Row], paper: Sequence[Point]) -> list[str]:
@@ -320,6 +327,7 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point],
                 markevery=max(len(own) // 12, 1),
                 markersize=4.0,
                 linewidth=1.0,
+                linestyle=style.dashes,
                 label=name,
             )
         elif own:
@@ -328,7 +336,7 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point],
                 [row.value * factor for row in own],
                 yerr=None if panel.runs else _error_bars(own, factor),
                 color=style.colour,
-                linestyle="none" if panel.kind == "points" else "-",
+                linestyle="none" if panel.kind == "points" else style.dashes,
                 marker=style.marker,
                 markersize=5.0,
                 linewidth=1.2,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from html import escape
 from typing import NamedTuple
 
 from synergy_experiments.framework.claim import Check
 
-__all__ = ["Glossary", "Guide", "Headline", "Paper", "Word", "main_check"]
+__all__ = ["Glossary", "Guide", "Headline", "Paper", "Word", "main_checks"]
 
 
 class Paper(NamedTuple):
@@ -39,7 +40,8 @@ class Headline(NamedTuple):
     of
         Name of what it measures.
     check
-        Beginning of the name of the check that has it; empty: the first check of the paper's statements.
+        Beginning of the names of the checks that have it, one for each reading of the text, with ``*`` for any letters;
+        empty: the first check of the paper's statements.
     unit
         Unit in which it is shown; ``%`` shows shares in per cent.
     panel
@@ -86,10 +88,22 @@ class Guide:
     words: Sequence[Word]
 
 
-def main_check(headline: Headline, checks: Sequence[Check]) -> Check | None:
-    """Return the check that has the main number of a claim: the named one, else the first one; None without checks."""
-    named = (check for check in checks if headline.check and check.name.startswith(headline.check))
-    return next(named, checks[0] if checks else None)
+def main_checks(headline: Headline, checks: Sequence[Check]) -> list[Check]:
+    """Return the checks that have the main number of a claim, or else the first one.
+
+    Parameters
+    ----------
+    headline
+        Main number.
+    checks
+        Checks of the claim's statements.
+    """
+    if headline.check:
+        named = [check for check in checks if fnmatchcase(check.name, f"{headline.check}*")]
+        alike = [check for check in named if check.paper == named[0].paper]
+        if alike:
+            return alike
+    return list(checks[:1])
 
 
 class Glossary:
@@ -148,4 +162,4 @@ def _either_case(form: str) -> str:
 
 
 def _anchor(word: Word) -> str:
-    return "w-" + re.sub(r"\W+", "-", word.forms[0].casefold()).strip("-")
+    return "w-" + re.sub(r"\W+", "-", word.forms[0]).strip("-")

@@ -18,58 +18,61 @@ from pathlib import Path
 from typing import Any, Final
 
 from synergy_experiments.framework import figures
-from synergy_experiments.framework.claim import Check, Choices, Claim, Panel, Result, Verdict
-from synergy_experiments.framework.guide import Glossary, Guide, Headline, main_check
+from synergy_experiments.framework.claim import Check, Choices, Claim, Panel, Result
+from synergy_experiments.framework.guide import Glossary, Guide, Headline, main_checks
 from synergy_experiments.framework.page_heights import Height, begins, fitting
+from synergy_experiments.framework.page_numbers import (
+    LONG,
+    MARKS,
+    OUTCOMES,
+    PLURALS,
+    SHORT,
+    mark,
+    number,
+    outcome,
+    over_readings,
+    several,
+    short,
+    texts,
+)
 from synergy_experiments.framework.page_style import STYLE
 from synergy_experiments.framework.runner import Progress
 from synergy_experiments.framework.stored import load, restore
 from synergy_experiments.framework.verdicts import corrected, of_claim
+from synergy_nb.plan.units import counted
 
 __all__ = ["write_page"]
 
-SHORT: Final = 36  # letters of a statement in the summary
 COMPLETE: Final = 10  # number of repetitions at the paper's scale from which a result counts as complete
-MARKS: Final[Mapping[Verdict, str]] = {
-    "does not hold": "✕",
-    "undecided": "?",
-    "holds in part": "~",
-    "not comparable": "·",
-    "holds": "✓",
+DOUBT: Final = "What would change our verdict:"
+#: What checks judge.
+JUDGED: Final = {
+    "paper": "Statements of the paper",
+    "own": "Our own arithmetic and aims, which do not count",
+    "fitted": "Shapes that were fitted, which do not count",
 }
-#: Verdicts of several checks.
-PLURALS: Final[Mapping[Verdict, str]] = {
-    "holds": "hold",
-    "holds in part": "hold in part",
-    "undecided": "undecided",
-    "does not hold": "do not hold",
-    "not comparable": "not comparable",
-}
-#: Marks of claims, from the best outcome to none.
-OUTCOMES: Final = {"reproduced": "✓", "in part": "~", "undecided": "?", "not reproduced": "✕", "not comparable": "·"}
-
 
 INTRODUCTION: Final = """\
 Papers of 2006 to 2008 say how queries over streams of data should be spread over many computers (peers), kept fast, and
-kept alive. We built their algorithms into one system and measured each claim again; where a text can be read in several
-ways, every reading is measured. A line is a claim: what came out, the paper's main number, and ours with its 95 %
-interval; 'at 3 of 4' counts the points of a figure at which a statement is true. The mark judges all that the paper
-states there, not that number alone."""
+kept alive. We built their algorithms into one system and measured each claim again. A line is a claim: what came out,
+the paper's main number, and ours with its 95 % interval; or over all readings, where the text can be read in several
+ways. 'At 3 of 4' counts points of a figure. The mark judges all that the paper states there, not that number alone."""
 RULES: Final = (
     """\
 Policies are compared within a repetition, on the same network and the same requests. A gain is computed in each
 repetition; the mean of these gains is judged, with its 95 % interval.""",
     """\
 A gain, or another number, holds if its whole interval is within the stated tolerance of the paper's. A gain of another
-size, smaller or larger, holds in part, and so does a number within the second tolerance. A bound holds if the whole
-interval is above it. A statement about all points needs an interval at each of them. What chance could decide either
-way is undecided; among so many statements, one in twenty of those that hold may do so by chance. What was not
-measured, or not on the paper's input, is not comparable. A claim is reproduced if each of its statements that can be
-compared holds, and most can be compared.""",
+size, smaller or larger, holds in part, and so does a number within a second tolerance. A bound holds if the whole
+interval is above it. A statement about all points must be true of each by an interval, or in every single run; it holds
+in part if it is true of more than half. What chance could decide either way is undecided; as there are hundreds of
+statements, so many more are undecided that of those that hold 5 % are expected to do so by chance. What was not
+measured, or not on the paper's input, is not comparable.""",
     """\
-A claim is reproduced if all that the paper states there holds, in part if some of it does. Statements of our own
-are listed apart, and do not count. Runs that are smaller than the paper's, have other parameters, or fewer than
-ten repetitions are in bold type.""",
+A claim is reproduced if at least half of the paper's statements can be compared and each of these holds; in part if
+some hold, or hold in part; not reproduced if none does and one is surely wrong. What we check of our own work, or aim
+at beyond the paper, and shapes that were fitted to its numbers are listed apart, and do not count. Runs that are
+smaller than the paper's, have other parameters, or fewer than ten repetitions are in bold type.""",
 )
 
 
@@ -97,8 +100,8 @@ class _Found:
         return "not comparable" if found is None else of_claim(found.checks, whole=not found.failed)
 
     @property
-    def main(self) -> Check | None:
-        return None if self.result is None else main_check(self.headline, _of_paper(self.result.checks))
+    def main(self) -> list[Check]:
+        return [] if self.result is None else main_checks(self.headline, _of_paper(self.result.checks))
 
 
 def write_page(
@@ -188,11 +191,7 @@ def _groups(found: Sequence[_Found], guide: Guide) -> Mapping[str, Sequence[_Fou
 
 def _of_paper(checks: Sequence[Check]) -> list[Check]:
     """Return the checks that judge a statement of the paper."""
-    return [each for each in checks if not _ours(each)]
-
-
-def _ours(check: Check) -> bool:
-    return check.judges != "paper"
+    return [each for each in checks if each.judges == "paper"]
 
 
 # -- the first screen --------------------------------------------------------------------------------------------------
@@ -211,7 +210,7 @@ def _summary(groups: Mapping[str, Sequence[_Found]], guide: Guide, glossary: Glo
     every = [each for members in groups.values() for each in members]
     counts = Counter(each.outcome for each in every)
     tally = " ".join(
-        f"<span class=tally>{_mark(name)} {counts[name]} {escape(name)}</span>" for name in OUTCOMES if counts[name]
+        f"<span class=tally>{mark(name)} {counts[name]} {outcome(name)}</span>" for name in OUTCOMES if counts[name]
     )
     yield f"<section id=summary><h1>{len(every)} claims, measured again</h1>"
     yield f"<p>{glossary.explained(INTRODUCTION, set())}<p>{tally}</p><div class=two>"
@@ -240,30 +239,13 @@ def _halves(groups: Sequence[tuple[str, Sequence[_Found]]]) -> Iterator[Sequence
 
 def _line(found: _Found) -> str:
     """Return the line of a claim in the summary."""
-    claim, check = found.claim, found.main
-    paper = ours = ""
-    if found.result is None:
-        ours = "not stored"
-    elif check is not None:
-        unit = found.headline.unit
-        paper, ours = _number(_short(check.paper), unit), _number(_short(check.ours), unit)
-        if check.low is not None and check.high is not None and check.low != check.high:
-            ours += f" <small>{_between(check, unit)}</small>"
+    claim, checks, unit = found.claim, found.main, found.headline.unit
+    paper = number(short(checks[0].paper, SHORT), unit) if checks else ""
+    ours = over_readings(checks, unit) if checks else "" if found.result is not None else "not stored"
     return (
-        f'<tr><td>{_mark(found.outcome)}<th scope=row><a href="#{claim.id}">{claim.id}</a> '
+        f'<tr><td>{mark(found.outcome)}<th scope=row><a href="#{claim.id}">{claim.id}</a> '
         f"{escape(found.headline.of)}<td>{paper}<td>{ours}"
     )
-
-
-def _short(value: float | str | None) -> float | str | None:
-    """Return a statement of words without what a comma or semicolon adds, if it is long."""
-    if not isinstance(value, str):
-        return value
-    value = value.partition(";")[0]
-    if len(value) <= SHORT:
-        return value
-    cut = value.rfind(",", 0, SHORT) if "," in value[:SHORT] else value.rfind(" ", 0, SHORT)
-    return f"{value[:cut]} …"
 
 
 def _rules(glossary: Glossary) -> str:
@@ -281,33 +263,37 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
     seen: set[str] = set()
     yield (
         f'<section class=claim id="{claim.id}" aria-labelledby="t-{claim.id}"><h3 id="t-{claim.id}">'
-        f"{_mark(found.outcome)} {claim.id}: {escape(claim.title)} <em>{found.outcome}</em></h3>"
+        f"{mark(found.outcome)} {claim.id}: {escape(claim.title)} <em>{outcome(found.outcome)}</em></h3>"
     )
     says = f"{claim.says} ({claim.source})."
     yield f"<p><strong>The paper:</strong> {glossary.explained(says, seen)}</p>"
     panel: Panel | None = None
-    reason, rest = begins(choices.reason)
     doubt = f"{choices.doubt}."
+    failed = [] if found.result is None else found.result.failed
     told = "" if found.result is None else _told(found.result)
-    height = Height().heading().text(says).text(told).text(reason).text(doubt).folded()
+    height = Height().heading().text(f"The paper: {says}").text(told).text(f"{DOUBT} {doubt}").folded()
+    for each in failed:
+        height = height.text(f"Not measured: {each}")
+    reason, rest = begins(choices.reason, height)
+    height = height.text(f"Why: {reason}" if reason else "")
     if found.result is None:
         command = f"synergy reproduce {claim.id} --scale paper --store DIR"
         yield f"<p class=short>No result is stored: <code>{command}</code>.</p>"
     else:
         yield f"<p>{told}</p>"
-        yield from (f"<p class=short><strong>Not measured:</strong> {escape(each)}</p>" for each in found.result.failed)
+        yield from (f"<p class=short><strong>Not measured:</strong> {escape(each)}</p>" for each in failed)
         panel = _first_panel(found, found.result, height.left)
         yield from _shown(found, found.result, panel, height.left, glossary, seen)
     if reason:
         yield f"<p><strong>Why:</strong> {glossary.explained(reason, seen)}</p>"
-    yield f"<p><strong>What would change our verdict:</strong> {glossary.explained(doubt, seen)}</p>"
+    yield f"<p><strong>{DOUBT}</strong> {glossary.explained(doubt, seen)}</p>"
     yield "<div class=folds>"
     if rest:
         yield f"<details><summary>The whole reason</summary><p>{glossary.explained(choices.reason, seen)}</details>"
     if found.result is not None:
         yield from _all_checks(found.result, glossary, seen)
         yield from _other_panels(found.result, panel)
-    yield f"<details><summary>{len(choices.open)} open questions, our choices</summary><table>"
+    yield f"<details><summary>{counted(len(choices.open), 'open question')}, our choices</summary><table>"
     yield "<tr><th scope=col>What the text leaves open<th scope=col>What we chose"
     for question, answer in choices.open:
         yield f"<tr><td>{glossary.explained(question, seen)}<td>{glossary.explained(answer, seen)}"
@@ -321,8 +307,11 @@ def _told(result: Result) -> str:
     """Return what came out in a sentence: how many statements of the paper hold, and of how large a run."""
     checks = _of_paper(result.checks)
     counts = Counter(check.verdict for check in checks)
-    told = ", ".join(f"{counts[each]} {MARKS[each]} {PLURALS[each]}" for each in PLURALS if counts[each])
-    return f"<strong>Of {len(checks)} statements:</strong> {told}. <small>{_marked_size(result)}.</small>"
+    told = ", ".join(f"{counts[each]} {MARKS[each]} {several(counts[each], each)}" for each in PLURALS if counts[each])
+    apart = len(result.checks) - len(checks)
+    more = f" {counted(apart, 'check')} of our own or of fitted shapes apart." if apart else ""
+    size = _marked_size(result)
+    return f"<strong>Of {counted(len(checks), 'statement')}:</strong> {told}.{more} <small>{size}.</small>"
 
 
 def _marked_size(result: Result) -> str:
@@ -340,20 +329,19 @@ def _shown(
     found: _Found, result: Result, panel: Panel | None, height: float, glossary: Glossary, seen: set[str]
 ) -> Iterator[str]:
     """Yield the checks that fit on the screen beside a figure: the main one, and then those that do not hold first."""
-    main = found.main
-    order = list(MARKS)
+    main, order = found.main[:1], list(MARKS)
     others = sorted(_of_paper(result.checks), key=lambda each: order.index(each.verdict))
-    ranked = ([main] if main is not None else []) + [each for each in others if each is not main]
-    shown = ranked[: fitting([(each.name, *map(str, _texts(each))) for each in ranked], height)]
+    ranked = main + [each for each in others if each not in main]
+    rows = [(each.name, *texts(each, LONG)) for each in ranked]
+    shown = list(zip(ranked, rows, strict=True))[: fitting(rows, height)]
     yield "<div class=two><div><table class=checks><thead><tr><th scope=col><span class=vh>verdict</span>"
     yield "<th scope=col>What we found<th scope=col>paper<th scope=col>ours</thead>"
-    for each in shown:
-        paper, ours = _texts(each)
-        yield (f"<tr><td>{_mark(each.verdict)}<td>{glossary.explained(each.name, seen)}<td>{paper}<td>{ours}")
+    for each, (name, paper, ours) in shown:
+        yield f"<tr><td>{mark(each.verdict)}<td>{glossary.explained(name, seen)}<td>{paper}<td>{ours}"
     yield "</table>"
     if len(shown) < len(ranked):
         left = Counter(each.verdict for each in ranked[len(shown) :])
-        told = ", ".join(f"{count} {PLURALS[each]}" for each, count in left.items())
+        told = ", ".join(f"{count} {several(count, each)}" for each, count in left.items())
         yield f"<p class=more>{len(ranked) - len(shown)} more below: {told}.</p>"
     yield "</div>"
     if panel is not None:
@@ -364,24 +352,24 @@ def _shown(
 def _first_panel(found: _Found, result: Result, height: float) -> Panel | None:
     """Return the panel that belongs to the main number, or else the first one that is not too high."""
     panels = figures.drawn_panels(result)
-    named = (panel for panel in panels if panel.metric == found.headline.panel)
-    low = (panel for panel in panels if figures.height_of(result, panel) * figures.PIXELS <= height)
-    return next(named, next(low, panels[0] if panels else None))
+    low = [panel for panel in panels if figures.height_of(result, panel) * figures.PIXELS <= height]
+    named = (panel for panel in low if panel.metric == found.headline.panel)
+    lowest = min(panels, key=lambda panel: figures.height_of(result, panel), default=None)
+    return next(named, low[0] if low else lowest)
 
 
 def _all_checks(result: Result, glossary: Glossary, seen: set[str]) -> Iterator[str]:
-    """Yield all checks with their rules: those of the paper's statements, and then our own."""
-    of_paper = _of_paper(result.checks)
-    own = [check for check in result.checks if _ours(check)]
-    yield f"<details><summary>All {len(result.checks)} checks, with rules</summary><table class=checks>"
-    for name, checks in (("What the paper states", of_paper), ("Of our own", own)):
+    """Yield all checks with their rules: those of the paper's statements, and those that do not count."""
+    yield f"<details><summary>{counted(len(result.checks), 'check')} with rules</summary><table class=checks>"
+    for judges, name in JUDGED.items():
+        checks = [check for check in result.checks if check.judges == judges]
         if not checks:
             continue
         yield f"<tbody><tr><th colspan=5 scope=rowgroup>{name}"
         for check in checks:
-            paper, ours = _texts(check)
+            paper, ours = texts(check)
             yield (
-                f"<tr><td>{_mark(check.verdict)}<td>{glossary.explained(check.name, seen)}"
+                f"<tr><td>{mark(check.verdict)}<td>{glossary.explained(check.name, seen)}"
                 f"<br><small>{escape(check.rule)}</small><td>{paper}<td>{ours}<td>{check.verdict}"
             )
         yield "</tbody>"
@@ -391,7 +379,7 @@ def _all_checks(result: Result, glossary: Glossary, seen: set[str]) -> Iterator[
 def _other_panels(result: Result, first: Panel | None) -> Iterator[str]:
     others = [panel for panel in figures.drawn_panels(result) if panel is not first]
     if others:
-        yield f"<details><summary>{len(others)} more figures</summary><div class=two>"
+        yield f"<details><summary>{counted(len(others), 'more figure')}</summary><div class=two>"
         yield from (_figure(result, panel) for panel in others)
         yield "</div></details>"
 
@@ -415,48 +403,9 @@ def _origin(result: Result, stored: Mapping[str, Any]) -> str:
         f"{escape(stored['machine'])}, {stored['seconds']:.0f} s of measuring"
     )
     return (
-        f"<details><summary>Set-up: {len(known)} parameters, origin</summary><p>{origin}</p>"
+        f"<details><summary>Set-up: {counted(len(known), 'parameter')}, origin</summary><p>{origin}</p>"
         f"<table><tr><th scope=col>parameter<th scope=col>value<th scope=col>meaning{rows}</table></details>"
     )
-
-
-# -- words and numbers -------------------------------------------------------------------------------------------------
-
-
-def _mark(name: str) -> str:
-    """Return the mark of an outcome or a verdict, with its name for those who do not see it."""
-    mark = OUTCOMES.get(name) or {str(verdict): mark for verdict, mark in MARKS.items()}[name]
-    return f'<span role=img class="m {_CLASS[mark]}" aria-label="{name}" title="{name}">{mark}</span>'
-
-
-_CLASS: Final = {"✓": "yes", "~": "part", "↑": "part", "?": "open", "✕": "no", "·": "open"}
-
-
-def _texts(check: Check) -> tuple[str, str]:
-    """Return the paper's number and ours, with its interval, as HTML."""
-    unit = "%" if " points" in check.rule or " %" in check.rule else ""
-    ours = _number(check.ours, unit)
-    if check.low is not None and check.high is not None and check.low != check.high:
-        ours += f"<br><small>{_between(check, unit)}</small>"
-    return _number(check.paper, unit), ours
-
-
-def _number(value: float | str | None, unit: str = "") -> str:
-    if value is None:
-        return "not measured"
-    if not isinstance(value, float | int):
-        return escape(value)
-    return f"{_plain(value * 100)} %" if unit == "%" else f"{_plain(value)}{f' {unit}' if unit else ''}"
-
-
-def _plain(value: float) -> str:
-    """Return a number with three digits, large ones without an exponent."""
-    return f"{value:.0f}" if 1000.0 <= abs(value) < 1e9 else f"{value:.3g}"
-
-
-def _between(check: Check, unit: str) -> str:
-    factor = 100.0 if unit == "%" else 1.0
-    return f"{_plain((check.low or 0.0) * factor)} to {_plain((check.high or 0.0) * factor)}"
 
 
 def _values(parameters: Mapping[str, Any]) -> str:

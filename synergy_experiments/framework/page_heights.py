@@ -21,7 +21,8 @@ LETTERS: Final = 150  # letters in a line of text as wide as the page
 ROW_LINE, ROW_BETWEEN = 18.0, 7.0  # height of a line of a table, and the space of a row, px
 COLUMNS: Final = (42, 14, 16)  # letters in a line of the columns of checks: name, paper, ours
 TABLE: Final = 56.0  # height of the head of a table and of the line that counts what is below, px
-BEGINNING: Final = 420  # letters of a reason that are shown; the whole is folded
+BEGINNING: Final = 600  # letters of a reason that are shown; the whole is folded
+BESIDE: Final = 400.0  # height that is kept for the table and the figure, px
 
 
 @dataclass(frozen=True)
@@ -91,16 +92,25 @@ def fitting(rows: Sequence[Sequence[str]], height: float) -> int:
     return len(rows)
 
 
-def begins(text: str, most: int = BEGINNING) -> tuple[str, bool]:
-    """Return the first sentences of a text that have at most so many letters, and whether there are more.
+def begins(text: str, height: Height, most: int = BEGINNING) -> tuple[str, bool]:
+    """Return the first sentences of a text, and whether there are more.
 
-    >>> begins("One is short. Two is longer. Three.", 30)
+    Parameters
+    ----------
+    text
+        Text.
+    height
+        Height without it; the table and the figure keep theirs.
+    most
+        Greatest number of letters.
+
+    >>> begins("One is short. Two is longer. Three.", Height(), 30)
     ('One is short. Two is longer.', True)
     """
-    sentences = re.split(r"(?<=[.!?]) (?=[A-Z'0-9])", text)
-    shown = sentences[0]
-    for sentence in sentences[1:]:
-        if len(shown) + 1 + len(sentence) > most:
+    shown = ""
+    for sentence in re.split(r"(?<=[.!?]) (?=[A-Z'0-9])", text) if text else ():
+        longer = f"{shown} {sentence}".strip()
+        if (len(longer) > most and shown) or height.text(f"Why: {longer}").left < BESIDE:
             return shown, True
-        shown += f" {sentence}"
+        shown = longer
     return shown, False

@@ -28,8 +28,8 @@ th,td{border-bottom:1px solid var(--line);padding:3px 6px;text-align:left;vertic
 table.checks td:nth-child(3){width:112px}table.checks td:nth-child(4){width:128px}
 table.checks td:first-child{width:22px}
 table.claims{font-size:12.5px;line-height:17px;table-layout:fixed}
-table.claims th:first-child{width:24px}table.claims th:nth-child(3){width:128px}
-table.claims th:nth-child(4){width:160px}
+table.claims th:first-child{width:24px}table.claims th:nth-child(3){width:116px}
+table.claims th:nth-child(4){width:180px}
 table.claims th,table.claims td{padding:1px 5px}
 table.claims small{font-size:11.5px}table.claims tbody th[scope=row]{font-weight:400}
 table.claims th[scope=rowgroup]{background:var(--soft)}table.claims th small{font-weight:400}
@@ -42,7 +42,8 @@ summary{cursor:pointer;color:var(--link)}details table{margin:6px 0}
 dl{columns:3;font-size:13.5px;line-height:18px}dt{font-weight:600;break-after:avoid}
 dd{margin:0 0 6px;break-inside:avoid}
 dt:target,section:target>h2{background:var(--soft);outline:2px solid var(--link)}
-@media(max-width:900px){.two{grid-template-columns:minmax(0,1fr)}dl{columns:1}}
+@media screen and (max-width:900px){.two{grid-template-columns:minmax(0,1fr)}dl{columns:1}}
+@page{size:A4 landscape;margin:9mm}
 @media print{:root{color-scheme:light}nav,details:not([open]){display:none}section.claim{break-inside:avoid}
 a{color:inherit;text-decoration:none}body{font-size:10pt}}
 """

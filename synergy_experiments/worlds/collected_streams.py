@@ -1,12 +1,13 @@
 """Replicas in virtual time whose least useful streams are collected every 5 minutes, and revived when inputs are late.
 
 What a coordinator of a cluster does: every 30 s it begins a new period of weights, every 5 minutes it discards streams
-by the weights of the last period (algorithm 6), and it revives streams for an input of which all streams are late.
+by the weights of the last period (algorithm 6), and it revives streams for an input of which all streams are late, from
+replicas that are not late themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,12 +71,20 @@ class _Inputs:
         if time > self._since[stream]:
             self._of[stream.consumer, stream.stream].promise(stream.producer, now)
 
-    def late(self, consumer: str, stream: str, now: float) -> bool:
-        return self._of[consumer, stream].late(now)
+    def late(self, now: float) -> dict[tuple[str, str], None]:
+        """Return consumer and stream of each input that is late."""
+        return {key: None for key, delays in self._of.items() if delays.late(now)}
 
 
 def coordinated(
-    readings: Readings, graph: ReplicaGraph, delays: DelaysOf, periods: int, theta: float, k_min: int, revives: bool
+    readings: Readings,
+    graph: ReplicaGraph,
+    delays: DelaysOf,
+    periods: int,
+    theta: float,
+    k_min: int,
+    failures: Sequence[Collection[str | StreamReplica]] = (),
+    revives: bool = True,
 ) -> Coordinated:
     """Run replicas with a coordinator.
 
@@ -91,6 +100,8 @@ def coordinated(
         Target θ of the network cost.
     k_min
         Number of replicas that each operator retains.
+    failures
+        Sets of replicas and streams that may fail together, which collection leaves survivable.
     revives
         Whether streams are revived when an input is late.
     """
@@ -110,17 +121,16 @@ def coordinated(
             weights = run.weights()
             run.restart_weights()
         if now % COLLECTIONS == 0.0:
-            for group in collect(run.graph, weights, theta, k_min):
+            for group in collect(run.graph, weights, theta, k_min, failures):
                 run.discard(group.streams)
                 collected.update(dict.fromkeys(group.streams))
                 discarded += len(group.streams)
                 for stream in group.streams:
                     inputs.end(stream)
-        waiting = {(stream.consumer, stream.stream): None for stream in collected} if revives else {}
-        for consumer, name in waiting:
-            if consumer not in run.graph.inputs or not inputs.late(consumer, name, now):
-                continue
-            found = revival(run.graph, collected, consumer, name)
+        late = inputs.late(now) if revives else {}
+        hindered = {consumer for consumer, _ in late}
+        for consumer, name in late:
+            found = revival(run.graph, collected, consumer, name, hindered - {consumer})
             if found is None:
                 continue
             run.revive(found.streams, found.replica)

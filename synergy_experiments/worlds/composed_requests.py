@@ -21,9 +21,10 @@ service". A peer of capacity 2 needs half the processing time, both in its answe
 Counted quantities
 ------------------
 ``delay`` is the mean over admitted applications of the mean delay of an application's tuples: processing, transmission
-and queueing, from the source to the sink. ``own_delay`` is the part that the application does not
-share: if it shares a stream, it begins where the stream is shared. The papers seem to count so, for "some of the
-requests (fully or partially) only transmission and no processing time is required" (Middleware 2006, section 4.1).
+and queueing, from the source to the sink; ``tuple_delay`` is the mean over all of these tuples. ``own_delay`` is the
+part that the application does not share: if it shares a stream, it begins where the stream is shared. The papers seem
+to count so, for "some of the requests (fully or partially) only transmission and no processing time is required"
+(Middleware 2006, section 4.1).
 
 A request succeeds if it is admitted and the mean delay of its tuples, from the source, is within its QoS requirement;
 ``success`` is the share of all requests that do. ``on_time`` is the share of all tuples that were within theirs.

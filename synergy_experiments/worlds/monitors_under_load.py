@@ -3,7 +3,8 @@
 Each peer requests some applications: the eight components of the monitor, on random different peers. Components of an
 operator take the same time for a tuple at peers of speed 1; the speeds of peers differ by a stated factor, as those of
 shared hosts do. Ten applications a peer take a stated share of all capacity, so some peers are overloaded while others
-have room. The filter passes 31 % of the packets (claim C12), the other components give a tuple for each.
+have room. The filter passes 31 % of the packets (claim C12), the other components give a tuple for each. Sources and
+sinks do not migrate.
 
 Each application replays the load from a random time on: packets (the trace, or generated ones), whose bursts are
 shorter than the limit of 20 s, or requests per second (recorded, or generated), whose rates vary over minutes. Either
@@ -315,7 +316,8 @@ def _run(
     offered: dict[str, set[str]] = {peer: set() for peer in network.peers}
     for application in applications:
         for operator, component in application.components.items():
-            offered[str(component.peer)].add(operator)
+            if operator != "sink":  # whose results are wanted where they are
+                offered[str(component.peer)].add(operator)
     control = FlowControl(
         flow, network.peers, config, offered=offered, rates=policy.rates, step=step, all_act=policy.all_act
     )

@@ -247,6 +247,7 @@ class Outcome:
         requests = max(len(self.served), 1)
         return {
             "delay": _mean([each.delay for each in flowing]),
+            "tuple_delay": math.fsum(each.delay * each.tuples for each in flowing) / tuples if tuples else math.nan,
             "own_delay": _mean([each.own_delay for each in flowing]),
             "success": sum(each.success for each in self.served) / requests,
             "admitted": len(admitted) / requests,

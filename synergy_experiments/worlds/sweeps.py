@@ -38,7 +38,7 @@ from typing import Any, Final, cast
 from synergy_experiments.framework.claim import Cell, Check, Panel, metric_of
 from synergy_experiments.framework.measurements import Coordinate, Decision, Measured
 from synergy_experiments.framework.parameters import Parameter, Setup, choice, number, numbers, several, whole, wholes
-from synergy_experiments.framework.verdicts import at_all
+from synergy_experiments.framework.verdicts import at_all, own
 from synergy_experiments.worlds.composed_requests import compose
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_nb.algorithms.composition import POLICIES
@@ -207,7 +207,7 @@ def panels(metric: str, label: str, *, lighter: bool = False, **options: Any) ->
 
 
 def not_overloaded(measured: Measured, setup: Setup) -> Check:
-    """Check that no policy overloads a peer with the lower processing times, in any repetition."""
+    """Check that no policy overloads a peer with our lower processing times, in any repetition."""
     greatest: dict[str, float] = {}
     for policy in algorithms(setup):
         for metric in (metric_of("most_load", f"{reading}{LIGHT}") for reading in readings(setup)):
@@ -217,7 +217,7 @@ def not_overloaded(measured: Measured, setup: Setup) -> Check:
                 greatest[where] = max(greatest.get(where, 0.0), most)
     name = "no policy overloads a peer in any network, with the lower processing times"
     points = ((each, Decision.fact(most < 1.0)) for each, most in greatest.items())
-    return at_all(name, "a reasonable load for all algorithms", points)
+    return own(at_all(name, "a reasonable load for all algorithms", points))
 
 
 def algorithms(setup: Setup) -> tuple[str, ...]:

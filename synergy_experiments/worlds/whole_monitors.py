@@ -5,7 +5,8 @@ data path with its measured times and carried rates, the directory, and moves as
 speeds, placement, arrivals and mean processing times are those of :mod:`.monitors_under_load` at the same seed, so the
 two are compared run by run.
 
-In both a tuple takes the mean processing time. What differs: sinks do not move; and the operators of whole peers are
+In both a tuple takes the mean processing time. What differs: the new peer of a component executes what waits at the old
+one, too, where in the flow simulator, as in the dissertation, the old one does; and the operators of whole peers are
 filters, of which one passes 31 of 100 tuples as the monitor's does. *Compare* is a union, which passes all that it
 reads, so there are twice as many results, each of which takes half the time at the sink. A source takes no time itself:
 that of the flow model is taken by an operator behind it, which stays at its peer. Peers admit in spite of limits.

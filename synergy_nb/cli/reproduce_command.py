@@ -19,6 +19,7 @@ from synergy_experiments.framework.measurements import Row
 from synergy_experiments.framework.parameters import SCALES, IncompatibleParameters, Scale, Value, parse
 from synergy_experiments.framework.runner import reproduce
 from synergy_experiments.framework.stored import FOLDER, Origin, save
+from synergy_experiments.framework.verdicts import of_claim
 from synergy_nb.cli.console import Bars, fields, out
 from synergy_nb.cli.input_checks import bad_input, fail, print_json, refuse
 from synergy_nb.plan.units import WrongValue, nearest
@@ -33,6 +34,8 @@ _VERDICTS: Final = {
     "does not hold": ("✕", "red"),
     "not comparable": ("·", "dim"),
 }
+#: What is added to the rule of a check that does not judge a statement of the paper.
+_APART: Final = {"paper": "", "own": "; our own, does not count", "fitted": "; a fitted shape, does not count"}
 MOST_ROWS: Final = 24  # rows of a table of curves; the JSON and the figure have all
 
 
@@ -101,7 +104,7 @@ def run(
         except (ValueError, RuntimeError, OSError, TimeoutError) as error:
             fail(f"{display.claim}: {error}")
     if as_json:
-        printed = [result.to_dict() for result in found]
+        printed = [result.to_dict() | {"verdict": _verdict(result)} for result in found]
         print_json(printed if len(printed) != 1 else printed[0])
     failed = [f"{result.claim.id}: {each}" for result in found for each in result.failed]
     if failed:
@@ -207,15 +210,21 @@ def show_result(result: Result) -> None:
     table.add_column("verdict", no_wrap=True)
     for check in result.checks:
         mark, colour = _VERDICTS[check.verdict]
-        name = Text(check.name).append(f"\n{check.rule}", style="dim")
+        name = Text(check.name).append(f"\n{check.rule}{_APART[check.judges]}", style="dim")
         verdict = Text(check.verdict, style=colour)
         ours = Text(_number(check.ours))
         if check.low is not None and check.high is not None:
             ours.append(f"\n{check.low:.3g} to {check.high:.3g}", style="dim")
         table.add_row(Text(mark, style=colour), name, _number(check.paper), ours, verdict)
     out.print(table)
+    out.print(Text(f"\n{claim.id}: {_verdict(result)}", style="bold"))
     for path in result.figures:
         out.print(f"figure  {path}", markup=False, soft_wrap=True)
+
+
+def _verdict(result: Result) -> str:
+    """Return the verdict of a claim in one word."""
+    return of_claim(result.checks, whole=not result.failed)
 
 
 def _show_rows(rows: Sequence[Row], xlabel: str, ylabel: str, factor: float) -> None:

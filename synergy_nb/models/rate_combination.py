@@ -28,6 +28,8 @@ random walks, and thinned Poisson counts. On all of them but random walks, which
 error is at most that of the last value; it is 0.106 times in the geometric mean. Without the regression, but with a
 line, an autoregression and two smoothed rates, that was 0.119, and 28 errors were greater, up to 1.054 times; equation
 3.6 has 0.284, and 80 greater ones. An update takes twice as long as without the regression.
+On the streams of claim P1, which were not used, 191 of 198 errors are at most the last value's in each of ten
+repetitions; the others are up to 1.013 times it.
 A bound on the loss over the whole past was worse, as an unlucky beginning excluded good predictions.
 """
 
