@@ -295,7 +295,7 @@ def test_a4_fewer_replicas_fail_of_requests_whose_own_ends_live() -> None:
 
 @pytest.mark.slow
 def test_a5_says_where_the_nearest_peers_win_and_that_looking_ahead_they_do_not() -> None:
-    found = verdicts(reproduced("A5", repeat=2, peers=(10, 20), setups=("1200 kB/s", "6 peers, links 2")))
+    found = verdicts(reproduced("A5", repeat=2, peers=(10,), setups=("6 peers, links 2",)))
     itself, apart = "(the nearest peer, itself first)", "(the nearest peer not in use)"
     assert found[f"Synergy is more available than Latency {itself}"] != "holds"
     assert found[f"Latency is as available as Random, within 0.05 {itself}"] == "does not hold"

@@ -12,12 +12,14 @@ without a component of the application. Requests that find no place count as una
 Findings
 --------
 *A5.* Neither reading does what the paper says of its Latency. *Latency* has the delays of the paper's: Synergy's are
-comparable, and not shorter. But it places components together, and is far more available than Random: more available
-than Synergy as section 4.4 has it, at no more delay. There the nearest peers win, at every size. *Latency apart* is
-about as available as Random, as the paper says; but its delays are longer than Synergy's in all, and no placement by
-latency alone would choose them. Synergy looking ahead (ours) is more available than either, as it begins where an
-application can end: its delays to backups are up to a tenth longer than those of the nearest, as the nearest peer's
-link is the first to be full. Where streams are fast or links short, the nearest peers refuse requests that it places.
+comparable, and not shorter. But it places components together, and is far more available than Random: of what is
+placed, more available than Synergy as section 4.4 has it, at no more delay. There the nearest peers win, at every size.
+*Latency apart* is about as available as Random, as the paper says; but its delays are longer than Synergy's, and no
+placement by latency alone would choose them. Synergy looking ahead (ours) is in no run less available than the
+nearest, of all requests, as an application begins where it can end: its delays to backups are 4 to 10 % longer than
+those of the nearest, as the nearest peer's link is the first to be full. Where streams are fast or links short, the
+nearest peers refuse requests that it places. Where a link carries one stream it places fewer requests than section
+4.4 does, as what a peer offers to one request is held against the others.
 
 *A6.* The protocol asks all peers at once and takes a third of a second, the longest round trip. The paper's one to five
 seconds include Java on PlanetLab's loaded hosts, and it does not say how its peers ask, so the numbers are not

@@ -3,18 +3,19 @@
 The set-up is that of :mod:`~synergy_experiments.chapters.availability`.
 :mod:`~synergy_experiments.chapters.shared_resources` has the set-ups in which requests contend for resources.
 
-*synergy* is the protocol of section 4.4. *Synergy looking ahead* is ours: of the peers that an application does not use
-yet, those come first whose links carry the backups of all components that are still to be placed.
+*synergy* is the protocol of section 4.4. *Synergy looking ahead* is ours: a peer that is asked for a primary offers all
+later components that it has room for, with their backups (:mod:`synergy_nb.algorithms.availability.offers`).
 
 Findings
 --------
 *Distance to the optimum.* The availability of the protocol is below the optimum by less than .01 at every degree with
 100 kB/s a stream, and by .011 and .020 at degree 2 with 300 and 600 kB/s, where links are full sooner. What is lost
 there is lost in the middle of an application: a link carries the backups of its first components and not of the last,
-which then go to a third peer. Looking ahead closes that distance, as an application begins where it can end. Degree 1
-is the hardest case, as an application whose peer is full before all components are placed depends on two peers. So the
-requests use a quarter of the capacity here. The closed forms with which Optimal, Partition and Random are compared are
-those of independent placements: Partition .9033 with ten groups of two, and .9958 with six of three.
+which then go to a third peer. Looking ahead closes that distance, as an application begins where it can end, and
+requests at the same time cannot divide what a peer has offered. Degree 1 is the hardest case, as an application whose
+peer is full before all components are placed depends on two peers. So the requests use a quarter of the capacity here.
+The closed forms with which Optimal, Partition and Random are compared are those of independent placements: Partition
+.9033 with ten groups of two, and .9958 with six of three.
 """
 
 from __future__ import annotations
