@@ -258,7 +258,8 @@ def test_a1_synergy_is_near_the_optimum_and_above_partition() -> None:
     assert refuted[:1] == ["an application uses n or more peers"]
     assert refuted[-1] == "n or more peers, degree 2: loss of the most available of all such placements against Optimal"
     assert found["Synergy is above random"] == found["Synergy is above partition"] == "holds"
-    assert found["synergy below the exact optimum under the same limits, degree 2"] == "holds"
+    assert found["synergy below the exact optimum under the same limits, degree 2"] == "holds in part"  # by two runs
+    assert found[f"{AHEAD} below the exact optimum under the same limits, degree 2"] == "holds"
     assert check(result, "partition at degree 2").paper == pytest.approx(0.9033, abs=5e-5)
     assert check(result, "partition at degree 3").paper == pytest.approx(0.9958, abs=5e-5)
 
@@ -270,7 +271,9 @@ def test_a2_fewer_peers_are_more_available() -> None:
     assert rows[2, "10 components"] == pytest.approx(optimal_availability(30, 5, 2))
     assert rows[20, "10 components"] < rows[10, "10 components"] < rows[4, "10 components"] < rows[2, "10 components"]
     found = verdicts(result)
-    assert found.pop("the more peers are used, the lower is the availability of 3 components") == "holds in part"
+    for components in ("3", "10"):  # three runs with 30 placements each do not decide every step
+        falls = f"the more peers are used, the lower is the availability of {components} components"
+        assert found.pop(falls) == "holds in part"
     assert set(found.values()) == {"holds"}
 
 
