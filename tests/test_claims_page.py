@@ -55,7 +55,7 @@ RACE = Claim(
 TOLD = Choices((("how long a lap is", "1 km & more"),), "a lame hare")
 GUIDE = Guide(
     {"X": Paper("Racing", "Aesop", "A lap is once around the field.")},
-    {"X1": Headline("time saved", "time", "%", "time")},
+    {"X1": Headline("time saved", "time", "%", "time", "half of it")},
     [Word(("lap", "laps"), "once <around>")],
 )
 
@@ -207,6 +207,7 @@ def test_the_page_has_claim_choices_findings_and_doubt(tmp_path: Path) -> None:
     assert len(re.findall("<img", whole)) == 2
     assert text_of(unfolded(found["X1"])).count("lap") == 0  # the questions are folded
     assert 'title="once &lt;around&gt;">lap</a>' in found["paper-X"]
+    assert "<td>half of it<td>50 %" in found["summary"]
     assert "reproduced" in found["summary"]
     assert "not stored" in found["summary"]
 

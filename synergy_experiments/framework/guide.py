@@ -46,12 +46,15 @@ class Headline(NamedTuple):
         Unit in which it is shown; ``%`` shows shares in per cent.
     panel
         Metric of the panel that is shown; empty: the first one.
+    paper
+        Statement of the paper where it has no number, and the check compares with a bound of ours; empty: the check's.
     """
 
     of: str
     check: str = ""
     unit: str = ""
     panel: str = ""
+    paper: str = ""
 
 
 class Word(NamedTuple):

@@ -240,7 +240,7 @@ def _halves(groups: Sequence[tuple[str, Sequence[_Found]]]) -> Iterator[Sequence
 def _line(found: _Found) -> str:
     """Return the line of a claim in the summary."""
     claim, checks, unit = found.claim, found.main, found.headline.unit
-    paper = number(short(checks[0].paper, SHORT), unit) if checks else ""
+    paper = number(short(found.headline.paper or checks[0].paper, SHORT), unit) if checks else ""
     ours = over_readings(checks, unit) if checks else "" if found.result is not None else "not stored"
     return (
         f'<tr><td>{mark(found.outcome)}<th scope=row><a href="#{claim.id}">{claim.id}</a> '
