@@ -16,8 +16,9 @@ wait, and MaxRate survives there, too; with 5 s ROD fails in five of ten runs. W
 One peer as fast as all five would have 6.2 s of work a peer waiting in one of the ten runs of steady rates, 3.8 to 42 s
 where rates walk, and 70 to 109 s where they follow the requests of a web server. So with 5 s no placement and no number
 of migrations survives more than nine runs of steady rates, and one of those that walk; with 20 s all, and five; none of
-requests at all. Refined ROD survives as many in each case but one, a run of steady rates with 4.98 s. With 5 s ROD and
-one migration survive seven of the ten runs of steady rates, two more than ROD alone.
+requests at all. Refined ROD survives as many in each case but one, a run of steady rates with 4.98 s. With 5 s
+ROD and one migration survive seven of the ten runs of steady rates, two more than ROD alone; LLF and one migration two,
+one more than LLF alone; refined ROD survives the same eight with a migration and without.
 
 On generated packets of steady rates, which are no reproduction of the paper's trace, the mean and greatest delays of
 ROD are the lowest at every multiple of the rate, except at single points where another algorithm cannot be told from it

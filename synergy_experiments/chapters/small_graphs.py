@@ -114,7 +114,7 @@ _R1: Final = Claim(
     title="ROD's feasible set beside the optimum's",
     source="ROD, VLDB 2006, 7.3.1",
     says="on graphs of at most 20 operators and 2 to 5 input streams on two nodes, ROD's feasible set is .95 of the "
-    "optimum's on average and .82 at the least; our aim with refinement: .99 and .90",
+    "optimum's on average and .82 at the least",
     parameters={
         "graphs": whole("random graphs", 60),
         "operators_max": whole("most operators of a graph", 20, least=2, most=28),
