@@ -16,8 +16,8 @@ message each way, as the component's state has to arrive: the command goes to th
 old peer has those upstream send to the new one at the same time, which catches up and reports that. So from the command
 a move that the old peer leads takes the way upstream, from there to the new peer, and back. With request and reply it
 takes no longer, as the move begins while the new peer decides whether it accepts. Nothing has to be drained, as the new
-peer executes what waits at the old one, too. An origin elsewhere has to hear that the new peer is ready, and the old one
-has to hear from it. The dissertation's 1144 ms are of other hosts, years and machines.
+peer executes what waits at the old one, too. An origin elsewhere has to hear that the new peer is ready, and the old
+one has to hear from it. The dissertation's 1144 ms are of other hosts, years and machines.
 
 On 200 placements with measured delays, all phases led by the old peer take .79 times two round trips with one stream,
 .79 with two and 1.37 with four (the placements of a run together). If another peer leads, it is 1.02, .95 and 1.51. The
@@ -25,7 +25,7 @@ least that is possible while the leader alone changes the graph is .75, .75 and 
 and two streams there is nothing left to gain but another leader. With four, the new peer has to measure the round trips
 to peers upstream before it can project, as it did not do so in the two seconds since the start; from the command on it
 is .79 and 1.16. Where the origin waited for answers to its graph, migrations that another peer leads took 1.48 and 1.37
-times two round trips with one and two streams on 40 of these placements, where .97 and .96 of that was needed at least.
+times two round trips with one and two streams on 40 other placements, where 1.15 and 1.13 is the least.
 
 In eight of the 60 cells of the stored run a placement failed, and their points are missing. In seven the new peer
 refused; that is an outcome now, and its share a metric. In one the old peer, which had released its component, took the
