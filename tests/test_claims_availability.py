@@ -364,7 +364,7 @@ def test_a6_gathering_is_in_the_order_of_seconds() -> None:
 
 @pytest.mark.slow
 def test_figures_have_points_and_a_label_a_panel(tmp_path: Path) -> None:
-    result = reproduced("A5", peers=(20,))
+    result = reproduced("A5", peers=(20,), setups=("6 peers, links 2",))
     figures.prepare_folder(tmp_path)
     text = figures.draw(result, tmp_path).read_text("utf-8")
     ET.fromstring(text)

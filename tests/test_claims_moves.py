@@ -58,7 +58,8 @@ def test_a_move_that_the_old_peer_leads_takes_two_round_trips() -> None:
 
 def test_a_migration_begins_while_the_new_peer_is_asked_and_waits_for_no_answer() -> None:
     """It had begun when the answer had arrived, a round trip of 60 ms later."""
-    move, found = (each(on_a_line, 1, seed=1, led_by_old=True) for each in (moved, migrated))
+    move, found = moved(on_a_line, 1, seed=1, led_by_old=True), migrated(on_a_line, 1, seed=1, led_by_old=True)
+    assert found is not None
     assert found.decided == pytest.approx(2 * 0.03, abs=0.001)
     assert found.released == pytest.approx(move.released, abs=0.01)
     assert found.released <= found.bound
@@ -67,6 +68,7 @@ def test_a_migration_begins_while_the_new_peer_is_asked_and_waits_for_no_answer(
 def test_both_peers_of_a_migration_wait_for_no_graph_of_an_origin_elsewhere() -> None:
     """S tells U at once, which reaches T after 150 ms; what is left is the way from T over the origin to S."""
     found = migrated(on_a_line, 1, seed=1)
+    assert found is not None
     assert found.released == pytest.approx((0.09 + 0.06) + 0.05 + 0.02, abs=0.01)
     assert found.released <= found.bound
 
@@ -75,6 +77,7 @@ def test_an_origin_far_from_both_peers_is_not_waited_for() -> None:
     """S has agreed when it asks, and T says that it is ready before it has the graph of O: by it O waited 560 ms."""
     far = {"O": 0.2, "S": 0.02, "T": 0.03, "U0": 0.04}
     found = migrated(lambda _: Line(far), 1, seed=1)
+    assert found is not None
     assert found.least == pytest.approx((0.02 + 0.01) + 0.17 + 0.18)
     assert found.released == pytest.approx(found.least, abs=0.01)
 
@@ -89,9 +92,35 @@ class Short(Line):
 def test_a_migration_that_is_over_before_the_answer_is_back_is_measured() -> None:
     """T accepts after 100 ms, asks U once more, and O has S release the component; S hears the answer after 200 ms."""
     found = migrated(lambda _: Short({}), 1, seed=1)
+    assert found is not None
     assert found.least == pytest.approx(0.1 + 0.02)
     assert found.released == pytest.approx(found.least + 0.02, abs=0.01)
     assert found.decided == found.released
+
+
+class Detour(Line):
+    """From O to S it takes longer than over U."""
+
+    def delay(self, sender: str, to: str) -> float:
+        return 0.6 if {sender, to} == {"O", "S"} else 0.1 if "O" in (sender, to) else 0.01
+
+
+def test_a_peer_that_has_released_its_component_asks_the_origin_on_until_it_hears_so() -> None:
+    """S releases x after .91 s, by the graph that U passes on, repeats its request after 1 s, and hears of the end."""
+    found = migrated(lambda _: Detour({}), 2, seed=1)
+    assert found is not None
+    assert found.released == pytest.approx(0.6 + 0.1 + 0.1 + 0.1 + 0.01, abs=0.02)
+
+
+class Slow(Line):
+    """A peer upstream whose answer takes longer than a second."""
+
+    def delay(self, sender: str, to: str) -> float:
+        return 0.7 if {sender, to} == {"T", "U0"} else 0.01
+
+
+def test_a_peer_that_refuses_is_an_outcome_and_no_error() -> None:
+    assert migrated(lambda _: Slow({}), 1, seed=1, led_by_old=True) is None
 
 
 @pytest.mark.slow

@@ -74,8 +74,12 @@ def test_the_page_names_a_cell_that_was_not_measured(tmp_path: Path) -> None:
     (result,) = runner.reproduce([(claim, {})], repeat=1)
     stored.save(result, tmp_path)
     page.write_page([(RACE, TOLD)], GUIDE, tmp_path, tmp_path / "page.html")
-    told = "<strong>Not measured:</strong> stumble(1), seed 1000: ValueError: a &lt;stone&gt;"
-    assert told in (tmp_path / "page.html").read_text("utf-8")
+    written = (tmp_path / "page.html").read_text("utf-8")
+    assert (
+        "<strong>1 repetition at quick scale: verdicts of one run, without intervals, 1 cell not measured</strong>"
+        in written
+    )
+    assert "<p>stumble(1), seed 1000: ValueError: a &lt;stone&gt;</p>" in written
 
 
 def test_a_result_is_stored_and_restored_with_its_origin(tmp_path: Path) -> None:

@@ -269,11 +269,8 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
     yield f"<p><strong>The paper:</strong> {glossary.explained(says, seen)}</p>"
     panel: Panel | None = None
     doubt = f"{choices.doubt}."
-    failed = [] if found.result is None else found.result.failed
     told = "" if found.result is None else _told(found.result)
     height = Height().heading().text(f"The paper: {says}").text(told).text(f"{DOUBT} {doubt}").folded()
-    for each in failed:
-        height = height.text(f"Not measured: {each}")
     reason, rest = begins(choices.reason, height)
     height = height.text(f"Why: {reason}" if reason else "")
     if found.result is None:
@@ -281,7 +278,6 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
         yield f"<p class=short>No result is stored: <code>{command}</code>.</p>"
     else:
         yield f"<p>{told}</p>"
-        yield from (f"<p class=short><strong>Not measured:</strong> {escape(each)}</p>" for each in failed)
         panel = _first_panel(found, found.result, height.left)
         yield from _shown(found, found.result, panel, height.left, glossary, seen)
     if reason:
@@ -299,8 +295,17 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
         yield f"<tr><td>{glossary.explained(question, seen)}<td>{glossary.explained(answer, seen)}"
     yield "</table></details>"
     if found.result is not None:
+        yield from _failures(found.result)
         yield _origin(found.result, found.stored)
     yield "</div></section>"
+
+
+def _failures(result: Result) -> Iterator[str]:
+    """Yield the cells that were not measured, with their errors, folded."""
+    if result.failed:
+        yield f"<details><summary>{counted(len(result.failed), 'cell')} not measured</summary>"
+        yield from (f"<p>{escape(each)}</p>" for each in result.failed)
+        yield "</details>"
 
 
 def _told(result: Result) -> str:
@@ -321,7 +326,10 @@ def _marked_size(result: Result) -> str:
         size += ": verdicts of one run, without intervals"
     if result.changed:
         size += f", with {escape(_values(result.changed))}"
-    complete = result.setup["scale"] == "paper" and result.setup["repeat"] >= COMPLETE and not result.changed
+    if result.failed:
+        size += f", {counted(len(result.failed), 'cell')} not measured"
+    as_stated = not result.changed and not result.failed
+    complete = result.setup["scale"] == "paper" and result.setup["repeat"] >= COMPLETE and as_stated
     return size if complete else f"<strong>{size}</strong>"
 
 

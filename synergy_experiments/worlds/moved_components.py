@@ -106,8 +106,10 @@ def moved(network: Callable[[Sequence[str]], Network], inputs: int, seed: int, *
 
 def migrated(
     network: Callable[[Sequence[str]], Network], inputs: int, seed: int, *, led_by_old: bool = False
-) -> Timing:
+) -> Timing | None:
     """Time of a migration with all six phases, from the request of the old peer to the new one; see :func:`moved`.
+
+    None where the new peer refuses, as when a peer that it would read from does not answer it within a second.
 
     The driver of the old peer reports that the component has no slack. The new peer is the only one that offers it. The
     old peer may have released the component before it hears the answer of the new one, as peers upstream pass the graph
@@ -129,6 +131,8 @@ def migrated(
     world.until(lambda: _first(world, MigrationEnded) is not None, 30.0)
     began, answered = _first(world, MigrationDecided), _first(world, MigrationAnswered)
     ended = _first(world, MigrationEnded)
+    if began is not None and answered is not None and not answered.accepted:
+        return None
     if began is None or answered is None or ended is None or ended.failure or world.where("app")["x"] != "T":
         raise RuntimeError(f"x has not migrated: {ended or answered or began or _first(world, HotSpotDismissed)}")
     return Timing(min(answered.time, released) - began.time, released - began.time, bound, least)

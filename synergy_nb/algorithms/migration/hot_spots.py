@@ -424,12 +424,11 @@ class HotSpots(Protocol):
         if relief is None or relief.number != number or relief.operator is None:
             return
         member = self.session.members.get(relief.operator[0])
-        if member is None or member.ended:
-            self._give_up(relief, "its application has ended")
-        elif left <= 0.0:
-            self._give_up(relief, "the origin did not answer in time")
+        graph = relief.graph = relief.graph if member is None else member.graph  # it may have moved already
+        if left <= 0.0 or graph is None or (member is not None and member.ended):
+            self._give_up(relief, "the origin did not answer in time" if left <= 0.0 else "its application has ended")
         else:
-            graph, (application, operator), to = member.graph, relief.operator, relief.asked
+            (application, operator), to = relief.operator, relief.asked
             self.peer.send(graph.origin, Relocate(number, application, graph.attempt, operator, to, relief.moving))
             self.session.moves.early.agree(application, operator, to)
             self._wait(relief, REPEAT, self._relocate_there, number, left - REPEAT)

@@ -9,6 +9,7 @@ from synergy_nb.algorithms.migration.candidates import Candidate
 from synergy_nb.algorithms.migration.selection import Selection
 from synergy_nb.control.peer import Timer
 from synergy_nb.lifecycle.hosted_components import ComponentId
+from synergy_nb.lifecycle.messages import Graph
 
 __all__ = ["Relief", "Rest"]
 
@@ -38,6 +39,7 @@ class Relief:
         "began",
         "candidates",
         "cause",
+        "graph",
         "moving",
         "number",
         "offered",
@@ -59,6 +61,7 @@ class Relief:
         self.asked_at = now
         self.accepted: bool | None = None  # its answer; None: it has not answered
         self.moving = False  # whether the origin has been told to begin the move before that answer
+        self.graph: Graph | None = None  # of the application that is asked to move it, as last known here
         self.number = 0
         self.began = now
         self.timer: Timer | None = None
@@ -73,6 +76,7 @@ class Relief:
         candidate = self.offered.get(self.asked)
         self.moving = candidate is not None and candidate.load + work / candidate.speed < 1.0
         self.offered.clear()
+        self.graph = None
         self.asked_at, self.accepted = now, None
 
 
