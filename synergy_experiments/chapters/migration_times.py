@@ -28,9 +28,9 @@ is .79 and 1.16. Where the origin waited for answers to its graph, migrations th
 times two round trips with one and two streams on 40 other placements, where 1.15 and 1.13 is the least.
 
 In eight of the 60 cells of the stored run a placement failed, and their points are missing. In seven the new peer
-refused, as a peer beside it in the graph was 2.7 to 3.0 s away there and back: it waits a second for the answer by which
-it measures that. This is an outcome now, and its share a metric. In one the old peer, which had released its component, took the
-application for ended before the origin told it that the component had moved: it asks on now.
+refused, as a peer beside it in the graph was 2.7 to 3.0 s away there and back: it waits a second for the answer by
+which it measures that. This is an outcome now, and its share a metric. In one the old peer, which had released its
+component, took the application for ended before the origin told it that the component had moved: it asks on now.
 
 Until the old peer sent the snapshot without being asked, a move took 1.4 times the two round trips from the command,
 and until it had those upstream send to the new peer, .98 to 1.07 times; with request and reply 1.31 to 1.37, and 1.2
