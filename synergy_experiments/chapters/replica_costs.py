@@ -215,7 +215,7 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 
 
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
-    known = set(measured.algorithms("ratio"))
+    known = {*measured.algorithms("ratio"), *measured.algorithms("rise")}
     read = {of: [each for each in operators if each in known] for of, operators in READ.items()}
     for of, operators in read.items():
         for operator in operators:
