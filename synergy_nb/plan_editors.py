@@ -20,7 +20,7 @@ from synergy_nb.editing.plan_text import EMPTY, PlanText
 from synergy_nb.errors import user_facing
 from synergy_nb.plan import Plan, Problem
 from synergy_nb.plan.naming import NAME, is_name
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.units import nearest, type_of
 from synergy_nb.plan_runs import runs_on
 from synergy_nb.widgets.plan_editor import PlanEditor
 
@@ -163,7 +163,7 @@ def _first_rows(plan: Plan, operator: str, rows: Any) -> pl.DataFrame:
 
     if single_use(rows) or not (is_frame(rows) or isinstance(rows, list)):
         expected = "a table; rows of a generator or a feed are read when the plan is submitted"
-        raise SampleError(f"operator {operator!r}, rows: a {type(rows).__name__}; expected {expected}")
+        raise SampleError(f"operator {operator!r}, rows: {type_of(rows)}; expected {expected}")
     if isinstance(rows, list):
         rows = rows[:LARGEST_SAMPLE]
     elif hasattr(rows, "head"):

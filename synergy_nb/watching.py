@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from synergy_nb.errors import user_facing
 from synergy_nb.plan import Plan
+from synergy_nb.plan.units import type_of
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.cluster import Application, Cluster
@@ -49,7 +50,7 @@ def watch(
     if isinstance(what, Application | AsyncApplication):
         cluster, plan, application = what.cluster, what.plan, what.id
     if not isinstance(cluster, Cluster | AsyncCluster):
-        raise TypeError(f"watch: a {type(what).__name__}; expected an application, a cluster or a simulation")
+        raise TypeError(f"watch: {type_of(what)}; expected an application, a cluster or a simulation")
     follower = follow_journals(cluster)
     view = QoSView(follower.journal, plan, application=application, names=follower.names, reading=follower.reading)
     view.follow(follower.listen)

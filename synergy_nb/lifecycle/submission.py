@@ -8,7 +8,7 @@ from typing import Any
 
 from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted, did_you_mean
+from synergy_nb.plan.units import counted, did_you_mean, type_of
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.traces.text_files import kind_of
 
@@ -150,7 +150,7 @@ def _feeding(plan: Plan, feeds: Mapping[str, Any], wrong: list[str]) -> dict[str
 
 def _no_plan(given: Any) -> str:
     file = "; Plan.from_yaml(text) reads the text of a plan's file" if isinstance(given, str | Path) else ""
-    return f"plan: a {type(given).__name__}; expected a Plan, which .sink() at the end of a stream returns{file}"
+    return f"plan: {type_of(given)}; expected a Plan, which .sink() at the end of a stream returns{file}"
 
 
 def _near(missing: Path) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.units import did_you_mean, type_of
 
 __all__ = ["DataFrameError", "declared", "described", "is_frame", "normal", "rate_of_events", "single_use", "tables"]
 
@@ -97,7 +97,7 @@ def normal(frame: Any, time: str | None = None) -> pl.DataFrame | pl.LazyFrame |
         for name, values in _columns_of(frame).items():
             if (fault := _fault(name, values)) is not None:
                 raise fault from error
-        raise DataFrameError(f"a {type(frame).__name__} that cannot be read: {_first_line(error)}") from error
+        raise DataFrameError(f"{type_of(frame)} that cannot be read: {_first_line(error)}") from error
     for name, dtype in found.schema.items():
         if isinstance(dtype, pl.Object) and (fault := _fault(name, found.get_column(name).to_list())) is not None:
             raise fault
@@ -187,7 +187,7 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
         return rows, {**params, "columns": dict(pushed)}
     if columns is None and _is_column_alone(rows):
         raise DataFrameError(
-            f"source: a {type(rows).__name__}, which is one column; expected a table, with the event time beside it"
+            f"source: {type_of(rows)}, which is one column; expected a table, with the event time beside it"
         )
     sample: Any = rows
     first = rows if is_frame(rows) else _first_of(rows)
@@ -252,7 +252,7 @@ def _schema(frame: Any) -> Mapping[str, pl.DataType]:
         _check_names(frame.schema.names)
         empty = pl.from_arrow(frame.schema.empty_table())
     except (pl.exceptions.PolarsError, pa.ArrowException, OSError) as error:
-        raise DataFrameError(f"a {type(frame).__name__} whose columns cannot be read: {_first_line(error)}") from error
+        raise DataFrameError(f"{type_of(frame)} whose columns cannot be read: {_first_line(error)}") from error
     assert isinstance(empty, pl.DataFrame)
     return empty.schema
 
@@ -355,7 +355,7 @@ def _from_arrow(frame: pa.RecordBatch | pa.Table) -> pl.DataFrame:
                 pl.from_arrow(table.select([field.name]))
             except FAULTS:
                 raise _unreadable(field) from error
-        raise DataFrameError(f"a {type(frame).__name__} that cannot be read: {_first_line(error)}") from error
+        raise DataFrameError(f"{type_of(frame)} that cannot be read: {_first_line(error)}") from error
     assert isinstance(found, pl.DataFrame)
     return found
 

@@ -37,6 +37,7 @@ __all__ = [
     "parse_throughput",
     "rank_of",
     "ratio_of",
+    "type_of",
 ]
 
 #: A unit is (multiplier, divisor): dividing by 1000 rounds correctly where multiplying by 0.001 does not.
@@ -440,6 +441,16 @@ def amount(value: float) -> str:
     if isinstance(value, int):
         return f"{value:,d}"  # as a float it would show other digits above 2^53
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def type_of(value: object) -> str:
+    """Return the name of a value's type with its indefinite article.
+
+    >>> type_of({}), type_of(1)
+    ('a dict', 'an int')
+    """
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'aeioAEIO' else 'a'} {name}"
 
 
 def counted(number: float, noun: str, singular: str = "", plural: str = "") -> str:

@@ -36,7 +36,7 @@ from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.requirements import check_discipline
-from synergy_nb.plan.units import duration
+from synergy_nb.plan.units import duration, type_of
 from synergy_nb.recording.descriptions import describe
 from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.replay import Step
@@ -370,7 +370,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         for operator, given in rows.items():
             if hasattr(given, "source_columns") or not (hasattr(given, "__iter__") or hasattr(given, "collect")):
                 raise ClusterError(
-                    f"operator {operator!r}: feeds: a {type(given).__name__}; expected a table or an iterable of rows, "
+                    f"operator {operator!r}: feeds: {type_of(given)}; expected a table or an iterable of rows, "
                     "as virtual time does not wait for a program that pushes rows"
                 )
         rows = {operator: check_rows(given, row_reader(plan, operator)) for operator, given in rows.items()}

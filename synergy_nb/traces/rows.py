@@ -22,7 +22,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import Plan
 from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, single_use, tables
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.units import did_you_mean, type_of
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.traces.text_files import LONGEST
 from synergy_nb.traces.times import BASIC_DATES, EARLIEST, FARTHEST, PER_SECOND, PLAUSIBLE, implausible, instant_of
@@ -364,7 +364,7 @@ def check_rows(rows: Any, reader: RowReader) -> Any:
         return reader.table(rows)
     if isinstance(rows, str | bytes | Mapping | pl.Series) or not isinstance(rows, Iterable | AsyncIterable):
         raise FeedError(
-            f"{reader.source}: rows: a {type(rows).__name__}; expected a pandas, Polars or Arrow table, a Feed, or an "
+            f"{reader.source}: rows: {type_of(rows)}; expected a pandas, Polars or Arrow table, a Feed, or an "
             "iterable of tables or dictionaries"
         )
     ended = (inspect.isgenerator(rows) and inspect.getgeneratorstate(rows) == inspect.GEN_CLOSED) or (
