@@ -12,7 +12,7 @@ import pytest
 from synergy_experiments.chapters import find
 from synergy_experiments.chapters.sensitivity import MERGED
 from synergy_experiments.framework import parameters, runner
-from synergy_experiments.framework.claim import metric_of
+from synergy_experiments.framework.claim import Result, metric_of
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.worlds.composed_requests import Composed, compose, executed
 from synergy_experiments.worlds.requests_in_turn import RULES, Planner, executed_in_turn, served_in_turn
@@ -295,7 +295,7 @@ def as_told(told: dict[str, tuple[float, ...]]) -> Any:
     return measured
 
 
-def judged(name: str, told: dict[str, tuple[float, ...]]) -> dict[str, str]:
+def checked(name: str, told: dict[str, tuple[float, ...]], **given: Any) -> Result:
     (claim,) = find([name])
     measured = as_told(told)
     told_by: dict[str, Any] = {
@@ -315,10 +315,28 @@ def judged(name: str, told: dict[str, tuple[float, ...]]) -> dict[str, str]:
             each._replace(function=told_by.get(each.function.__name__, measured)) for each in claim.cells(setup)
         ],
     )
-    chosen: dict[str, Any] = {"network": "transit-stub"} if "network" in claim.parameters else {}
+    chosen: dict[str, Any] = given | ({"network": "transit-stub"} if "network" in claim.parameters else {})
     (result,) = runner.reproduce([(replaced, chosen)], repeat=4)
-    assert {panel.metric for panel in claim.panels} <= {row.metric for row in result.rows}
+    return result
+
+
+def judged(name: str, told: dict[str, tuple[float, ...]]) -> dict[str, str]:
+    result = checked(name, told)
+    assert {panel.metric for panel in result.claim.panels} <= {row.metric for row in result.rows}
     return {check.name: check.verdict for check in result.checks}
+
+
+WITH_READINGS = [claim.id for claim in find(["all"]) if "readings" in claim.parameters and claim.id.startswith("C")]
+
+
+@pytest.mark.parametrize("name", WITH_READINGS)
+def test_one_reading_alone_is_judged_as_it_is_among_all(name: str) -> None:
+    def unmeasured(**given: Any) -> set[str]:
+        return {check.name for check in checked(name, LIKE_THE_PAPER, **given).checks if check.ours is None}
+
+    usual = unmeasured()
+    for reading in ("mean", "least", "projected"):
+        assert unmeasured(readings=(reading,)) <= usual
 
 
 #: Claim to what the names of its checks have to contain where Synergy has the metrics of Composition, and then fail.

@@ -93,8 +93,11 @@ def _uniques(setup: Setup) -> tuple[int, ...]:
     return cast("tuple[int, ...]", setup["components"])
 
 
-def _at(setup: Setup, place: int, limits: Sequence[str] = READINGS[:1], **changes: Any) -> Iterator[Cell]:
-    """Yield a cell for each policy and reading at one point of a figure; on Dask with fewer peers and the same load."""
+def _at(setup: Setup, place: int, limits: Sequence[str] = (), **changes: Any) -> Iterator[Cell]:
+    """Yield a cell for each policy and reading at one point of a figure; on Dask with fewer peers and the same load.
+
+    Without ``limits`` they are relative to the mean, and no metric names that.
+    """
     real = setup["driver"] == "dask"
     for unique in _uniques(setup):
         chosen: dict[str, Any] = {**setup, **changes, "components": unique}
@@ -104,8 +107,8 @@ def _at(setup: Setup, place: int, limits: Sequence[str] = READINGS[:1], **change
                 chosen[name] = max(1, round(chosen[name] * share))
             chosen["arrivals"] *= share
             chosen["replication"] = min(chosen["replication"], chosen["peers"])
-        for limit in limits:
-            reading = _reading(unique, limit if len(limits) > 1 else "")
+        for limit in limits or READINGS[:1]:
+            reading = _reading(unique, limit if limits else "")
             for policy in algorithms(setup):
                 given = scenario(chosen, delays=matrix_path(setup), equal=True, policy=policy, isolated=limit)
                 yield Cell(live if real else simulated, (given,), place, policy, alone=real, reading=reading)
