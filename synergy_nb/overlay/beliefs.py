@@ -115,22 +115,25 @@ class Beliefs(Protocol):
 
     def _observe_alive(self, address: str, incarnation: int, stretch: float | None = None) -> News | None:
         """Note a sign of life of ``address``; return the news that it has still to refute, or None."""
-        self._refused.pop(address, None)
+        if self._refused:
+            self._refused.pop(address, None)
         member = self._members.get(address)
         if member is None:
             member = self._remember(address, incarnation, ALIVE)
-        if stretch is not None:
+        if stretch is not None and stretch != member.stretch:
             member.stretch = min(max(stretch, 1.0), MOST_STRETCH)
         if incarnation > member.incarnation:
             if member.status == ALIVE:
                 member.incarnation = incarnation
             else:
                 self._believe(address, ALIVE, incarnation)
+        elif member.status == ALIVE:
+            return None
         elif member.status == SUSPECT:  # it lives, whatever was said; but others may still believe that
             suspicion = self._suspects.pop(address, None)
             member.status = ALIVE
             return News(address, SUSPECT if suspicion is None else suspicion.status, member.incarnation)
-        elif member.status != ALIVE:
+        else:
             return News(address, member.status, member.incarnation)
         return None
 

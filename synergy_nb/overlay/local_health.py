@@ -46,7 +46,7 @@ class LocalHealth:
         """Note how late, in seconds, a timer fired that fires once a period."""
         if late > 0.2 * period:
             self._rise(late / period)
-        else:
+        elif self.stretch > 1.0:
             self.stretch = max(1.0, self.stretch - RECOVERY)
 
     def missed(self) -> None:

@@ -241,8 +241,8 @@ class Membership(Beliefs):
 
     def _patience(self, address: str) -> float:
         """Factor of the time limits for a peer: this one may be late, or has said that it is."""
-        member = self._members.get(address)
-        return self.stretch if member is None else max(self.stretch, member.stretch)
+        member, own = self._members.get(address), self._health.stretch
+        return own if member is None or member.stretch <= own else member.stretch
 
     def _longest(self, addresses: Collection[str]) -> float:
         """Factor of the time limits for several peers."""
@@ -315,7 +315,7 @@ class Membership(Beliefs):
             suspicion = self._suspects.get(address)
             status = member.status if suspicion is None else suspicion.status
             news = (News(address, status, member.incarnation), *news)
-        self.peer.send(address, Ping(number, self.incarnation, news, self.stretch))
+        self.peer.send(address, Ping(number, self.incarnation, news, self._health.stretch))
 
     def _request_pings(self, address: str, number: int, count: int) -> None:
         helpers = [
@@ -336,7 +336,7 @@ class Membership(Beliefs):
         news = self._gossip.pick()
         if charge is not None:
             news = (charge, *news)
-        self.peer.send(sender, PingAck(message.number, self.incarnation, news, self.stretch))
+        self.peer.send(sender, PingAck(message.number, self.incarnation, news, self._health.stretch))
 
     def _on_ack(self, sender: str, message: PingAck) -> None:
         if not self._running:
@@ -385,7 +385,7 @@ class Membership(Beliefs):
         probe, suspicion = self._probes.get(address), self._suspects.get(address)
         if not message.reached:
             if probe is not None and probe.number == message.number:
-                probe.silent.add(sender)
+                probe.silent |= {sender}
             if suspicion is not None:
                 suspicion.confirmed.add(sender)
             return

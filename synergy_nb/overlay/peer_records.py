@@ -63,7 +63,7 @@ class Probe:
         self.number = number
         self.sent = sent
         self.indirect = False
-        self.silent: set[str] = set()
+        self.silent: frozenset[str] = frozenset()
 
 
 class Relayed:
