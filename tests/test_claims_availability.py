@@ -344,10 +344,12 @@ def test_looking_ahead_is_never_less_available_than_the_nearest_at_no_more_delay
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_looking_ahead_is_never_less_available_than_the_nearest_between_measured_hosts(seed: int) -> None:
+def test_looking_ahead_is_never_less_available_than_the_nearest_between_measured_hosts(
+    seed: int, real_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYNERGY_DATA", str(real_data))
     delays = matrix_path({"network": "measured"})
-    if not delays:
-        pytest.skip("no measured delays")
+    assert delays
     for given in (Requests(peers=20, delays=delays), Requests(peers=10, stream=1200e3, delays=delays)):
         found = tradeoffs(given, (AHEAD, "latency"), 3, seed)
         assert found[AHEAD].of_all > found["latency"].of_all

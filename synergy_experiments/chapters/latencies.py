@@ -54,7 +54,7 @@ from synergy_experiments.framework.verdicts import Statement, at_all, in_every_r
 from synergy_experiments.worlds.monitored_peers import monitored
 from synergy_experiments.worlds.operator_placements import OTHERS, REFINED
 from synergy_experiments.worlds.packet_monitoring import DRIFTS
-from synergy_experiments.worlds.replayed_packets import BOUND, moved, relieved, replayed, survival, unavoidable
+from synergy_experiments.worlds.replayed_packets import BOUND, moved, replayed, survival, unavoidable
 from synergy_nb.traces import datasets
 
 __all__ = ["CLAIMED"]
@@ -90,12 +90,12 @@ def _cells(setup: Setup) -> Iterator[Cell]:
             *(setup[name] for name in ("streams", "peers", "load", "memory", "larger", "algorithms")),
             drift,
         )
-        yield Cell(replayed, arguments, reading=drift)
+        yield Cell(replayed, (*arguments, None), reading=drift)
         if multiplier == max(multipliers):
             *shared, _, _ = arguments
             yield Cell(unavoidable, (*shared, drift), multiplier, BOUND, reading=drift)
             if setup["relieved"] and drift == DRIFTS[0]:  # where rates drift, refined ROD survives all that is possible
-                yield Cell(relieved, (*shared, setup["relieved"], drift, setup["late"]), reading=drift)
+                yield Cell(replayed, (*shared, setup["relieved"], drift, setup["late"]), reading=drift)
 
 
 def _drifts(setup: Setup) -> tuple[str, ...]:

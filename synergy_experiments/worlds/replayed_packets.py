@@ -33,7 +33,7 @@ from synergy_nb.simulator.flow_applications import Arrivals, from_plan
 from synergy_nb.simulator.flow_control import FlowControl
 from synergy_nb.simulator.flow_meters import ComponentMeter
 
-__all__ = ["BOUND", "Workload", "moved", "relieved", "replayed", "survival", "unavoidable", "workload"]
+__all__ = ["BOUND", "Workload", "moved", "replayed", "survival", "unavoidable", "workload"]
 
 Array = npt.NDArray[np.float64]
 
@@ -125,6 +125,7 @@ def replayed(
     larger: tuple[float, ...],
     algorithms: tuple[str, ...],
     drift: str,
+    limit: float | None,
     seed: int,
 ) -> list[Point]:
     """Measure delays and loads at a multiple of the trace's rate, by algorithm.
@@ -149,44 +150,20 @@ def replayed(
         Algorithms that are compared.
     drift
         Course of the mean rates.
+    limit
+        Limit of the delay of results, seconds, at which one component migrates away from the first hot spot: where
+        predicted times leave no slack to it. None: no component migrates.
     seed
         Seed of all random draws.
     """
     given, placements = _placed(trace, generated, streams, peers, load, algorithms, drift, seed)
     points: list[Point] = []
     for algorithm, placed in placements.items():
-        run = _Run(given, placed, multiplier, peers, seed)
-        points += [Point(multiplier, algorithm, *found) for found in _measured(run, memory, larger).items()]
-    return points
-
-
-def relieved(
-    multiplier: float,
-    trace: str,
-    generated: tuple[float, float, float, float],
-    streams: int,
-    peers: int,
-    load: float,
-    memory: float,
-    larger: tuple[float, ...],
-    algorithms: tuple[str, ...],
-    drift: str,
-    limit: float,
-    seed: int,
-) -> list[Point]:
-    """Measure as :func:`replayed` does, with one component that migrates away from the first predicted hot spot.
-
-    Parameters
-    ----------
-    limit
-        Limit of the delay of results, seconds: a hot spot is where predicted times leave no slack to it. The other
-        parameters are those of :func:`replayed`.
-    """
-    given, placements = _placed(trace, generated, streams, peers, load, algorithms, drift, seed)
-    points: list[Point] = []
-    for algorithm, placed in placements.items():
-        run = _Run(given, placed, multiplier, peers, seed, limit)
-        points += [Point(multiplier, moved(algorithm), *found) for found in _measured(run, memory, larger).items()]
+        run, name = (
+            _Run(given, placed, multiplier, peers, seed, limit),
+            algorithm if limit is None else moved(algorithm),
+        )
+        points += [Point(multiplier, name, *found) for found in _measured(run, memory, larger).items()]
     return points
 
 
