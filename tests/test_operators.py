@@ -368,3 +368,27 @@ def test_keys_are_checked_when_the_operator_is_made_and_never_shown() -> None:
     assert not re.search("secret", repr(logic.context) + repr(vars(logic)))
     assert b"secret" not in logic.save().head
     assert fresh(secret().sink(), "encrypt").late == 0
+
+
+def test_sums_have_upper_bits_only_from_when_they_need_them() -> None:
+    """They cost a column of every snapshot; snapshots from before stay as they were, and are continued."""
+    stream = hosts().aggregate(by=["host"], window="10 s", total="sum(n)", mean="avg(n)")
+    small, large = batch((1, "a", 5), (1, "b", 7)), batch((2, "a", 2**62), (2, "a", 2**62), (2, "b", 1), position=2)
+    logic, plan, operator = only(stream)
+    logic.on_batch(0, small)
+    before = logic.save()
+    held = [table.columns for table in before.tables.values()]
+    assert all("upper" not in column for columns in held for column in columns)
+    resumed = create(plan.operators[operator], plan)
+    resumed.restore(before)
+    found = []
+    for each in (logic, resumed):
+        each.on_batch(0, large)
+        assert any("upper" in column for table in each.save().tables.values() for column in table.columns)
+        final = create(plan.operators[operator], plan)
+        final.restore(each.save())
+        for one in (each, final):
+            end = one.on_punctuation(0, Punctuation(END, 5, 2.0))
+            found += [row[-3:] for item in end if isinstance(item, Batch) for row in item.table.iter_rows()]
+    assert found == [("a", None, (2**63 + 5) / 3), ("b", 8, 4.0)] * 4
+    assert [table.columns for table in before.tables.values()] == held

@@ -114,6 +114,8 @@ class WindowAggregate(OperatorLogic):
         self._count_fresh()
         self._keep({name: merged for name, (merged, *_) in tables.items()})
         self._values.resume(tables["partials"])
+        if self._values.wide:
+            self._widen()
         self._doubled = False  # whether the merged tables may have several rows for a pane and group
         self._due = END
 
@@ -200,6 +202,12 @@ class WindowAggregate(OperatorLogic):
         self._count_fresh()
         return {name: [merged, *self._fresh[name]] for name, merged in self._merged.items()}
 
+    def state_schemas(self) -> dict[str, list[pl.Schema]]:
+        """Partial results are with upper bits of sums or without."""
+        schemas = {name: [table.schema] for name, table in self._empty.items()}
+        schemas["partials"].append(self._values.completed(self._empty["partials"]).schema)
+        return schemas
+
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         """Replace the state."""
         self._load(tables)
@@ -230,10 +238,12 @@ class WindowAggregate(OperatorLogic):
             whole = computed(prepared, rows.height)
             limbs = [self._values.limbs(whole, self._keys, name) for name in self._values.exact]
             prepared = whole.lazy()
+        wide = self._values.wide
         frames = [self._values.reduce(prepared, self._keys, rows)]
         frames += [self._values.members(prepared, self._keys, name) for name in self._sets]
         tables = [*(computed(frame, rows.height) for frame in frames), *limbs]
-        self._values.completed(tables[0])
+        if self._values.wide and not wide:
+            self._widen()
         for fresh, table in zip(self._fresh.values(), tables, strict=True):
             fresh.append(table)
             self._fresh_rows += table.height
@@ -251,12 +261,12 @@ class WindowAggregate(OperatorLogic):
         if not self._doubled:
             return
         for name, rows in self._merged.items():
+            lazy = rows.lazy()
             if name == "partials":
-                merged = computed(self._values.merge(rows.lazy(), self._keys), rows.height)
-                self._merged[name] = self._values.completed(merged)
-                continue
-            lazy = self._united(name, rows.lazy())
-            self._merged[name] = computed(lazy.select(self._empty[name].columns), rows.height)
+                lazy = self._values.merge(lazy, self._keys)
+            else:
+                lazy = self._united(name, lazy).select(self._empty[name].columns)
+            self._merged[name] = computed(lazy, rows.height)
         self._keep(self._merged)
         self._doubled = False
 
@@ -274,6 +284,12 @@ class WindowAggregate(OperatorLogic):
         self._fresh_rows = self._fresh_bytes = 0
         self._keep(self._merged)
         self._doubled = True
+
+    def _widen(self) -> None:
+        """Add the columns for upper bits to partial results from before these were needed."""
+        self._fresh["partials"] = [self._values.completed(table) for table in self._fresh["partials"]]
+        self._keep({**self._merged, "partials": self._values.completed(self._merged["partials"])})
+        self._count_fresh()
 
     def _count_fresh(self) -> None:
         fresh = [table for tables in self._fresh.values() for table in tables]
@@ -355,12 +371,11 @@ class SessionAggregate(WindowAggregate):
         for name, rows in self._merged.items():
             if name == "partials":
                 lazy = self._values.merge(self._values.aged(runs, pl.col(LAST) - pl.col(was[1])), self._keys)
-                self._merged[name] = self._values.completed(computed(lazy, rows.height))
-                continue
-            lazy = rows.lazy().rename(dict(zip(now, was, strict=True)))
-            lazy = lazy.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
-            lazy = self._united(name, lazy)
-            self._merged[name] = computed(lazy.select(self._empty[name].columns), rows.height)
+            else:
+                lazy = rows.lazy().rename(dict(zip(now, was, strict=True)))
+                lazy = lazy.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
+                lazy = self._united(name, lazy).select(self._empty[name].columns)
+            self._merged[name] = computed(lazy, rows.height)
         self._keep(self._merged)
         self._doubled = False
 

@@ -243,12 +243,12 @@ class OperatorLogic(ABC):
         if (head.format, head.kind, len(head.low)) != (2, context.kind, self.ports):
             found = f"format {head.format}, {head.kind}, {len(head.low)} ports"
             raise context.error("saved state", found, f"format 2, {context.kind}, {self.ports} ports")
-        empty = self.state()
+        schemas = self.state_schemas()
         for name, parts in tables.items():
             for table in parts:
-                if name not in empty or table.schema != empty[name][0].schema:
+                if table.schema not in schemas.get(name, ()):
                     raise context.error(f"saved state: table {name}", table.columns, "the columns of this operator's")
-        if missing := [name for name in empty if not tables.get(name)]:
+        if missing := [name for name in schemas if not tables.get(name)]:
             raise context.error("saved state", sorted(tables), f"a table {missing[0]!r} among them")
         self._position, self._low, self._forwarded = head.position, list(head.low), head.forwarded
         self.late = head.late
@@ -294,6 +294,10 @@ class OperatorLogic(ABC):
         the last call should be the same object, as it then need not be copied again.
         """
         return {}
+
+    def state_schemas(self) -> dict[str, list[pl.Schema]]:
+        """Return the schemas that each table of a state may have."""
+        return {name: [parts[0].schema] for name, parts in self.state().items()}
 
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:  # noqa: B027 - nothing to load without state
         """Replace the state by one that :meth:`state` returned."""

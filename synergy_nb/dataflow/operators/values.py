@@ -1,9 +1,9 @@
 """The aggregate calls of an operator: reduce rows to partial results, merge these, and compute results from them.
 
-Sums of integers do not wrap around: where 64 bits might not hold them, their upper bits have a column of their own, and
-a result beyond 64 bits is NULL. Sums of floats are partial results like others, or, for an operator with active
-replicas, exact sums (:mod:`~synergy_nb.dataflow.operators.exact_sums`) in tables of their own: then their rounding does
-not depend on the order of the rows and on the batches.
+Sums of integers do not wrap around: from when 64 bits might not hold one of them, their upper bits have a column of
+their own, and a result beyond 64 bits is NULL. Sums of floats are partial results like others, or, for an operator with
+active replicas, exact sums (:mod:`~synergy_nb.dataflow.operators.exact_sums`) in tables of their own: then their
+rounding does not depend on the order of the rows and on the batches.
 """
 
 from __future__ import annotations
@@ -149,9 +149,20 @@ class Values:
         return pl.col(name)
 
     @property
+    def wide(self) -> bool:
+        """Whether partial results have columns for the upper bits of sums."""
+        return self._wide
+
+    @property
     def columns(self) -> dict[str, str]:
         """Columns of partial results, with their types."""
-        return {name: kind for name, (_, _, kind) in self._partials.items()}
+        left_out = self._left_out
+        return {name: kind for name, (_, _, kind) in self._partials.items() if name not in left_out}
+
+    @property
+    def _left_out(self) -> frozenset[str]:
+        """Columns that partial results do not have, since all their values are 0."""
+        return frozenset() if self._wide else frozenset(high for high, _ in self._whole.values())
 
     @property
     def exact(self) -> tuple[str, ...]:
@@ -199,15 +210,16 @@ class Values:
         for table in partials:
             for high, low in self._whole.values():
                 self._reach += _greatest(table.get_column(low)) * table.height
-                self._wide = self._wide or _greatest(table.get_column(high)) > 0
+                self._wide = self._wide or high in table.columns
         self._wide = self._wide or self._reach >= 2**63
 
     def _grouped(self, rows: pl.LazyFrame, keys: Sequence[str], parts: Mapping[str, pl.Expr]) -> pl.LazyFrame:
-        upper = set() if self._wide else {high for high, _ in self._whole.values()}  # which are 0
-        return rows.group_by(keys).agg(part for name, part in parts.items() if name not in upper)
+        left_out = self._left_out
+        return rows.group_by(keys).agg(part for name, part in parts.items() if name not in left_out)
 
     def completed(self, partials: pl.DataFrame) -> pl.DataFrame:
-        """Add the upper bits of sums, which are left out while they are 0, to a table of partial results."""
+        """Return a table of partial results with the upper bits of sums."""
+        partials = partials.clone()  # a snapshot may have the table as it was
         nothing = _ZERO.new_from_index(0, partials.height)
         first = partials.width - sum(name in partials.columns for name in self._partials)
         for place, name in enumerate(self._partials, first):
