@@ -21,7 +21,7 @@ left, the deployment has no assignments.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -55,6 +55,21 @@ def needed_by(graph: Graph) -> set[ComponentId]:
     }
 
 
+class _Sharer(NamedTuple):
+    """What the owners of streams have to know of an application that shares them, by its graph."""
+
+    graph: Graph
+    producers: tuple[Producer, ...]
+    addresses: tuple[str, ...]
+    version: int
+    delay: float | None
+
+    @classmethod
+    def of(cls, graph: Graph) -> _Sharer:
+        delay = Plan.from_bytes(graph.plan).qos.delay
+        return cls(graph, tuple(graph.producers), tuple(graph.addresses), version_of(graph), delay)
+
+
 class Deploying:
     """Computes the deployments of one peer, and instructs its driver.
 
@@ -78,7 +93,7 @@ class Deploying:
         # sharer, then producer, to the inputs of the sharer that read it; and producer, then sharer, to the same
         self._reads: dict[str, dict[ComponentId, list[SharedReader]]] = {}
         self._shared_readers: dict[ComponentId, dict[str, tuple[SharedReader, ...]]] = {}
-        self._sharing: dict[str, Graph] = {}  # sharer to its graph
+        self._sharing: dict[str, _Sharer] = {}
         self._sharers: dict[str, set[str]] = {}  # owner to its sharers, also those through further streams
 
     def deploy(self, application: str) -> None:
@@ -104,11 +119,14 @@ class Deploying:
 
     def _note_sharing(self, application: str, graph: Graph | None) -> set[str]:
         """Note the graph of an application that may be a sharer; return the owners whose sharers have changed."""
-        before = self._sharing.pop(application, None)
-        if graph is not None and graph.shared:
-            self._sharing[application] = graph
-        if before is graph or (before is None and application not in self._sharing):
+        noted = self._sharing.get(application)
+        before = None if noted is None else noted.graph
+        if before is graph or (before is None and (graph is None or not graph.shared)):
             return set()
+        if graph is not None and graph.shared:
+            self._sharing[application] = _Sharer.of(graph)
+        else:
+            del self._sharing[application]
         owners = {
             producer.application for known in (before, graph) if known is not None for producer in known.producers
         }
@@ -198,18 +216,18 @@ class Deploying:
     def _limits(self, application: str) -> dict[str, float]:
         """Operator whose stream others share to the least delay limit of these applications, seconds."""
         found: dict[str, float] = {}
-        for graph in map(self._sharing.__getitem__, self.sharers(application)):
-            limit = Plan.from_bytes(graph.plan).qos.delay
-            for producer in graph.producers if limit is not None else ():
-                if producer.application == application and limit is not None:
-                    found[producer.operator] = min(limit, found.get(producer.operator, limit))
+        for name in self.sharers(application):
+            sharer = self._sharing[name]
+            for producer in sharer.producers if sharer.delay is not None else ():
+                if producer.application == application and sharer.delay is not None:
+                    found[producer.operator] = min(sharer.delay, found.get(producer.operator, sharer.delay))
         return found
 
     def _sharing_peers(self, application: str) -> tuple[tuple[str, ...], dict[str, int]]:
         """Peers of the sharers of an application, and the version of the graph of each sharer."""
-        graphs = [self._sharing[name] for name in self.sharers(application)]
-        peers = {address for graph in graphs for address in graph.addresses}
-        return tuple(sorted(peers)), {graph.application: version_of(graph) for graph in graphs}
+        sharers = {name: self._sharing[name] for name in self.sharers(application)}
+        peers = set().union(*(sharer.addresses for sharer in sharers.values()))
+        return tuple(sorted(peers)), {name: sharer.version for name, sharer in sharers.items()}
 
     def _assignment(self, member: Member, operator: str, outlined: Assignment) -> Assignment:
         """The assignment of a component as it is now: with the copies that are committed, and the present readers."""
