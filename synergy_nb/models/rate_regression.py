@@ -69,6 +69,7 @@ class RateRegression:
         "_changes",
         "_coefficients",
         "_count",
+        "_factor",
         "_fast",
         "_last",
         "_levels",
@@ -80,23 +81,32 @@ class RateRegression:
     )
 
     def __init__(self, ancestors: Iterable[str]) -> None:
-        self._nearest = tuple(islice(ancestors, NEAREST))
         self._changes = [0.0] * CHANGES  # latest first
         self._last = self._slow = self._fast = 0.0
         self._count = 0
         self._squares = 0.0  # sum of squared changes
-        self._before: dict[str, float] = {}  # ancestor to its last rate
-        self._levels: dict[str, float] = {}  # ancestor to its slowly smoothed rate
         self._coefficients: Array | None = None  # None until there is a scale
-        self._uncertainty: Array = np.zeros((0, 0))  # their covariance over the variance of errors
+        # the covariance of the coefficients over the variance of errors is this matrix times this factor
+        self._uncertainty: Array = np.zeros((0, 0))
+        self._factor = 1.0
         self._predicted: tuple[list[float | None], Array, float] | None = None  # carried rates, inputs, next change
+        self._follow(tuple(islice(ancestors, NEAREST)))
+
+    def _follow(self, nearest: tuple[str, ...]) -> None:
+        self._nearest = nearest
+        self._before = [0.0] * len(nearest)  # last rate of each ancestor
+        self._levels: list[float | None] = [None] * len(nearest)  # slowly smoothed rate of each ancestor
+        self._coefficients = self._predicted = None
 
     def set_ancestors(self, ancestors: Iterable[str]) -> None:
         """Follow these ancestors from now on, nearest first; if others than before are nearest, learn anew."""
         nearest = tuple(islice(ancestors, NEAREST))
-        if nearest != self._nearest:
-            self._nearest = nearest
-            self._coefficients = self._predicted = None
+        if nearest == self._nearest:
+            return
+        known = dict(zip(self._nearest, zip(self._before, self._levels, strict=True), strict=True))
+        self._follow(nearest)
+        for place, ancestor in enumerate(nearest):
+            self._before[place], self._levels[place] = known.get(ancestor, (0.0, None))
 
     def predict(self, carried: Mapping[str, float]) -> float:
         """Predict the own rate in tuples/s that goes with carried rates; the last one at first."""
@@ -116,33 +126,35 @@ class RateRegression:
         self._count += 1
         self._last = rate
         self._predicted = None
-        levels = self._levels
-        for ancestor in self._nearest:
+        before, levels = self._before, self._levels
+        for place, ancestor in enumerate(self._nearest):
             now = carried.get(ancestor)
             if now is not None:
-                self._before[ancestor] = now
-                level = levels.get(ancestor)
-                levels[ancestor] = now if level is None else level + SLOW * (now - level)
+                before[place] = now
+                level = levels[place]
+                levels[place] = now if level is None else level + SLOW * (now - level)
 
     def _change(self, carried: Mapping[str, float], coefficients: Array) -> tuple[Array, float]:
         """Return what the next change is a function of, and the change; those of a prediction are kept."""
         rates = [carried.get(ancestor) for ancestor in self._nearest]
-        if self._predicted is None or self._predicted[0] != rates:
-            inputs = self._inputs(carried)
-            self._predicted = rates, inputs, float(coefficients.dot(inputs))
-        return self._predicted[1:]
+        known = self._predicted
+        if known is not None and known[0] == rates:
+            return known[1:]
+        inputs = self._inputs(rates)
+        change = float(coefficients.dot(inputs))
+        self._predicted = rates, inputs, change
+        return inputs, change
 
-    def _inputs(self, carried: Mapping[str, float]) -> Array:
+    def _inputs(self, rates: Iterable[float | None]) -> Array:
         """Return what the next change is a function of."""
         last, slow = self._last, self._slow
         found = [*self._changes, slow - last, self._fast - last]
-        for ancestor in self._nearest:
-            level, before = self._levels.get(ancestor, 0.0), self._before.get(ancestor, 0.0)
-            if level <= LEAST:
+        for now, before, level in zip(rates, self._before, self._levels, strict=True):
+            if level is None or level <= LEAST:
                 found += (0.0, 0.0)
                 continue
             share = slow / level
-            found += (share * (carried.get(ancestor, before) - before), share * before - last)
+            found += (0.0 if now is None else share * (now - before), share * before - last)
         return np.array(found)
 
     def _learn(self, change: float, carried: Mapping[str, float]) -> None:
@@ -151,16 +163,16 @@ class RateRegression:
         if self._coefficients is None and self._count >= EARLY and self._squares > 0.0:
             number = CHANGES + 2 + 2 * len(self._nearest)
             self._coefficients = np.zeros(number)
-            self._uncertainty = np.eye(number) / self._scale()
+            self._uncertainty = np.eye(number)
+            self._factor = 1.0 / self._scale()
         if self._coefficients is not None:
             inputs, expected = self._change(carried, self._coefficients)
-            uncertainty = self._uncertainty
-            gain = uncertainty.dot(inputs)
-            gain_over = gain / (FORGETTING + float(inputs.dot(gain)))
-            self._coefficients = self._coefficients + gain_over * (change - expected)
-            uncertainty = uncertainty - np.multiply.outer(gain_over, gain)
-            uncertainty /= FORGETTING
-            self._uncertainty = uncertainty
+            direction = self._uncertainty.dot(inputs)
+            gain = self._factor / (FORGETTING + self._factor * float(inputs.dot(direction)))
+            scaled = direction * gain
+            self._coefficients += scaled * (change - expected)
+            self._uncertainty -= direction[:, None] * scaled
+            self._factor /= FORGETTING
             if self._count % RENEWAL == 0:
                 self._renew()
         self._changes = [change, *self._changes[:-1]]
@@ -174,6 +186,7 @@ class RateRegression:
         if self._coefficients is None or not np.isfinite(self._coefficients).all():
             self._coefficients = None
             return
-        uncertainty = (self._uncertainty + self._uncertainty.T) / 2.0
+        uncertainty = (self._uncertainty + self._uncertainty.T) * (self._factor / 2.0)
         excess = float(uncertainty.diagonal().max()) * self._scale() / LARGEST
         self._uncertainty = uncertainty / excess if excess > 1.0 else uncertainty
+        self._factor = 1.0
