@@ -18,7 +18,7 @@ from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.parameter_types import WINDOW, ValueType
 from synergy_nb.plan.schemas import Derivation, Schema
 
-__all__ = ["OWN_WINDOW", "REQUIRED", "Declaration", "Example", "Flow", "Parameter", "Replicas", "runs_on_spark"]
+__all__ = ["OWN_WINDOW", "REQUIRED", "Declaration", "Example", "Flow", "Parameter", "Replicas"]
 
 S = TypeVar("S", bound=Methods)
 REQUIRED: Final = object()
@@ -140,11 +140,6 @@ class Example(NamedTuple):
     ordered: bool = True
 
 
-def runs_on_spark(_params: Mapping[str, Any]) -> str:
-    """No reason against Spark: it executes an operator with any parameters."""
-    return ""
-
-
 def _same(it: Derivation) -> dict[str, str]:
     return dict(it.input)
 
@@ -213,8 +208,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     remedy
         Remedy for an operator that needs too much memory.
     off_spark
-        Function that returns the reason why Spark cannot execute it, empty if it can: :func:`runs_on_spark` where Spark
-        executes it with all parameters. By default nothing implements it there.
+        Reason why Spark cannot execute it, empty if it can; where that depends on the parameters, a function of these.
     brief
         Function that returns its parameters in a few words.
     """
@@ -249,7 +243,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     agrees: str = ""
     needs_no_order: Callable[[Mapping[str, Any]], str] = lambda _: ""
     remedy: str = ""
-    off_spark: Callable[[Mapping[str, Any]], str] = lambda _: "nothing implements it on Spark"
+    off_spark: str | Callable[[Mapping[str, Any]], str] = "nothing implements it on Spark"
     brief: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
     def replicas(self, params: Mapping[str, Any]) -> Replicas:

@@ -21,4 +21,5 @@ def off_spark(kind: str, params: Mapping[str, Any]) -> str:
     """
     if (params.get("window") or {}).get("kind") == "count":
         return "Spark has no windows of a number of rows"
-    return KINDS[kind].off_spark(params) if kind in KINDS else ""
+    reason = KINDS[kind].off_spark if kind in KINDS else ""
+    return reason if isinstance(reason, str) else reason(params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Parameter, runs_on_spark
+from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Parameter
 from synergy_nb.plan.parameter_types import COLUMN, FRACTION, NAME, ORDER, columns, integer
 from synergy_nb.plan.schemas import (
     IMPLICIT,
@@ -48,7 +48,7 @@ SORT: Final = Declaration(
     agrees="the tuples of a window are the same in any order of arrival, and so is their order then",
     remedy="shorten its window, or aggregate before it",
     brief=lambda params: ", ".join(params["by"]),
-    off_spark=runs_on_spark,
+    off_spark="",
 )
 
 
@@ -102,7 +102,7 @@ COMPARE: Final = Declaration(
     agrees="which tuples of a window it selects does not depend on their order",
     remedy="shorten the window of its input",
     brief=lambda params: f"{params['value']} over {format_fraction(params['fraction'])}",
-    off_spark=runs_on_spark,
+    off_spark="",
 )
 
 
@@ -145,7 +145,7 @@ DISTINCT: Final = Declaration(
     needs_no_order=lambda params: "" if params.get("on") else "the tuples from which it selects one are equal",
     remedy="shorten its window, or compare fewer columns",
     brief=lambda params: "on " + ", ".join(params["on"]) if params.get("on") else "",
-    off_spark=runs_on_spark,
+    off_spark="",
 )
 
 
@@ -191,7 +191,7 @@ TOP: Final = Declaration(
     agrees="the tuples of a window are the same in any order of arrival, and so is their order then",
     remedy="shorten its window, or aggregate before it",
     brief=lambda params: f"{params['k']} by {', '.join(params['by'])}",
-    off_spark=runs_on_spark,
+    off_spark="",
 )
 
 
@@ -237,5 +237,5 @@ PERCENTILE: Final = Declaration(
     agrees="the values of a window are the same in any order of arrival",
     remedy="shorten its window",
     brief=lambda params: f"{format_fraction(params['fraction'])} of {params['value']}",
-    off_spark=runs_on_spark,
+    off_spark="",
 )

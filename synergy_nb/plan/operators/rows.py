@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from synergy_nb.plan.declaration import Declaration, Example, Parameter, runs_on_spark
+from synergy_nb.plan.declaration import Declaration, Example, Parameter
 from synergy_nb.plan.parameter_types import CONDITION, DURATION, EXPRESSIONS, FRACTION, NAME, integer
 from synergy_nb.plan.schemas import UNKNOWN, Derivation, Schema, is_windowed
 from synergy_nb.plan.units import format_fraction
@@ -35,7 +35,7 @@ FILTER: Final = Declaration(
     preserves_order=True,
     agrees="it processes each tuple alone",
     brief=lambda params: str(params["where"]),
-    off_spark=runs_on_spark,
+    off_spark="",
 )
 
 
@@ -76,7 +76,7 @@ PROJECT: Final = Declaration(
     preserves_order=True,
     agrees="it processes each tuple alone",
     brief=lambda params: ", ".join(params["columns"]),
-    off_spark=runs_on_spark,
+    off_spark="",
 )
 
 SAMPLE: Final = Declaration(
@@ -94,7 +94,7 @@ SAMPLE: Final = Declaration(
     needs_order="it selects tuples by their positions",
     needs_no_order=lambda params: "it selects all tuples" if float(params["fraction"]) >= 1.0 else "",
     brief=lambda params: format_fraction(params["fraction"]),
-    off_spark=runs_on_spark,
+    off_spark="",
 )
 
 DELAY: Final = Declaration(
@@ -120,5 +120,5 @@ DELAY: Final = Declaration(
     component="component",
     retains_all=True,
     agrees="it passes each tuple on",
-    off_spark=lambda _: "its purpose is load on a peer",
+    off_spark="its purpose is load on a peer",
 )

@@ -391,6 +391,6 @@ SINK: Final = Declaration(
     parameters={"name": Parameter(NAME, "name of the result", "result")},
     example=Example(lambda packets, _: packets),
     agrees="it passes each tuple on",
-    off_spark=lambda _: "a peer retains the results",
+    off_spark="a peer retains the results",
     brief=lambda params: str(params["name"]),
 )
