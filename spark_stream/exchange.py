@@ -37,7 +37,7 @@ from spark_stream.results import NONE, DeliveryProgress, ExchangeRefused, Result
 from spark_stream.spool import FIRST, WARM, Inlet, Offset, Spool
 from spark_stream.staging import AHEAD, Files, Staged
 from spark_stream.tables import marker, to_spark
-from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
 
 __all__ = ["Exchange"]

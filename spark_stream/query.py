@@ -34,7 +34,7 @@ from spark_stream.spool import FIRST, Inlet, Offset, Spool
 from spark_stream.staging import Files, Layout, Staged, convert, direct
 from spark_stream.supported import supported_source
 from spark_stream.tables import POSITION, arrow_schema
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator

@@ -16,7 +16,7 @@ import msgspec
 
 from spark_stream.results import NONE, DeliveryProgress
 from spark_stream.spool import Offset
-from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.streams.log.values import Point
 
 __all__ = ["Resumption", "claim", "is_claimed"]
 

@@ -21,7 +21,7 @@ import msgspec
 import polars as pl
 
 from spark_stream.tables import POSITION
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 
 __all__ = ["FIRST", "INPUT_BYTES", "MICRO_BATCH_ROWS", "WARM", "Inlet", "Offset", "Spool"]

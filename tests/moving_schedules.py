@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import polars as pl
 
+from synergy_nb.dataflow.deployments import Deployment, Role
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment, Role
-from synergy_nb.dataflow.streams.effects import FactKind
-from synergy_nb.dataflow.streams.execution import Outcome, Work
-from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.hosting.effects import FactKind
+from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import MoveGivenUp
 from synergy_nb.plan import Plan, source

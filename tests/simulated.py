@@ -13,8 +13,8 @@ from synergy_nb.control.driver_messages import Answer, LinkFailed, OfferComponen
 from synergy_nb.control.graph import ComponentGraph, PlacementRequest, Report
 from synergy_nb.control.peer import Peer
 from synergy_nb.control.roles import Roles
-from synergy_nb.dataflow.streams.deployments import Assignment as Where
-from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.deployments import Assignment as Where
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.events import Event
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.alternatives import DirectoryEntries

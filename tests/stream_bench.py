@@ -9,14 +9,14 @@ from typing import Any
 
 import polars as pl
 
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.streams.effects import Effect, Send
-from synergy_nb.dataflow.streams.execution import Outcome, Work
-from synergy_nb.dataflow.streams.frames import Ack, Data, Subscribe
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, OnLag, Output, Point, Reader
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.hosting.effects import Effect, Send
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.log.frames import Ack, Data, Subscribe
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, OnLag, Output, Point, Reader
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
 __all__ = ["BEFORE", "BEHIND", "HERE", "Bench", "Idle", "made", "work_of"]

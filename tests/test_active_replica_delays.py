@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.streams.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicas_of, replicated

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
-from synergy_nb.dataflow.streams.execution import Outcome, Work
-from synergy_nb.dataflow.streams.log import Limits, StreamLog
-from synergy_nb.dataflow.streams.stream_merging import MergedLogic
-from synergy_nb.dataflow.streams.values import ORIGIN, OnLag, Point, Reader, chunks_of
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.log.log import Limits, StreamLog
+from synergy_nb.dataflow.streams.log.values import ORIGIN, OnLag, Point, Reader, chunks_of
+from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicas_of, replicated

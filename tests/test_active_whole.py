@@ -11,7 +11,7 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
-from synergy_nb.dataflow.streams.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.events import ActiveReplicasLost, Event, RebuildImpossible, ReplicaRebuilt
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicated

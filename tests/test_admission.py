@@ -14,10 +14,10 @@ from synergy_experiments.bench.answers import Answer, summarised
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
+from synergy_nb.dataflow.deployments import Assignment, Role
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.meters import UnitCost
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Assignment, Role
+from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.events import GraphSelected
 from synergy_nb.lifecycle.engine_choice import SparkOffer, choose
 from synergy_nb.models.overheads import (

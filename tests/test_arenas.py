@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow import tuples
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, chunks_of
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, Reference
 from synergy_nb.runtime.transport.arenas import ALIGNED, LEAST, SPARE, Arenas, StaleReference, Views, machine
 

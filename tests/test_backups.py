@@ -9,10 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.streams.copies import Copy
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.values import COPY, ORIGIN
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
+from synergy_nb.dataflow.streams.hosting.copies import Copy
+from synergy_nb.dataflow.streams.log.log import Limits
+from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN
 from synergy_nb.dataflow.tuples import END, START, Batch, Punctuation, decode, encode
 from synergy_nb.events.application_states import Status
 from synergy_nb.plan import Plan, source

@@ -24,12 +24,12 @@ from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Value
 from synergy_experiments.worlds.reliable_streams import CRASH, HANG, SLOW, Reliable, query
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams import stream_merging
-from synergy_nb.dataflow.streams.copy_holders import CopyHolders
-from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
-from synergy_nb.dataflow.streams.execution import Logic
-from synergy_nb.dataflow.streams.ordered_inputs import OrderedInputs
-from synergy_nb.dataflow.streams.stream_merging import MergedLogic
+from synergy_nb.dataflow.streams.component.copy_holders import CopyHolders
+from synergy_nb.dataflow.streams.component.execution import Logic
+from synergy_nb.dataflow.streams.replicas import stream_merging
+from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.replicas.ordered_inputs import OrderedInputs
+from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 
 SHORT: dict[str, Value] = {"at": 3, "after": 6, "failover": 0.8, "hang": 4.0, "repeat": 1, "driver": "simulator"}

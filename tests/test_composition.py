@@ -15,7 +15,7 @@ from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Effect, Instruct, Record, Send
 from synergy_nb.control.roles import Roles
-from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.events import (
     GraphEvaluated,
     GraphSelected,

@@ -17,8 +17,8 @@ from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption
 from synergy_nb.control.driver_messages import CopiesLagging, CopyReady, CopyUnusable
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.streams.deployments import Assignment
-from synergy_nb.dataflow.streams.effects import Fact, FactKind
+from synergy_nb.dataflow.deployments import Assignment
+from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.plan import source
 from synergy_nb.plan.spark_parts import replace_parts
 from synergy_nb.runtime.data.copy_reports import CopyReports

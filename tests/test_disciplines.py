@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from synergy_nb import Cluster
 from synergy_nb.dataflow.meters import DelayHistogram
-from synergy_nb.dataflow.streams.values import Chunk
+from synergy_nb.dataflow.streams.log.values import Chunk
 from synergy_nb.events import ComponentDeployed, RequestSubmitted
 from synergy_nb.lifecycle.deploying import remaining_times
 from synergy_nb.plan import Plan, plan, source

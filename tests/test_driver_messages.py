@@ -10,7 +10,7 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Instruct, Record, UnknownMessage
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
-from synergy_nb.dataflow.streams.input_reports import InputReport, StreamsMeasured
+from synergy_nb.dataflow.streams.hosting.input_reports import InputReport, StreamsMeasured
 from synergy_nb.events import SkippedLines
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import source

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.streams import duplicate_code, duplicate_filter, duplicate_kernel
-from synergy_nb.dataflow.streams.duplicate_code import PLAIN
-from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.replicas import duplicate_code, duplicate_filter, duplicate_kernel
+from synergy_nb.dataflow.streams.replicas.duplicate_code import PLAIN
+from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
 from synergy_nb.models.compiled_modules import CompiledModule
 

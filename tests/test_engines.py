@@ -9,7 +9,7 @@ import pytest
 
 from spark_stream.supported import supported
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.lifecycle.engine_choice import SparkOffer, choose
 from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.plan import Plan, PlanError, source

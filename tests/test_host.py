@@ -13,15 +13,15 @@ import msgspec
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.component_metrics import ComponentMetrics
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.frames import Data
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import ORIGIN, Output, Point, Reader, chunks_of
-from synergy_nb.dataflow.streams.wire import encode as encode_frame
+from synergy_nb.dataflow.streams.component.component_metrics import ComponentMetrics
+from synergy_nb.dataflow.streams.log.frames import Data
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Output, Point, Reader, chunks_of
+from synergy_nb.dataflow.streams.log.wire import encode as encode_frame
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
 from synergy_nb.runtime.data import instances, stream_driver

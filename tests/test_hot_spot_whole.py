@@ -17,9 +17,9 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import DriverMessage
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Effect
+from synergy_nb.dataflow.streams.hosting.effects import Effect
 from synergy_nb.events import ComponentMoved, Event, HotSpotDetected, MigrationDecided
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, source

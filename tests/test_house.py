@@ -1,4 +1,4 @@
-"""The house keeps its shape: imports point down, only drivers look at clocks, names and sizes stay what they should be.
+"""The house keeps its shape: imports point down, only drivers look at clocks, names stay what they should be.
 
 Everything is read from the syntax trees of the modules, so nothing needs to be imported, and an import inside a
 function or under ``TYPE_CHECKING`` counts like any other.
@@ -81,7 +81,6 @@ SPARK_DOORS = {
 }
 CLOCKS = re.compile(r"(datetime\.)*(datetime\.(now|utcnow|today)|date\.today)")
 
-LONGEST_MODULE = 500  # lines
 SAY_NOTHING = {"util", "utils", "common", "helper", "helpers", "misc", "manager", "managers"}
 # Written with a hyphen, as this file must not hold them itself. The second are ordinary words of code, not of comments.
 UNFINISHED = re.compile(r"\b(TO-DO|FIX-ME|XX-X|HA-CK|NotImpl-ementedError)\b".replace("-", ""))
@@ -299,13 +298,6 @@ def imports_are_declared(module: Module) -> Iterator[str]:
             yield f"line {line}: imports {name}, which pyproject.toml does not declare"
 
 
-def of_a_readable_size(module: Module) -> Iterator[str]:
-    """A module is read in one sitting."""
-    lines = len(module.source.splitlines())
-    if lines > LONGEST_MODULE:
-        yield f"{lines} lines, at most {LONGEST_MODULE}: is there a second reason to change in it?"
-
-
 def names_say_something(module: Module) -> Iterator[str]:
     """No module or class is named for being useful."""
     for name in module.parts:
@@ -449,7 +441,6 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     few_modules_import_dask,
     few_modules_import_spark,
     imports_are_declared,
-    of_a_readable_size,
     names_say_something,
     finished,
     free_of_this_machine,
@@ -591,7 +582,6 @@ def test_tests_never_sleep() -> None:
         (few_modules_import_spark, "runtime.host", "import spark_stream.session"),
         (few_modules_import_spark, "runtime.data.spark_servers", "from pyspark.sql import functions"),
         (imports_are_declared, "plan", "import left_pad"),
-        (of_a_readable_size, "plan", "\n" * (LONGEST_MODULE + 1)),
         (names_say_something, "overlay.ring_utils", ""),
         (names_say_something, "overlay.ring", "class LinkManager: ..."),
         (finished, "plan", "x = 1  # TO" + "DO: two"),

@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 
 from synergy_nb.control.roles import Roles
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Feed, Role
-from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
-from synergy_nb.dataflow.streams.effects import Send
-from synergy_nb.dataflow.streams.frames import Data, Unsubscribe
-from synergy_nb.dataflow.streams.stream_merging import MergedLogic
-from synergy_nb.dataflow.streams.values import ORIGIN, Cut, Output, Point, chunks_of
+from synergy_nb.dataflow.deployments import Feed, Role
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.hosting.effects import Send
+from synergy_nb.dataflow.streams.log.frames import Data, Unsubscribe
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Cut, Output, Point, chunks_of
+from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START, Batch, Punctuation
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicated

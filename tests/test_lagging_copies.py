@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from synergy_nb.dataflow.streams.deployments import Role
+from synergy_nb.dataflow.deployments import Role
 from synergy_nb.events import CopiesBehind
 from synergy_nb.lifecycle.messages import CopiesLag
 from synergy_nb.reporting.explanation import Explanation

@@ -15,7 +15,7 @@ import pytest
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
-from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, encode
 from synergy_nb.plan import Plan, PlanError, Stream, plan, source
 from synergy_nb.plan.memory_estimates import check_memory, retained_bytes

@@ -13,7 +13,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import Message
-from synergy_nb.dataflow.streams.deployments import Deployment, Role
+from synergy_nb.dataflow.deployments import Deployment, Role
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.messages import Feedback, Follow, Followed, GraphChanged, Measured

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from synergy_experiments.worlds.moved_components import packets
-from synergy_nb.dataflow.streams.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.streams.effects import Effect, Open
+from synergy_nb.dataflow.streams.hosting.effects import Effect, Open
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.peer_world import PeerWorld

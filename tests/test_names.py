@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_stream.part import Part, named
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedProducer, SharedReader
-from synergy_nb.dataflow.streams.frames import Data, Frame, Subscribe, Unsubscribe
-from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.values import ORIGIN, Output, Reader
-from synergy_nb.dataflow.streams.wire import decode, encode
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed, SharedProducer, SharedReader
+from synergy_nb.dataflow.streams.log.frames import Data, Frame, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.log.log import Limits
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Output, Reader
+from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.plan import Operator, Plan, PlanError, source
 from synergy_nb.plan.naming import is_id, is_name, suggested_id
 from synergy_nb.reporting.explanation import Explanation

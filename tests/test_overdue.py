@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from synergy_nb import Cluster, CompositionConfig
-from synergy_nb.dataflow.streams.frames import Data
-from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.losses import lost_results
-from synergy_nb.dataflow.streams.merge import InOrder
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Determinant, Loss, Output, Point, Reader, Run, Stream
-from synergy_nb.dataflow.streams.wire import decode, encode
+from synergy_nb.dataflow.streams.component.losses import lost_results
+from synergy_nb.dataflow.streams.log.frames import Data
+from synergy_nb.dataflow.streams.log.log import Limits
+from synergy_nb.dataflow.streams.log.merge import InOrder
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Determinant, Loss, Output, Point, Reader, Run, Stream
+from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
 from synergy_nb.events import ApplicationRunning, Event, SinkMeasured
 from synergy_nb.lifecycle.hosted_components import Component as Hosted

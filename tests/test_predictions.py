@@ -12,11 +12,11 @@ import pytest
 
 from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.predictions import ComponentPredictions, PeerPredictions
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Assignment, Feed, Role
-from synergy_nb.dataflow.streams.execution import Outcome
-from synergy_nb.dataflow.streams.values import ORIGIN, CarriedRate, Chunk, chunks_of
+from synergy_nb.dataflow.deployments import Assignment, Feed, Role
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Outcome
+from synergy_nb.dataflow.streams.component.predictions import ComponentPredictions, PeerPredictions
+from synergy_nb.dataflow.streams.log.values import ORIGIN, CarriedRate, Chunk, chunks_of
 from synergy_nb.dataflow.tuples import Punctuation
 from synergy_nb.models.execution_times import Basis, Predicted
 from synergy_nb.models.hot_spot_config import HotSpotConfig

@@ -10,7 +10,7 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.events import BackupRestored
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import source

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from synergy_nb.control.roles import Roles
-from synergy_nb.dataflow.streams.pushes import PushWindow, rest_of
-from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.streams.log.pushes import PushWindow, rest_of
+from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, decode
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client import pushing

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from synergy_nb.dataflow.streams.deployments import Role
+from synergy_nb.dataflow.deployments import Role
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
 from tests.stream_schedules import finish, sorted_rows, stream, table

@@ -24,8 +24,8 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.control.peer import Message
 from synergy_nb.control.roles import Roles
-from synergy_nb.dataflow.streams.deployments import Assignment, Feed
-from synergy_nb.dataflow.streams.stream_merging import MergedLogic
+from synergy_nb.dataflow.deployments import Assignment, Feed
+from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.events import (
     ActiveReplicasLost,
     Event,

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from synergy_nb.dataflow.streams.deployments import Role
-from synergy_nb.dataflow.streams.effects import FactKind
-from synergy_nb.dataflow.streams.frames import Data, Frame, Recall
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.snapshots import HELD_S
-from synergy_nb.dataflow.streams.values import COPY
+from synergy_nb.dataflow.deployments import Role
+from synergy_nb.dataflow.streams.hosting.effects import FactKind
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.hosting.snapshots import HELD_S
+from synergy_nb.dataflow.streams.log.frames import Data, Frame, Recall
+from synergy_nb.dataflow.streams.log.log import Limits
+from synergy_nb.dataflow.streams.log.values import COPY
 from synergy_nb.plan import Plan
 from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.validation import Checked, Operator

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.control.roles import Roles
-from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
-from synergy_nb.dataflow.streams.values import ORIGIN
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
+from synergy_nb.dataflow.streams.log.values import ORIGIN
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.events import Event
 from synergy_nb.events.application_states import Status

@@ -12,8 +12,8 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import FactKind
+from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.streams.hosting.effects import FactKind
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.collected_results import Results

@@ -9,7 +9,7 @@ import pytest
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
-from synergy_nb.dataflow.streams.deployments import Deployment, Feed, SharedProducer, SharedReader
+from synergy_nb.dataflow.deployments import Deployment, Feed, SharedProducer, SharedReader
 from synergy_nb.events import SharingFound, SharingGivenUp
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream

@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from synergy_nb.dataflow.deployments import Deployment, SharedProducer, SharedReader
+from synergy_nb.dataflow.deployments import Feed as Reads
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment, SharedProducer, SharedReader
-from synergy_nb.dataflow.streams.deployments import Feed as Reads
-from synergy_nb.dataflow.streams.execution import Committed
-from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.values import ORIGIN, Encoding, OnLag, Point
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Committed
+from synergy_nb.dataflow.streams.log.log import Limits
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Encoding, OnLag, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream

@@ -406,7 +406,7 @@ def test_a_stream_continues_after_a_point() -> None:
         reading = PacedSource(entries, paced=paced, now=0.0, since=since)
         return [item.position for item, _ in reading.take(math.inf) if isinstance(item, Batch)]
 
-    from synergy_nb.dataflow.streams.values import ORIGIN, Point
+    from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 
     whole = positions(ORIGIN)
     rest = positions(Point(whole[5], -(1 << 63)))

@@ -17,10 +17,10 @@ import pytest
 from synergy_experiments.worlds.moved_components import packets
 from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
-from synergy_nb.dataflow.streams.effects import Effect
-from synergy_nb.dataflow.streams.execution import Outcome, Work
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.values import chunks_of
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.hosting.effects import Effect
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.log.values import chunks_of
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.events import MigrationDecided
 from synergy_nb.lifecycle.decider import component_name

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from synergy_nb.dataflow.streams.deployments import Assignment
-from synergy_nb.dataflow.streams.effects import Copied, Effect, FactKind, Open
-from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, State
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import COPY, ORIGIN, Point
+from synergy_nb.dataflow.deployments import Assignment
+from synergy_nb.dataflow.streams.hosting.effects import Copied, Effect, FactKind, Open
+from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, State
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Point
 from synergy_nb.dataflow.tuples import START
 from tests.test_stream_hosting import Peers
 from tests.test_stream_merge import batch, promise

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.chunking import coalesce
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point, encoded
+from synergy_nb.dataflow.streams.log.chunking import coalesce
+from synergy_nb.dataflow.streams.log.log import Limits
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, encoded
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
 from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Stream, ThreadFeed

@@ -13,7 +13,7 @@ from spark_stream import query
 from spark_stream.results import DeliveryProgress, ExchangeRefused
 from spark_stream.resumption import Resumption
 from spark_stream.spool import FIRST, Offset
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 from synergy_nb.plan import source
 from synergy_nb.plan.spark_parts import replace_parts

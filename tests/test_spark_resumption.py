@@ -20,7 +20,7 @@ from spark_stream.query import PartQuery
 from spark_stream.results import NONE, DeliveryProgress, ExchangeRefused
 from spark_stream.spool import FIRST, Offset, Spool
 from spark_stream.tables import MARK, arrow_schema
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point, chunks_of
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import source
 from tests.test_spark_endpoint import COLUMNS, END_TIME, batch, numbers

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from synergy_nb.dataflow.streams.effects import FactKind
-from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.dataflow.streams.hosting.effects import FactKind
+from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
 from tests.campaigns import CUTS, blocks

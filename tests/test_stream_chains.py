@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.streams.execution import Outcome, Work
-from synergy_nb.dataflow.streams.frames import Ack, Data
-from synergy_nb.dataflow.streams.values import Output, Point
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.log.frames import Ack, Data
+from synergy_nb.dataflow.streams.log.values import Output, Point
 from synergy_nb.dataflow.tuples import START
 from tests.stream_bench import BEFORE, BEHIND, HERE, Bench, made, work_of
 

@@ -15,7 +15,7 @@ from synergy_nb.algorithms.replication.stream_collection import RevivalRequested
 from synergy_nb.algorithms.replication.stream_graph import StreamUse
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.peer import Message
-from synergy_nb.dataflow.streams.input_reports import InputReport
+from synergy_nb.dataflow.streams.hosting.input_reports import InputReport
 from synergy_nb.dataflow.tuples import END, START
 from synergy_nb.events import Event, RevivalImpossible, StreamRevived, StreamsDiscarded, StreamsWeighed
 from synergy_nb.models.replication_config import ReplicationConfig

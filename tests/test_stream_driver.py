@@ -13,15 +13,15 @@ import msgspec
 import polars as pl
 import pytest
 
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.operators.rows import Filter
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
-from synergy_nb.dataflow.streams.execution import Logic
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Logic
+from synergy_nb.dataflow.streams.hosting.effects import Effect, Fact, FactKind
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.streams.execution import Committed, Logic
-from synergy_nb.dataflow.streams.frames import State
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Committed, Logic
+from synergy_nb.dataflow.streams.log.frames import State
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import START, Batch, Item
 from tests.test_stream_hosting import Peers
 from tests.test_stream_merge import batch

@@ -10,15 +10,15 @@ import msgspec
 import polars as pl
 import pytest
 
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed, SharedReader
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedReader
-from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, FactKind, Open, Restore, Send
-from synergy_nb.dataflow.streams.execution import Logic
-from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import (
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Logic
+from synergy_nb.dataflow.streams.hosting.effects import Capture, Effect, Fact, FactKind, Open, Restore, Send
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.log.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.values import (
     COPY,
     ORIGIN,
     Chunk,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from synergy_nb.dataflow.streams.log import Cursor, Limits, LogTrimmed, StreamLog
-from synergy_nb.dataflow.streams.values import (
+from synergy_nb.dataflow.streams.log.log import Cursor, Limits, LogTrimmed, StreamLog
+from synergy_nb.dataflow.streams.log.values import (
     CLIENT,
     COPY,
     ORIGIN,

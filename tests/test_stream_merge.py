@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.streams.merge import InOrder, Receipt
-from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Chunk, Determinant, Point, Stream, chunks_of
+from synergy_nb.dataflow.streams.log.merge import InOrder, Receipt
+from synergy_nb.dataflow.streams.log.values import ORIGIN, OVERHEAD, Chunk, Determinant, Point, Stream, chunks_of
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from synergy_nb.dataflow.streams.effects import FactKind
-from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, PieceReply, PieceRequest, State, Subscribe
-from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.values import COPY
+from synergy_nb.dataflow.streams.hosting.effects import FactKind
+from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, PieceReply, PieceRequest, State, Subscribe
+from synergy_nb.dataflow.streams.log.log import Limits
+from synergy_nb.dataflow.streams.log.values import COPY
 from tests.test_stream_hosting import HEIR, Peers
 from tests.test_stream_merge import batch
 from tests.test_stream_snapshots import COUNTED

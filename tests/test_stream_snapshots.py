@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.streams.copies import MOST_REQUESTED
-from synergy_nb.dataflow.streams.effects import FactKind, Restore
-from synergy_nb.dataflow.streams.frames import Ack, Frame, PieceReply, PieceRequest, State
-from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.snapshots import REPEAT_S
-from synergy_nb.dataflow.streams.state_pieces import Archive, decoded, encoded
-from synergy_nb.dataflow.streams.values import COPY, Output, Reader
+from synergy_nb.dataflow.streams.hosting.copies import MOST_REQUESTED
+from synergy_nb.dataflow.streams.hosting.effects import FactKind, Restore
+from synergy_nb.dataflow.streams.hosting.snapshots import REPEAT_S
+from synergy_nb.dataflow.streams.log.frames import Ack, Frame, PieceReply, PieceRequest, State
+from synergy_nb.dataflow.streams.log.log import Limits
+from synergy_nb.dataflow.streams.log.state_pieces import Archive, decoded, encoded
+from synergy_nb.dataflow.streams.log.values import COPY, Output, Reader
 from synergy_nb.dataflow.tuples import END
 from tests.test_stream_hosting import ALL, HEIR, Peers, once
 from tests.test_stream_merge import batch, promise

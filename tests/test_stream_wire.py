@@ -7,7 +7,7 @@ import zlib
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.streams.frames import (
+from synergy_nb.dataflow.streams.log.frames import (
     Ack,
     Data,
     Determinants,
@@ -20,8 +20,8 @@ from synergy_nb.dataflow.streams.frames import (
     Subscribe,
     Unsubscribe,
 )
-from synergy_nb.dataflow.streams.state_pieces import Part, Piece
-from synergy_nb.dataflow.streams.values import (
+from synergy_nb.dataflow.streams.log.state_pieces import Part, Piece
+from synergy_nb.dataflow.streams.log.values import (
     COPY,
     ORIGIN,
     CarriedRate,
@@ -34,7 +34,7 @@ from synergy_nb.dataflow.streams.values import (
     Run,
     chunks_of,
 )
-from synergy_nb.dataflow.streams.wire import decode, encode
+from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation
 
 OUTPUT = Output("an/app > x", "join:é", 3)

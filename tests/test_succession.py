@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from synergy_nb.control.driver_messages import SinksEnded
-from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.events import (
     Event,
     LeadershipLost,

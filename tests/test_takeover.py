@@ -12,7 +12,7 @@ from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop, Producer
-from synergy_nb.dataflow.streams.deployments import Deployment, Role
+from synergy_nb.dataflow.deployments import Deployment, Role
 from synergy_nb.events import DegreeChosen, PlacementCompleted, TakenOver
 from synergy_nb.lifecycle.messages import TakeOver
 from synergy_nb.models.replication_config import ReplicationConfig

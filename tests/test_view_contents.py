@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from synergy_nb import source
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.events import (
     ApplicationFailed,
     ApplicationRunning,

@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
 from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source

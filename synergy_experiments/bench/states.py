@@ -12,12 +12,12 @@ import numpy as np
 import polars as pl
 
 from synergy_experiments.bench.measurements import machine_load, measurement
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.streams.effects import Fact, FactKind
-from synergy_nb.dataflow.streams.execution import Logic
-from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Logic
+from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
+from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source

@@ -41,7 +41,7 @@ from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, number, whole
 from synergy_experiments.framework.verdicts import at_all, at_least, monotone, near, not_comparable, own
 from synergy_nb.dataflow.operators.base import OperatorLogic, create
-from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream

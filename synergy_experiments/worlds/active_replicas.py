@@ -1,6 +1,6 @@
 """Active replicas in virtual time: real duplicate filters and real operators, links whose delays differ by tuple.
 
-Every replica has a :class:`~synergy_nb.dataflow.streams.duplicate_filter.DuplicateFilter` for each input in front of
+Every replica has a :class:`.replicas.duplicate_filter.DuplicateFilter` for each input in front of
 its operator, and sends what that emits to each of its readers. A link delivers each tuple after its own delay, so that
 tuples may overtake each other, and a promise after all that was sent before it. Processing takes no time.
 
@@ -24,7 +24,7 @@ from synergy_experiments.worlds.replicated_queries import PERIOD, Readings
 from synergy_experiments.worlds.varying_delays import Array, DelaysOf
 from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, StreamReplica
 from synergy_nb.dataflow.operators.base import OperatorLogic, create
-from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
 __all__ = ["ActiveReplicas"]

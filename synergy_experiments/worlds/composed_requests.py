@@ -46,8 +46,8 @@ from synergy_experiments.worlds.scenario import Outcome, Scenario, Served
 from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
 from synergy_nb.control.driver_messages import CoresAdvertised, DelayMeasured, OfferComponents, SubmitPlan
 from synergy_nb.control.graph import Report
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.meters import Ewma
-from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.events import Event
 from synergy_nb.events.journal import Journal
 from synergy_nb.overlay.prebuilt_ring import assemble

@@ -27,8 +27,8 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.execution import Outcome, Work
+from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import degrees_of, replicated

@@ -1,6 +1,6 @@
 """The total rate of a node, in both readings of section 3.3.2: claim B2 compares them.
 
-Peers take the sum of all present rates (:mod:`synergy_nb.dataflow.predictions`).
+Peers take the sum of all present rates (:mod:`synergy_nb.dataflow.streams.component.predictions`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import msgspec
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
-from synergy_nb.dataflow.streams.input_reports import StreamsMeasured
+from synergy_nb.dataflow.streams.hosting.input_reports import StreamsMeasured
 from synergy_nb.events import SkippedLines
 from synergy_nb.models.signatures import Segment
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.tuples import Batch, Punctuation
 from synergy_nb.drawing.plane import PICTURE, STYLE
 from synergy_nb.drawing.svg import element, label, path, picture

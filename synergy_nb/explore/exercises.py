@@ -17,7 +17,7 @@ import polars as pl
 
 from synergy_nb.algorithms.availability import ExactlyFailed, degree_for, optimal_availability, random_availability
 from synergy_nb.algorithms.resilience import feasible_ratio, node_load, rod
-from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.explore.bursty_load import bursts
 from synergy_nb.explore.feasible_sets import TWO_INPUTS

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A :class:`~synergy_nb.dataflow.streams.deployments.Deployment` describes all that a peer does for an application. It
+A :class:`~synergy_nb.dataflow.deployments.Deployment` describes all that a peer does for an application. It
 follows from the component graph, from the components that this peer has committed, from whether the application runs,
 and from the applications that share its streams. It contains only those operators of this peer that are committed, so
 no tuple can arrive at a component whose inputs are not confirmed.
@@ -27,7 +27,7 @@ import msgspec
 
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Peer
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedProducer, SharedReader
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed, SharedProducer, SharedReader
 from synergy_nb.lifecycle.hosted_components import ComponentId, Components
 from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import Graph

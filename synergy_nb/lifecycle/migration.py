@@ -48,8 +48,8 @@ component with several inputs reads them in the order that S recorded. In phase 
 and its readers too, which pass it on (``LastOrder``); then T reads on in an order of its own. Its readers accept what
 is on its way from S meanwhile. So T begins later than S ends by the way from S to T, or over a reader: an order of
 inputs cannot be decided at two places at once. Results are late by that way at most, and by no round trip. If the order
-does not arrive, as S dies, T asks all peers for it (:mod:`~synergy_nb.dataflow.streams.order_recovery`). A component
-that reads active replicas needs no such order (:mod:`~synergy_nb.dataflow.streams.alignment`).
+does not arrive, as S dies, T asks all peers for it (:mod:`.hosting.order_recovery`). A component
+that reads active replicas needs no such order (:mod:`~synergy_nb.dataflow.streams.component.alignment`).
 
 No queue is drained. From the command to the release a move takes d(O, S) + max(d(S, T), d(S, U) + d(U, T)) + d(T, O) +
 d(O, S), with the one-way delays d. S sends the snapshot before T has asked for it, and subscribes T at each U. T asks

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 
 from synergy_nb.dataflow.meters import DelayHistogram
-from synergy_nb.dataflow.streams.effects import Effect
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Loss
+from synergy_nb.dataflow.streams.hosting.effects import Effect
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Loss
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 
 __all__ = ["Results"]

@@ -24,19 +24,19 @@ from synergy_nb.assembly.resilient_placement import decided
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import PlacementRequest, Report
 from synergy_nb.control.peer import DriverMessage
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
-from synergy_nb.dataflow.sink_quality import SinkQuality
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.component_settings import configure
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
-from synergy_nb.dataflow.streams.execution import Logic
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.input_reports import first_counts
-from synergy_nb.dataflow.streams.losses import lost_results
-from synergy_nb.dataflow.streams.stream_merging import merged
-from synergy_nb.dataflow.streams.values import Chunk
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.component_settings import configure
+from synergy_nb.dataflow.streams.component.execution import Logic
+from synergy_nb.dataflow.streams.component.losses import lost_results
+from synergy_nb.dataflow.streams.component.sink_quality import SinkQuality
+from synergy_nb.dataflow.streams.hosting.effects import Effect, Fact, FactKind
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.hosting.input_reports import first_counts
+from synergy_nb.dataflow.streams.log.values import Chunk
+from synergy_nb.dataflow.streams.replicas.stream_merging import merged
 from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The heap contains (time, sequence, action). Peers are the same :class:`~synergy_nb.dataflow.streams.hosting.Hosting`
+The heap contains (time, sequence, action). Peers are the same :class:`.hosting.Hosting`
 values that the runtime drives. A frame arrives after a delay, unless it is lost; work is executed at once and finishes
 after its service time, and so does a snapshot. Deployments come from a director
 (:mod:`~synergy_nb.simulator.stream_world`), or from the sessions of the peers
@@ -27,16 +27,26 @@ from typing import Any
 import polars as pl
 
 from synergy_nb.control.cuts import Cut
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Capture, Captured, Close, Effect, Fact, FactKind, Open, Restore, Send
-from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.stream_merging import merged
-from synergy_nb.dataflow.streams.values import ORIGIN, chunks_of
-from synergy_nb.dataflow.streams.wire import decode, encode
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.hosting.effects import (
+    Capture,
+    Captured,
+    Close,
+    Effect,
+    Fact,
+    FactKind,
+    Open,
+    Restore,
+    Send,
+)
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.values import ORIGIN, chunks_of
+from synergy_nb.dataflow.streams.log.wire import decode, encode
+from synergy_nb.dataflow.streams.replicas.stream_merging import merged
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original

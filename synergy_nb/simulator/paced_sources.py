@@ -29,10 +29,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from synergy_nb import traces
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.log import LIMITS
-from synergy_nb.dataflow.streams.pushes import PushWindow, rest_of
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.log.log import LIMITS
+from synergy_nb.dataflow.streams.log.pushes import PushWindow, rest_of
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame, rate_of_events
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, heartbeat_of, pace_of

@@ -21,12 +21,12 @@ from synergy_nb import events
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import LinesMalformed, SpeedMeasured
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.chunking import cut
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.effects import Close, Effect, Open
-from synergy_nb.dataflow.streams.execution import Work
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.values import Chunk, Point
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Work
+from synergy_nb.dataflow.streams.hosting.effects import Close, Effect, Open
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.log.chunking import cut
+from synergy_nb.dataflow.streams.log.values import Chunk, Point
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.operators.sources import rate_of

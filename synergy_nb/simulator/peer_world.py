@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 Each peer is a :class:`~synergy_nb.assembly.SynergyPeer` with its
-:class:`~synergy_nb.dataflow.streams.hosting.Hosting`. Messages of peers and frames of data travel over the same links,
+:class:`.hosting.Hosting`. Messages of peers and frames of data travel over the same links,
 with the same delays and faults, and in the order in which they were sent. What a session instructs its driver to do is
 done at once, and what the data path reports goes to the peer in a turn of its own, as in the runtime. The two heaps of
 events advance together: the earlier event is next.
@@ -41,9 +41,9 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Producer, Report
 from synergy_nb.control.peer import DriverMessage, Message
 from synergy_nb.control.roles import Roles
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
-from synergy_nb.dataflow.streams.input_reports import InputsMeasured
+from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.streams.hosting.effects import Effect, Fact, FactKind
+from synergy_nb.dataflow.streams.hosting.input_reports import InputsMeasured
 from synergy_nb.events.application_states import State, Status
 from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.decider import Decision

@@ -2,7 +2,7 @@
 
 A :class:`PushingProgram` is the client's end of a source: its rows can be read once only. It sends them to the peer
 that it believes to have the source, one item at a time, and retains what copies of the source may lack, as the client
-of a live cluster does (:mod:`~synergy_nb.dataflow.streams.pushes`). What has no answer in time is sent again.
+of a live cluster does (:mod:`~synergy_nb.dataflow.streams.log.pushes`). What has no answer in time is sent again.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from synergy_nb.dataflow.streams.effects import Effect
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.pushes import PushWindow, rest_of
-from synergy_nb.dataflow.streams.values import Chunk, Point, chunks_of
+from synergy_nb.dataflow.streams.hosting.effects import Effect
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.log.pushes import PushWindow, rest_of
+from synergy_nb.dataflow.streams.log.values import Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.simulator.scripted_faults import ScriptedSource, weight
 

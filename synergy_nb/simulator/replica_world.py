@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from synergy_nb.dataflow.streams.deployments import Assignment, Feed
-from synergy_nb.dataflow.streams.effects import Fact, FactKind
+from synergy_nb.dataflow.deployments import Assignment, Feed
+from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.plan.active_replicas import replica_id
 from synergy_nb.simulator.stream_world import StreamWorld
 

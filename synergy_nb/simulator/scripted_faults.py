@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.control.cuts import Cut
-from synergy_nb.dataflow.streams.values import OVERHEAD, Point
+from synergy_nb.dataflow.streams.log.values import OVERHEAD, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.simulator.kernel import Network
 

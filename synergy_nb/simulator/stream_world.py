@@ -26,8 +26,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedReader
-from synergy_nb.dataflow.streams.effects import Fact, FactKind
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed, SharedReader
+from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import replicas_of
 from synergy_nb.plan.replica_degrees import Technique, technique

@@ -32,13 +32,13 @@ from functools import partial
 
 import polars as pl
 
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Effect
-from synergy_nb.dataflow.streams.execution import Logic, Work
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.values import Chunk, chunks_of
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Logic, Work
+from synergy_nb.dataflow.streams.hosting.effects import Effect
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.log.values import Chunk, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from synergy_nb.algorithms.replication.revival import InputDelays
-from synergy_nb.dataflow.streams.input_reports import InputReport
+from synergy_nb.dataflow.streams.hosting.input_reports import InputReport
 from synergy_nb.dataflow.tuples import END, START
 
 __all__ = ["InputProgress"]

@@ -2,7 +2,7 @@
 
 Each duplicate filter gives the streams that it merges weights by order of arrival: 1 for the first that delivers a
 tuple, 1/2 for the second, 1/3 for the third
-(:attr:`~synergy_nb.dataflow.streams.duplicate_filter.DuplicateFilter.weights`). Utilities are computed
+(:attr:`~synergy_nb.dataflow.streams.replicas.duplicate_filter.DuplicateFilter.weights`). Utilities are computed
 from these weights, from the applications up to the sources.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-One item is on its way at a time. What was sent is retained in a :class:`~synergy_nb.dataflow.streams.pushes.PushWindow`
+One item is on its way at a time. What was sent is retained in a :class:`.log.pushes.PushWindow`
 until the answers of the source's peer say that all copies have it; while there is such an item, and nothing to send, a
 second request waits for that. If a source has no backups, nobody could take it over, and what its peer has is not
 retained.
@@ -20,9 +20,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from synergy_nb.dataflow.streams.log import LIMITS
-from synergy_nb.dataflow.streams.pushes import PushWindow
-from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.streams.log.log import LIMITS
+from synergy_nb.dataflow.streams.log.pushes import PushWindow
+from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import Item, encode
 from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.events.peer_names import peer_phrase

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from synergy_nb.dataflow.streams.log import LIMITS
+from synergy_nb.dataflow.streams.log.log import LIMITS
 from synergy_nb.dataflow.tuples import Batch, decode
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import counted

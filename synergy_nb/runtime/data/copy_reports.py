@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 
 from synergy_nb.control.driver_messages import CopiesLagging, CopyReady, CopyUnusable
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.streams.deployments import Assignment
-from synergy_nb.dataflow.streams.effects import Fact, FactKind
-from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.deployments import Assignment
+from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.data.spark_part import part_to_execute, resumption_of
 from synergy_nb.runtime.data.spark_servers import SparkHost

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.runtime.data.host import Host
 from synergy_nb.runtime.process.requests import AwaitCopies, Fetch, Fetched, Push, Pushed, pack, unpack

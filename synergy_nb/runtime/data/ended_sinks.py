@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from synergy_nb.dataflow.streams.log import StreamLog
+from synergy_nb.dataflow.streams.log.log import StreamLog
 from synergy_nb.runtime.data.sinks import Sink
 
 __all__ = ["ENDED", "EndedSink", "EndedSinks"]

@@ -15,18 +15,18 @@ from typing import Any, Final
 from synergy_nb import events
 from synergy_nb.control.driver_messages import DepartureLimits, InputsReported, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.component_settings import configure
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Fact, FactKind
-from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.input_reports import InputsMeasured, first_counts
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.losses import lost_results
-from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.component_settings import configure
+from synergy_nb.dataflow.streams.component.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.component.losses import lost_results
+from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.hosting.input_reports import InputsMeasured, first_counts
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.signatures import Segment

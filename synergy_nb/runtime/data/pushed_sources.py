@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.data.sources import Feed, PushFeed
 

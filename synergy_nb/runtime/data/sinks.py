@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from synergy_nb.dataflow.sink_quality import SinkQuality
-from synergy_nb.dataflow.streams.log import StreamLog
-from synergy_nb.dataflow.streams.values import ORIGIN, Loss, Point
+from synergy_nb.dataflow.streams.component.sink_quality import SinkQuality
+from synergy_nb.dataflow.streams.log.log import StreamLog
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Loss, Point
 from synergy_nb.dataflow.tuples import Batch, encode
 from synergy_nb.events import Recorder, SinkMeasured
 

@@ -1,6 +1,6 @@
 """Sources: traces and generators read in a thread, the peer's own measurements, items pushed by a notebook.
 
-Every feed passes :class:`~synergy_nb.dataflow.streams.values.Chunk` values to the event loop through
+Every feed passes :class:`~synergy_nb.dataflow.streams.log.values.Chunk` values to the event loop through
 :attr:`Feed.pending`; the driver removes them when everything downstream has room, and calls :meth:`Feed.emitted`. A
 feed never blocks the event loop, and its queue is bounded.
 
@@ -25,10 +25,10 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS, mergeable
-from synergy_nb.dataflow.chunking import coalesce, cut
 from synergy_nb.dataflow.logic import ANYTHING
-from synergy_nb.dataflow.streams.pushes import rest_of
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
+from synergy_nb.dataflow.streams.log.chunking import coalesce, cut
+from synergy_nb.dataflow.streams.log.pushes import rest_of
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
 from synergy_nb.events import SkippedLines
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.streams.execution import Committed
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
+from synergy_nb.dataflow.streams.component.execution import Committed
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator

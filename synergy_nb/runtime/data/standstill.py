@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.values import CLIENT, OnLag, Point
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.log.values import CLIENT, OnLag, Point
 
 __all__ = ["STANDSTILL_S", "Standstills"]
 

@@ -1,6 +1,6 @@
 """The driver of one peer's streams on an event loop: threads for executions, frames over the link, sources, one timer.
 
-All bookkeeping is done on the loop's thread, by :class:`~synergy_nb.dataflow.streams.hosting.Hosting`. Work that grows
+All bookkeeping is done on the loop's thread, by :class:`.hosting.Hosting`. Work that grows
 with the data is done elsewhere: operators run in a pool of threads, where Polars releases the GIL, and encode their
 output for other peers there; state is saved and restored there, and frames of more than :data:`LARGE` bytes are
 decoded, one after another for each sender, so that they stay in order. Large snapshots are encoded in a separate
@@ -21,12 +21,13 @@ from functools import partial
 from typing import Any, Final
 
 from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS
+from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.logic import ANYTHING, SavedState
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import (
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.hosting.effects import (
     Arrived,
     Capture,
     Captured,
@@ -38,13 +39,12 @@ from synergy_nb.dataflow.streams.effects import (
     Restore,
     Send,
 )
-from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
-from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.input_reports import InputsMeasured
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import Chunk, Point
-from synergy_nb.dataflow.streams.wire import decode, encode
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.hosting.input_reports import InputsMeasured
+from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, Subscribe
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.values import Chunk, Point
+from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.events import DataRefused
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import HOP, SOURCE, Overheads

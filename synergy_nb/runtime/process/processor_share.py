@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from synergy_nb.dataflow.streams.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 
 __all__ = ["ProcessorShare", "note_speeds", "scheduled"]
 

@@ -34,7 +34,7 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-from synergy_nb.dataflow.streams.values import Chunk
+from synergy_nb.dataflow.streams.log.values import Chunk
 from synergy_nb.dataflow.tuples import Batch, Item, Reference, decode, encode, encode_reference
 from synergy_nb.errors import SynergyError
 

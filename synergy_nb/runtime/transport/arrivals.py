@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
-from synergy_nb.dataflow.streams.frames import Frame
+from synergy_nb.dataflow.streams.log.frames import Frame
 
 __all__ = ["LARGE", "Arrivals"]
 

@@ -1,0 +1,499 @@
+"""A component that executes: its inputs, its output, the order in which it reads, and its snapshots. No IO, no clock.
+
+Theory of operation
+-------------------
+A component takes chunks from its inputs, passes their items to its operator's logic, and appends the output to its
+log. Operators store no positions of a stream: the log knows the position in the output, the merge that in an input.
+
+A component with several inputs records the order in which it reads them
+(:mod:`.component.reading_order`), and each chunk carries the order since the previous chunk. A
+component that replaces another one *replays*: it reads its inputs in the prescribed order up to the last chunk that
+anybody depends on, and is *free* from there on.
+
+Its *snapshots* are cuts between two executions. Once all copies have a snapshot, that snapshot is *stable*: the inputs
+before it will not be requested again.
+
+A component that another engine executes (:class:`.component.execution.Engine`) passes its inputs to
+it, and retains them until the engine has committed them. Its snapshots record the engine's progress, and no state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias, cast
+
+from synergy_nb.dataflow.deployments import Assignment, Feed, Role
+from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.memory_shares import Memory, Share
+from synergy_nb.dataflow.streams.component.alignment import Alignment
+from synergy_nb.dataflow.streams.component.component_metrics import ComponentMetrics
+from synergy_nb.dataflow.streams.component.copy_holders import CopyHolders
+from synergy_nb.dataflow.streams.component.execution import Committed, Engine, Logic, Outcome, Work
+from synergy_nb.dataflow.streams.component.losses import Losses
+from synergy_nb.dataflow.streams.component.reading_order import ReadingOrder
+from synergy_nb.dataflow.streams.log.chunking import coalesce
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
+from synergy_nb.dataflow.streams.log.merge import Entry, InOrder
+from synergy_nb.dataflow.streams.log.values import CLIENT, ORIGIN, Chunk, Cut, Output, Reader
+from synergy_nb.dataflow.tuples import START, Item, Punctuation
+
+__all__ = ["NOTHING", "Component"]
+
+#: Stands for work that no chunk triggers: a promise that was received, and is applied where the order prescribes it.
+NOTHING: Final = Entry(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0), 0))
+
+Together: TypeAlias = Callable[[Chunk, int, int], bool]
+"""Whether a chunk may be executed together with the preceding ones, whose tuples and bytes are passed."""
+FEW: Final = 64  # tuples of a batch that may be executed without a thread of its own
+
+
+class Component(ComponentMetrics):
+    """One instance of an operator, executed as the active component or as a follower.
+
+    Parameters
+    ----------
+    application, operator
+        Application and operator of the component.
+    peer
+        Address of the peer that executes it.
+    assignment
+        Assignment of the component in the deployment of its application.
+    role
+        Active or follower.
+    logic
+        Logic that executes its items; None for a source, which the driver reads.
+    limits
+        Limits of its log, bytes.
+    share
+        Share of the peer's memory that it may use, bytes; None: no limit.
+    measure_s
+        Seconds over which rates and loads are averaged.
+    now
+        Time at which it starts, seconds.
+
+    Attributes
+    ----------
+    limit : float
+        Delay limit of the application in seconds; infinite for none.
+    sharers_limit : float
+        Least delay limit of the other applications that share its stream, seconds; infinite for none.
+    discipline : str
+        Scheduling discipline of the application; empty: that of the peer.
+    remaining : float
+        Predicted processing time downstream of it, in seconds a tuple.
+    drops : bool
+        Whether it drops tuples whose deadline has passed when it would execute them.
+    losses : Losses
+        Tuples that this component and those upstream of it have dropped.
+    transit : float
+        Predicted time from it to the sink apart from processing, such as communication, in seconds.
+    paused : bool
+        Whether it executes nothing at the moment.
+    alignment : Alignment
+        Whether it reads its inputs aligned at present.
+    feeds, ports : dict
+        Number of each input to the stream that it reads, and to its queue and progress.
+    feed_ports, replica_of, rebuilt, in_order : from its assignment
+    """
+
+    def __init__(
+        self,
+        application: str,
+        operator: str,
+        peer: str,
+        assignment: Assignment,
+        role: Role,
+        logic: Logic | None,
+        limits: Limits = LIMITS,
+        *,
+        share: Share | None = None,
+        measure_s: float = 5.0,
+        now: float = 0.0,
+    ) -> None:
+        share = Memory().share(application, operator) if share is None else share
+        super().__init__(measure_s=measure_s, share=share, now=now)
+        self.application = application
+        self.operator = operator
+        self.peer = peer
+        self.role = role
+        self.epoch = assignment.epoch + (role is Role.FOLLOWER)
+        self.feeds: dict[int, Feed] = assignment.feeds
+        self.feed_ports: dict[int, int] = assignment.feed_ports
+        self.replica_of, self.rebuilt, self.in_order = assignment.replica_of, assignment.rebuilt, assignment.in_order
+        self.copy_holders = CopyHolders(assignment.copies, assignment.synchronized)
+        self._saved = 0  # bytes that it had executed by its last snapshot
+        self.logic = logic
+        self.alignment = Alignment(self, assignment.follower)
+        self.limit = self.sharers_limit = math.inf
+        self.discipline = ""
+        self.remaining = self.transit = 0.0
+        self.drops = False
+        self.losses = Losses(operator)
+        self.limits = limits
+        self.log = StreamLog(limits=limits)
+        self._client = Reader(application, operator, CLIENT, peer)  # collects its output if it is a sink
+        self.ports = {
+            number: InOrder(ORIGIN if feed.application == application else None) for number, feed in self.feeds.items()
+        }
+        self.reading = ReadingOrder()
+        self.running = False
+        self.paused = False
+        self.failed = ""
+        self.expecting = False  # whether it knows its readers
+        self.dirty = True  # whether it has changed since its last snapshot
+        self.unsaved = 0  # bytes that it has executed since its last snapshot
+        self.saving: Callable[[], SavedState] = SavedState  # returns the operator's state for the present snapshot
+        self.number = -1  # number of its last snapshot
+        self.stable = ORIGIN  # point in its output that a snapshot on all copies covers
+        self.steps: Iterator[Item | int] | None = None  # remaining output of unfinished work
+        self._cuts: dict[int, Cut] = {}
+        self._port = 0  # input of the last work
+        self.light_s = self.light_punctuation_s = math.inf  # processing time of an item of few tuples, seconds
+        self._recent: deque[float] = deque(maxlen=9)
+        self._late = 0  # tuples that its logic had dropped as late after the last work
+        self._since: Entry | None = None  # first entry of the last work
+
+    @property
+    def output(self) -> Output:
+        """The output of the component in its epoch."""
+        return Output(self.application, self.operator, self.epoch, self.rebuilt)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the output depends on decisions made while reading inputs; another engine records these by itself."""
+        several = len(self.ports) > 1 and not self.alignment.holds
+        return (several or (self.drops and bool(self.ports))) and not self.external
+
+    @property
+    def engine(self) -> Engine | None:
+        """The other engine that executes it, if there is one."""
+        return cast("Engine", self.logic) if self.external else None
+
+    @property
+    def executing(self) -> set[int]:
+        """Number of the input whose chunks it executes at present; none if it is idle."""
+        return {self._port} if self.running or self.steps is not None else set()
+
+    def reader(self, port: int) -> Reader:
+        """Identify the component as the reader of a stream."""
+        return Reader(self.application, self.operator, port, self.peer, self.epoch)
+
+    def release_memory(self) -> None:
+        """Release memory after a failure; nothing is executed any more."""
+        self.share.release()
+        self.steps = None
+        for port in self.ports.values():
+            port.queue.clear()
+            port.queued = 0
+
+    def begin(self, cut: Cut) -> None:
+        """Start from a cut; the log has to end there. Inputs that were read before the cut and are gone are closed."""
+        for number in cut.inputs.keys() - self.ports.keys():
+            self.feeds[number], self.ports[number] = Feed(self.application, ""), InOrder()
+            self.ports[number].closed = True
+        for number, port in self.ports.items():
+            port.joined = number in cut.inputs
+            port.late = not port.joined
+            port.received = port.consumed = cut.inputs.get(number, ORIGIN)
+        self.reading.begin(cut)
+        self.losses.begin(cut)
+
+    # -- execution -----------------------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> Entry | None:
+        """The next entry that may be executed; None if there is none."""
+        if self.running or self.failed or self.paused or self.logic is None or self.log.blocked:
+            return None
+        if self.steps is not None:
+            return self._since
+        run = self.reading.next_run(self.ports) if self.reading.prescribed else None
+        if run is not None:
+            if run.port not in self.ports:
+                return None
+            port = self.ports[run.port]
+            arrived = port.received.position >= min(run.upto.position, port.consumed.position + 1)
+            return (port.queue[0] if port.queue else NOTHING) if arrived else None
+        if not self.reading.free:
+            return None
+        if len(self.ports) == 1:
+            (port,) = self.ports.values()
+            return port.queue[0] if port.queue else None
+        waiting = (port.queue[0] for port in self.ports.values() if port.queue)
+        return min(waiting, default=None, key=lambda one: one.sequence)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it could execute at once what arrives at its only input, and has no copies."""
+        if self.running or self.failed or self.paused or self.external or self.logic is None or self.copies:
+            return False
+        if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.steps is not None:
+            return False
+        (port,) = self.ports.values()
+        return not port.queue and self.reading.free and not self.reading.prescribed and not self.log.blocked
+
+    def next_work(
+        self, now: float, together: Together | None = None, encode: Callable[[Chunk], None] | None = None
+    ) -> Work:
+        """Return what it executes next, and mark it as running; only if :attr:`first` is not None.
+
+        Parameters
+        ----------
+        now
+            Time in seconds.
+        together
+            Predicate that decides whether a chunk may be executed with the preceding ones, whose tuples and bytes
+            are passed. None: one chunk at a time.
+        encode
+            Encoder of the chunks that are made; None: they are not encoded.
+        """
+        first = self.first
+        self.running, self._since = True, first
+        if self.steps is not None:
+            return Work(self, self._port, [], [], self.log.end, encode)
+        run = self.reading.next_run(self.ports)
+        dropped = False
+        if run is not None:
+            self._port, dropped = run.port, run.dropped
+            chunks = self.ports[run.port].run(run.upto)
+        else:
+            heads = ((number, port.queue[0]) for number, port in self.ports.items() if port.queue)
+            self._port = next(number for number, head in heads if head is first)
+            port = self.ports[self._port]
+            dropped = self.drops and first is not None and self.overdue(first.chunk, now)
+            if dropped:
+                chunks = port.overdue(lambda chunk: self.overdue(chunk, now))
+            else:
+                chunks = port.first(self._in_time(together, now) if self.drops else together)
+        if first is not None and not dropped:
+            self.queueing.add(now - first.arrived, max(sum(chunk.rows for chunk in chunks), 1))
+        items = coalesce([chunk.item for chunk in chunks if not (dropped and chunk.rows)])
+        return Work(self, self._port, chunks, items, self.log.end, encode, dropped=dropped)
+
+    def overdue(self, chunk: Chunk, now: float) -> bool:
+        """Whether the component drops the tuples of a chunk because their deadline has passed."""
+        return self.drops and chunk.rows > 0 and now - chunk.born > self.limit
+
+    def _in_time(self, together: Together | None, now: float) -> Together | None:
+        """Restrict ``together`` to chunks whose tuples are not dropped."""
+        if together is None:
+            return None
+        return lambda chunk, rows, size: not self.overdue(chunk, now) and together(chunk, rows, size)
+
+    @property
+    def collectable(self) -> bool:
+        """Whether there are results for a client to collect."""
+        client = self.log.cursors.get(self._client)
+        return client is not None and client.consumed < self.log.end
+
+    @property
+    def waiting(self) -> int:
+        """Number of tuples in its queues."""
+        return sum(entry.chunk.rows for port in self.ports.values() for entry in port.queue)
+
+    def stats(self, now: float) -> dict[str, Any]:
+        """Return the measurements (:meth:`.ComponentMetrics.measurements`) and the sizes of the queues."""
+        return {
+            "application": self.application,
+            "operator": self.operator,
+            **self.measurements(now),
+            "thinned": self.losses.thinned,
+            "queue_bytes": sum(port.queued for port in self.ports.values()),
+            "queue_tuples": self.waiting,
+        }
+
+    def _account(self, outcome: Outcome) -> None:
+        """Record the processing times of items, separately for batches of few tuples and for punctuations.
+
+        For batches the median of the last nine counts, so that neither the first, cold one nor one during which the
+        machine was busy distorts it; for punctuations the longest time, fading, since one of many may close a window.
+        """
+        for rows, seconds in outcome.spent:
+            self.executed(rows, seconds, outcome.finished, outcome.speed)
+            if not rows:
+                longest = self.light_punctuation_s
+                self.light_punctuation_s = seconds if longest == math.inf else max(seconds, 0.9 * longest)
+            elif rows < FEW:
+                self._recent.append(seconds)
+                self.light_s = sorted(self._recent)[len(self._recent) // 2]
+
+    def finished(self, work: Work, outcome: Outcome) -> None:
+        """Record what executed work has read, and append its output."""
+        self.running = False
+        port = self.ports[work.port]
+        self._account(outcome)
+        self.late += max(outcome.late - self._late, 0)
+        self._late = outcome.late
+        if work.chunks:
+            if self.ordered:
+                self.reading.record(work, port.consumed)
+            port.consume(work.chunks)
+            if self.drops:
+                rows = sum(chunk.rows for chunk in work.chunks)
+                self.losses.count(rows, rows if work.dropped else 0)
+                self.dropped += rows if work.dropped else 0
+            if self.drops or self.external:
+                self.losses.read(work.chunks)
+            causes = self.reading.causes
+            for chunk in work.chunks:
+                causes += chunk.determinants
+                self.unsaved += chunk.size
+        if self.prediction is not None and self._since is not None:
+            self.prediction.finished(self._since, work, outcome)
+        self.dirty = True
+        self.produce(outcome.chunks, outcome.finished)
+        self.alignment.settle()
+        if self.external:
+            self.committed()
+        elif not self.copy_holders.waited:
+            for each in self.ports.values():
+                each.durable = each.consumed
+
+    def overtake(self, chunks: list[Chunk], began: float, now: float) -> None:
+        """Account for chunks that were executed from ``began`` on, without waiting in the queue."""
+        self._since = Entry(0, began, chunks[-1])
+        (port,) = self.ports.values()
+        before = port.received.position
+        port.overtake(chunks[-1].end)
+        fresh = port.received.position - before  # tuples that have not been delivered yet, and will be discarded
+        if fresh:
+            self.arrived(fresh, now)
+            self.tuples_in += fresh
+        self.queueing.add(0.0, max(sum(chunk.rows for chunk in chunks), 1))
+
+    def produce(self, chunks: list[Chunk], now: float) -> None:
+        """Append output to the log, with the order of inputs that led to it."""
+        records = self.ordered and bool(self.copy_holders.numbers or self.role is Role.FOLLOWER)
+        self.reading.carry(chunks, self.output.stream if records else None, self.stable)
+        if self.prediction is not None and chunks:
+            chunks[0].rates = self.prediction.attached()
+        rows = sum(chunk.rows for chunk in chunks)
+        self.bytes_out += sum(chunk.size for chunk in chunks)
+        self.tuples_out += rows
+        self.departed(rows, now)
+        self.log.append(chunks)
+        if self.losses.thinned:
+            losses = self.losses.carried(self.log.end.position)
+            for chunk in chunks:
+                chunk.losses = losses
+
+    def committed(self, now: float | None = None) -> None:
+        """Update the progress of the other engine: inputs are retained from there on, within the limit of memory."""
+        if (engine := self.engine) is None:
+            return
+        known = engine.committed
+        if self.prediction is not None and now is not None:
+            self.prediction.committed(known.inputs, now)
+        most = self.limits.retain // 2
+        for port, point in zip(self.ports.values(), known.inputs, strict=True):
+            if engine.uncovered_bytes > most or (not self.copy_holders.waited and engine.state_bytes > most // 2):
+                port.durable = port.consumed
+            elif not self.copy_holders.waited:
+                port.durable = max(port.durable, point)
+        engine.set_copies(copies=self.copy_holders.waited, safe=self._inputs_retained(known))
+
+    def _inputs_retained(self, known: Committed) -> bool:
+        """Whether all inputs that another engine may request again are retained."""
+        return all(point.covers(port.durable) for port, point in zip(self.ports.values(), known.inputs, strict=True))
+
+    @property
+    def _is_resumable(self) -> bool:
+        """Whether another peer could resume from a snapshot that is made now."""
+        if (engine := self.engine) is None:
+            return True
+        if not self._inputs_retained(engine.committed):
+            return False
+        engine.set_copies(copies=True, safe=True)  # it commits nothing more by itself
+        known = engine.committed
+        return known.whole and self.log.end.covers(known.end) and self._inputs_retained(known)
+
+    # -- snapshots -----------------------------------------------------------------------------------------------
+
+    def capture(self) -> None:
+        """Begin a snapshot: nothing may be executed until the operator's state is saved."""
+        self.running = True
+        self.dirty = False
+        self._saved += self.unsaved
+        self.unsaved = 0
+        self.number += 1
+        self.alignment.begin()
+        if self.engine is not None:
+            known = self.engine.committed
+            self.saving = known.state
+            self._cuts[self.number] = Cut(
+                dict(enumerate(known.inputs)), known.end, (), tuple(self.reading.causes), known.step, self._saved
+            )
+            return
+        self.saving = SavedState if self.logic is None else self.logic.save
+        inputs = {number: port.consumed for number, port in self.ports.items() if not port.beginning}
+        order, causes, losses = tuple(self.reading.runs), tuple(self.reading.causes), self.losses
+        self._cuts[self.number] = Cut(
+            inputs, self.log.end, order, causes, read=self._saved, consumed=losses.consumed, dropped=losses.dropped
+        )
+
+    def cut(self, number: int) -> Cut:
+        """Return the cut that a snapshot covers."""
+        return self._cuts[number]
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a snapshot can be made now."""
+        if not self.copies or self.running or self.failed or self.steps is not None:
+            return False
+        return all(port.joined or port.closed for port in self.ports.values()) and self._is_resumable
+
+    @property
+    def copies(self) -> dict[str, int]:
+        """Peer with a copy to the number of its last snapshot."""
+        return self.copy_holders.numbers
+
+    @property
+    def read(self) -> int:
+        """Bytes of inputs that it has executed."""
+        return self._saved + self.unsaved
+
+    def copied(self, peer: str, number: int) -> bool:
+        """Record that a peer has a snapshot; True if inputs up to some point need no longer be retained."""
+        read = self._cuts[number].read if number in self._cuts else self.read
+        return self.copy_holders.acknowledged(peer, number, read) and self._advance_stable()
+
+    def set_copy_holders(self, assignment: Assignment) -> None:
+        """Set the peers that hold copies from now on, which of them is a follower, and for which readers wait."""
+        self.copy_holders.set_peers(assignment.copies, self.read, assignment.synchronized)
+        self.alignment.set_follower(assignment.follower)
+        self.dirty = True
+        self._advance_stable()
+        self.committed()
+
+    def drop_copy(self, peer: str) -> None:
+        """Stop retaining anything for a copy that does not answer."""
+        self.copy_holders.leave_behind(peer)
+        self._advance_stable()
+        self.committed()
+
+    def catch_up(self, peer: str) -> None:
+        """Retain again for a copy that was left behind and answers, until it has the next snapshot."""
+        self.copy_holders.catch_up(peer, self.number, self.read)
+        self.dirty = True
+        self.committed()
+
+    def _advance_stable(self) -> bool:
+        number = self.copy_holders.number
+        if not self.copy_holders.waited:
+            for port in self.ports.values() if not self.external else ():
+                port.durable = port.consumed
+            return True
+        cut = None if number is None else self._cuts.get(number)
+        if cut is None:
+            return False
+        self.stable = max(self.stable, cut.end)
+        for port_number, point in cut.inputs.items():
+            if port_number in self.ports:
+                self.ports[port_number].durable = max(self.ports[port_number].durable, point)
+        for old in [old for old in self._cuts if number is not None and old < number]:
+            del self._cuts[old]
+        if self.engine is not None:
+            self.engine.replicated(cut.step)
+        return True

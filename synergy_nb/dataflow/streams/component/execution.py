@@ -1,0 +1,269 @@
+"""One execution of a component: its input, the operator's output, and the time that it took. No IO, no clock.
+
+Work is created on the thread of the peer and run in any thread; its outcome is handed back. A run produces a number of
+chunks, none larger than half a window; work with more than one window of output is run in several parts, each of
+which waits for room downstream.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from synergy_nb.dataflow import logic
+from synergy_nb.dataflow.memory_shares import MemoryExceeded
+from synergy_nb.dataflow.streams.log.chunking import coalesce
+from synergy_nb.dataflow.streams.log.log import LIMITS
+from synergy_nb.dataflow.streams.log.values import Chunk, Point, chunks_of
+from synergy_nb.dataflow.tuples import Batch, Item
+
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.component.component import Component
+
+__all__ = ["Committed", "Encode", "Engine", "Link", "Logic", "Outcome", "Work"]
+
+Encode: TypeAlias = Callable[[Chunk], None]
+"""Function that encodes a chunk."""
+
+
+class Logic(logic.Logic, Protocol):
+    """An operator's logic whose state can be saved and restored elsewhere."""
+
+    def save(self) -> logic.SavedState:
+        """Return all that a new instance needs to resume from here, without copying it."""
+
+    def restore(self, saved: logic.SavedState, /) -> None:
+        """Resume where the instance was that saved this state."""
+
+
+class Committed(NamedTuple):
+    """The progress of another engine with a component that it executes.
+
+    Parameters
+    ----------
+    inputs
+        Points before which it will not request its inputs again.
+    end
+        Point in the output up to which it has handed over its output.
+    step
+        Number of the last of its steps that it has handed over.
+    whole
+        Whether it cannot have committed more steps than that.
+    state
+        Function that returns the state from which another instance resumes.
+    """
+
+    inputs: tuple[Point, ...]
+    end: Point
+    step: int
+    whole: bool
+    state: Callable[[], logic.SavedState]
+
+
+class Engine(Logic, Protocol):
+    """Logic of a component that another engine executes; the engine stores and commits its state by itself.
+
+    The engine may resume after the death of a peer. So if a component has copies, the engine commits a step only when
+    all of them have the output of the step.
+    """
+
+    @property
+    def committed(self) -> Committed:
+        """Return the progress of the engine."""
+
+    @property
+    def uncovered_bytes(self) -> int:
+        """Return the bytes of inputs that it cannot commit before more input arrives."""
+
+    def set_copies(self, *, copies: bool, safe: bool) -> None:
+        """Set whether the component has copies, and whether each step has to wait for them."""
+
+    def replicated(self, step: int) -> None:
+        """Record that all copies have the output of its steps up to this one."""
+
+
+class Outcome(msgspec.Struct):
+    """The outcome of one execution.
+
+    Parameters
+    ----------
+    started, finished
+        Times at which the execution began and ended, in seconds.
+    spent
+        Number of tuples (0 for a punctuation) and processing seconds of each item.
+    chunks
+        Chunks that were produced, starting at the end of the log.
+    late
+        Number of tuples dropped as late since the operator was created.
+    error
+        Exception that the operator raised, or None.
+    unfinished
+        Whether the work has more output to produce.
+    then
+        Work and outcome of the next component of the chain; None if it was not executed.
+    speed
+        Speed of the peer meanwhile: the work, in seconds at a peer of speed 1, that it did in one of these seconds.
+    """
+
+    started: float
+    finished: float = 0.0
+    spent: list[tuple[int, float]] = []
+    chunks: list[Chunk] = []
+    late: int = 0
+    error: BaseException | None = None
+    unfinished: bool = False
+    then: tuple[Work, Outcome] | None = None
+    speed: float = 1.0
+
+
+class Link(NamedTuple):
+    """A chained component: it executes at once the output of the one before it, see :mod:`.chains`.
+
+    Parameters
+    ----------
+    component
+        Component with one input.
+    end
+        Point at which its log ends.
+    encode
+        Encoder of chunks; None: the output stays on this peer.
+    """
+
+    component: Component
+    end: Point
+    encode: Encode | None
+
+
+class Work(NamedTuple):
+    """One execution of a component.
+
+    Parameters
+    ----------
+    component
+        Component to execute.
+    port
+        Input that the chunks came from.
+    chunks
+        Chunks to execute; empty where the output of earlier ones is not complete.
+    items
+        Items for the operator: batches without a punctuation between them are merged.
+    end
+        Point at which the component's log ends.
+    encode
+        Encoder of chunks; None: the output stays on this peer.
+    then
+        Chained components that execute the output at once, one after another.
+    dropped
+        Whether the tuples of the chunks are dropped because their deadline has passed; promises are still executed.
+    """
+
+    component: Component
+    port: int
+    chunks: list[Chunk]
+    items: list[Item]
+    end: Point
+    encode: Encode | None = None
+    then: tuple[Link, ...] = ()
+    dropped: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Number of tuples to execute."""
+        return 0 if self.dropped else sum(chunk.rows for chunk in self.chunks)
+
+    @property
+    def resumed(self) -> bool:
+        """Whether this continues earlier work."""
+        return not self.chunks
+
+    @property
+    def needs(self) -> float:
+        """Bytes that it may need in addition to the state of its operator."""
+        logic = self.component.logic
+        return 0.0 if logic is None else sum(logic.needs(self.port, item) for item in self.items)
+
+    def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> Outcome:
+        """Execute this and the chained components, in any thread, but never twice at the same time.
+
+        Parameters
+        ----------
+        clock
+            Clock: function that returns the time in seconds.
+        window
+            Limit of the output of this execution, bytes; the rest is produced by another execution.
+        """
+        outcome = self._run(clock, window)
+        if self.then and outcome.chunks and outcome.error is None:
+            link, *others = self.then
+            if link.component.drops:
+                now = clock()
+                if any(link.component.overdue(chunk, now) for chunk in outcome.chunks):
+                    return outcome  # the next component takes them from its queue, and drops some
+            items = coalesce([chunk.item for chunk in outcome.chunks])
+            work = Work(link.component, 0, outcome.chunks, items, link.end, link.encode, tuple(others))
+            outcome.then = work, work.run(clock, window)
+        return outcome
+
+    def _run(self, clock: Callable[[], float], window: int) -> Outcome:
+        component, began = self.component, clock()
+        outcome = Outcome(began)
+        try:
+            operator = component.logic
+            if operator is None:
+                raise ValueError(f"operator: {component.operator!r} is a source; expected one that reads inputs")
+            steps = component.steps if component.steps is not None else self._all(operator)
+            component.steps = None
+            made: list[Item] = []
+            size = 0
+            for step in steps:
+                if isinstance(step, int):
+                    now = clock()
+                    outcome.spent.append((step, now - began))
+                    began = now
+                elif size >= window:
+                    component.steps, outcome.unfinished = itertools.chain((step,), steps), True
+                    break
+                elif isinstance(step, Batch):
+                    made += _slices(step, window // 2)
+                    size += step.nbytes
+                else:
+                    made.append(step)
+            outcome.late = operator.late
+            outcome.chunks = chunks_of(made, self.end)
+            if self.encode is not None:
+                for chunk in outcome.chunks:
+                    self.encode(chunk)
+        except MemoryExceeded as error:
+            outcome.error = error
+        except (MemoryError, pa.ArrowCapacityError) as error:
+            outcome.error = component.share.failed(error)
+        except logic.ANYTHING as error:  # only the operator's own application may fail
+            overflow = "capacity overflow" in str(error)  # Rust's message for an allocation that is too large
+            outcome.error = component.share.failed(error) if overflow else error
+        outcome.finished = clock()
+        return outcome
+
+    def _all(self, operator: Logic) -> Iterator[Item | int]:
+        """Yield all output of the work, and after the output of each item the number of its tuples."""
+        share = self.component.share
+        for item in self.items:
+            share.admit(operator.needs(self.port, item))
+            yield from operator.execute(self.port, item)
+            share.use(operator.state_bytes)
+            yield item.rows if isinstance(item, Batch) else 0
+
+
+def _slices(batch: Batch, most: int) -> Iterable[Batch]:
+    """Cut a batch into pieces of at most ``most`` bytes, but of at least one tuple."""
+    pieces = min(-(-batch.nbytes // max(most, 1)), batch.rows)
+    if pieces <= 1:
+        return (batch,)
+    rows = -(-batch.rows // pieces)
+    return (
+        msgspec.structs.replace(batch, table=batch.table.slice(start, rows), position=batch.position + start)
+        for start in range(0, batch.rows, rows)
+    )

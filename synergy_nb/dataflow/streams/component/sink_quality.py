@@ -1,0 +1,144 @@
+"""Quality of service at a sink: delays, misses and rates of its tuples, so far and since the last measurement.
+
+No IO and no clock: drivers say when a tuple has arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from synergy_nb.dataflow.meters import DelayHistogram
+from synergy_nb.dataflow.streams.log.values import Chunk, Loss
+from synergy_nb.dataflow.tuples import END
+
+__all__ = ["SinkQuality"]
+
+
+class SinkQuality:
+    """Quality of service at one sink of an application.
+
+    Parameters
+    ----------
+    operator
+        Operator id of the sink.
+    limit
+        Delay limit in seconds, or None.
+    now
+        Time at which it starts, in seconds.
+    lost
+        Function that returns the number of results lost because of dropped tuples.
+
+    Attributes
+    ----------
+    ended : bool
+        Whether the end of the stream has arrived.
+    halted : bool
+        Whether it accepts no more tuples.
+    reported : bool
+        Whether the record with the end was reported.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        *,
+        limit: float | None,
+        now: float,
+        lost: Callable[[Iterable[Loss]], float] = lambda _: 0.0,
+    ) -> None:
+        self.operator = operator
+        self.limit = limit
+        self.ended = False
+        self.halted = False
+        self.reported = False
+        self._delays = DelayHistogram(limit)
+        self._recent = DelayHistogram(limit)
+        self._bytes = 0
+        self._recent_bytes = 0
+        self._lost_of = lost
+        self._losses: tuple[Loss, ...] = ()
+        self._lost_before = 0.0  # lost results before the last interval
+        self._first: float | None = None  # time at which its first tuple entered the system
+        self._last = now
+        self._since = now
+
+    @property
+    def unmeasured(self) -> bool:
+        """Whether tuples or the end of the stream arrived, or tuples were dropped, since the last interval."""
+        return self._recent.count > 0 or self._lost > self._lost_before or (self.ended and not self.reported)
+
+    @property
+    def _lost(self) -> float:
+        """Return the number of results lost because of dropped tuples."""
+        return self._lost_of(self._losses) if self._losses else 0.0
+
+    def measure(self, *, rows: int, size: int, born: float, now: float) -> None:
+        """Count the arrival of ``rows`` tuples of ``size`` bytes that entered the system at ``born``."""
+        if self.halted:
+            return
+        delay = now - born
+        self._delays.add(delay, rows)
+        self._recent.add(delay, rows)
+        self._bytes += size
+        self._recent_bytes += size
+        self._first = born if self._first is None else min(self._first, born)
+        self._last = now
+
+    def arrived(self, chunks: list[Chunk], now: float, losses: tuple[Loss, ...] = ()) -> bool:
+        """Count chunks that arrived, or were dropped; True if the end of the stream is among them.
+
+        Parameters
+        ----------
+        chunks
+            Chunks in the sink's output.
+        now
+            Time in seconds.
+        losses
+            Tuples dropped so far, here and upstream.
+        """
+        ends = False
+        if losses and not self.halted:
+            self._losses = losses
+        for chunk in chunks:
+            if chunk.rows:
+                self.measure(rows=chunk.rows, size=chunk.item.nbytes, born=chunk.born, now=now)  # type: ignore[union-attr]
+            elif chunk.end.until == END and not self.halted and not self.ended:
+                self.ended = ends = True
+        return ends
+
+    def qos(self) -> dict[str, Any]:
+        """Return the quality of service so far, as :class:`~synergy_nb.events.SinkMeasured` describes it."""
+        seconds = 0.0 if self._first is None else self._last - self._first
+        return self._record(self._delays, self._bytes, seconds, self._lost)
+
+    def interval(self, now: float) -> dict[str, Any]:
+        """Return the quality of service since the last call; delays are None if no tuple has arrived."""
+        self.reported = self.ended
+        lost = self._lost
+        record = self._record(self._recent, self._recent_bytes, now - self._since, lost - self._lost_before)
+        self._lost_before = lost
+        self._recent = DelayHistogram(self.limit)
+        self._recent_bytes = 0
+        self._since = now
+        return record
+
+    def _record(self, delays: DelayHistogram, size: int, seconds: float, lost: float) -> dict[str, Any]:
+        lost, all_lost = max(lost, 0.0), self._lost
+        every = delays.count + lost
+        return {
+            "operator": self.operator,
+            "delay_p50_s": delays.quantile(0.50),
+            "delay_p95_s": delays.quantile(0.95),
+            "delay_p99_s": delays.quantile(0.99),
+            "delay_mean_s": delays.mean,
+            "delay_max_s": delays.most,
+            "miss_rate": (delays.missed + lost) / every if self.limit is not None and every else None,
+            "limit_s": self.limit,
+            "tuples_per_s": delays.count / seconds if seconds > 0.0 else 0.0,
+            "bytes_per_s": size / seconds if seconds > 0.0 else 0.0,
+            "tuples": self._delays.count,
+            "finished": self.ended,
+            "dropped": {loss.operator: loss.dropped for loss in self._losses if loss.dropped},
+            "lost": all_lost,
+        }

@@ -1,0 +1,508 @@
+"""Hosting: the components and copies of one peer, as a value that maps frames and the time to effects.
+
+Theory of operation
+-------------------
+``receive`` handles a frame of another peer, ``converge`` a new deployment of an application, ``finished`` the outcome
+of an execution, ``tick`` the passing of time. Each returns effects: frames to send, snapshots to make, sources to open,
+facts. Frames for this very peer are handled alike, without leaving it. The driver calls ``next`` for work and executes
+it on a thread of its choice.
+
+Module :mod:`~synergy_nb.dataflow.streams.hosting.exchange` delivers chunks from logs to readers; module
+:mod:`.hosting.roles` assigns components to peers and replaces them. Frames may be lost, duplicated
+and reordered: every component that waits for a frame has a timer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from synergy_nb.dataflow.batch_merging import TOGETHER_WORK, mergeable
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
+from synergy_nb.dataflow.logic import error_reason
+from synergy_nb.dataflow.memory_shares import Memory
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.component.predictions import PeerPredictions
+from synergy_nb.dataflow.streams.hosting import disciplines
+from synergy_nb.dataflow.streams.hosting.chains import chain
+from synergy_nb.dataflow.streams.hosting.effects import (
+    Arrived,
+    Capture,
+    Captured,
+    Effect,
+    Fact,
+    FactKind,
+    Restore,
+    Send,
+)
+from synergy_nb.dataflow.streams.hosting.exchange import RESEND_MOST_S, Exchange
+from synergy_nb.dataflow.streams.hosting.input_orders import Orders
+from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
+from synergy_nb.dataflow.streams.hosting.roles import Roles
+from synergy_nb.dataflow.streams.hosting.snapshots import SNAPSHOT_S, Snapshots
+from synergy_nb.dataflow.streams.hosting.timers import Timers
+from synergy_nb.dataflow.streams.log.frames import (
+    Ack,
+    Data,
+    Determinants,
+    Frame,
+    LastOrder,
+    PieceReply,
+    PieceRequest,
+    Recall,
+    State,
+    Subscribe,
+    Unsubscribe,
+)
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.merge import Entry
+from synergy_nb.dataflow.streams.log.values import CLIENT, COPY, Chunk, Encoding, Output, Point, Reader, encoded
+from synergy_nb.models.hot_spot_config import HotSpotConfig
+
+__all__ = ["Hosting"]
+
+
+class Hosting:
+    """The components and copies of one peer.
+
+    Parameters
+    ----------
+    peer
+        Address of the peer.
+    create
+        Function that creates the logic of a new component of a deployed application, None for a source; it may set the
+        kind, limits and memory of the component.
+    limits
+        Limits of each log, bytes.
+    memory
+        Memory that all components of the peer share; None: no limit.
+    discipline
+        Scheduling discipline of applications that state none, and between groups of applications with different ones,
+        see :mod:`~synergy_nb.dataflow.streams.hosting.disciplines`.
+    unused_cores
+        Function that returns the unused cores of the peer, which acknowledgements report to its producers.
+    machine
+        Function that returns the machine whose memory the peer can read; empty where it reads only its own.
+    near
+        Predicate that decides whether the peer with an address shares memory with this one.
+    share
+        Encoder of a chunk for peers that share memory.
+    hotspots
+        Parameters of hot spots.
+    speed
+        Function that returns the present speed of the peer, for components that it has not executed yet: the work that
+        its thread does in a second, in seconds at a peer of speed 1, less what other programs take.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        create: Callable[[Deployment, Component], Logic | None],
+        limits: Limits = LIMITS,
+        memory: Memory | None = None,
+        discipline: str = "fcfs",
+        unused_cores: Callable[[], float] = float,
+        machine: Callable[[], str] = str,
+        near: Callable[[str], bool] = lambda _: False,
+        share: Callable[[Chunk], None] = encoded,
+        hotspots: HotSpotConfig | None = None,
+        speed: Callable[[], float] = lambda: 1.0,
+    ) -> None:
+        self.speed = speed
+        self.peer = peer
+        self.create = create
+        self.limits = limits
+        self.memory = Memory() if memory is None else memory
+        self.discipline = discipline
+        self.unused_cores = unused_cores
+        self.machine = machine
+        self.near = near
+        self.share = share
+        self.deployments: dict[str, Deployment] = {}
+        self.components: dict[tuple[str, str], Component] = {}
+        self.orders = Orders()
+        self.predictions = PeerPredictions(HotSpotConfig() if hotspots is None else hotspots)
+        self.inputs = InputReports(self.components)
+        self.exchange = Exchange(self)
+        self.roles = Roles(self)
+        self.snapshots = Snapshots(self)
+        self.opened: set[tuple[str, str]] = set()  # sources that are being read
+        self._timers: Timers[tuple[str, str]] = Timers()
+        self._touched: dict[tuple[str, str], None] = {}
+        self._runnable: dict[Component, Entry] = {}  # next entry of each runnable component; updated after a touch
+        self._effects: list[Effect] = []
+        self._inside: deque[Frame] = deque()
+        self._sequence = 0
+
+    # -- for drivers ---------------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, frame: Frame, now: float) -> list[Effect]:
+        """Receive a frame of another peer."""
+        self._handle(sender, frame, now)
+        return self._done(now)
+
+    def converge(self, deployment: Deployment, now: float) -> list[Effect]:
+        """Carry out a deployment on this peer; ignore one older than the known one.
+
+        Of two deployments of the same version the later one counts, as a peer receives its own components before the
+        rest. After a deployment without assignments, nothing is remembered of the application.
+        """
+        known = self.deployments.get(deployment.application)
+        if known is None or known.version <= deployment.version:
+            self.deployments[deployment.application] = deployment
+            if known is None or known.version < deployment.version:
+                self.exchange.refuse_older()
+            self.roles.converge(deployment, now, () if known is None else deployment.replaced_since(known))
+            if not deployment.assignments:
+                del self.deployments[deployment.application]
+                self.predictions.set_limits(deployment.application, {})
+                if known is not None:
+                    self.roles.forget(known)
+        return self._done(now)
+
+    def may_emit(self, application: str, operator: str) -> bool:
+        """Whether a source may emit at present."""
+        component = self._emitting(application, operator)
+        return component is not None and not component.log.blocked
+
+    def emit(self, application: str, operator: str, chunks: Sequence[Chunk], now: float) -> list[Effect]:
+        """Append the output of a source or of another engine; only while :meth:`may_emit` is true.
+
+        Parameters
+        ----------
+        application, operator
+            Component that made it.
+        chunks
+            Consecutive chunks, of which the first begins where the component's log ends.
+        now
+            Time in seconds.
+        """
+        component = self._emitting(application, operator)
+        if component is not None:
+            if not component.feeds:
+                rows = sum(chunk.rows for chunk in chunks)
+                component.tuples_in += rows
+                component.arrived(rows, now)
+                component.unsaved += 0 if component.external else sum(chunk.size for chunk in chunks)
+            component.produce(list(chunks), now)
+            component.dirty = True
+            self._emitted(component, now)
+        return self._done(now)
+
+    def _emitting(self, application: str, operator: str) -> Component | None:
+        """Return a component that emits without being executed here; None if it may not emit."""
+        component = self.components.get((application, operator))
+        if component is None or component.failed or component.role is not Role.ACTIVE:
+            return None
+        return component if component.external or (application, operator) in self.opened else None
+
+    def committed(self, component: Component, now: float) -> list[Effect]:
+        """Handle that another engine has committed or handed over more of a component."""
+        if self.hosts(component) and not component.failed:
+            component.committed(now)
+            component.dirty = True
+            self.exchange.consumed(component, now)
+            if component.copies:
+                self.snapshots.soon(component, now, hurry=True)
+        return self._done(now)
+
+    def pause(self, component: Component, paused: bool, now: float) -> list[Effect]:
+        """Suspend or resume the execution of a component."""
+        component.paused = paused
+        self.touch(component.application, component.operator)
+        return self._done(now)
+
+    def abort(self, application: str, operator: str, error: BaseException, now: float) -> list[Effect]:
+        """Fail a component for a reason outside of its own executions."""
+        component = self.components.get((application, operator))
+        if component is not None:
+            self.fail(component, error_reason(error))
+        return self._done(now)
+
+    def next(
+        self, now: float, accept: Callable[[Component, Chunk], bool] | None = None, together: int = 0
+    ) -> Work | None:
+        """Return the work that the discipline orders first, or None if nothing may be executed.
+
+        Parameters
+        ----------
+        now
+            Time in seconds.
+        accept
+            Predicate that decides whether the driver can execute a chunk now. If given, no unfinished work is resumed.
+            None: every chunk, and unfinished work too.
+        together
+            Largest number of tuples of consecutive chunks executed together; 0: one chunk at a time. Chunks are joined
+            only if they are accepted, entered the system at about the same time, fit half a window, and are not
+            expected to take long. A punctuation joins the tuples before it, however many they are.
+        """
+        chosen = disciplines.first(self._runnable, self.discipline, accept)
+        if chosen is None:
+            return None
+        before = self._runnable.pop(chosen)
+
+        def joins(chunk: Chunk, rows: int, size: int) -> bool:
+            rows += chunk.rows
+            if chunk.rows and (rows > together or size + chunk.size > self.limits.window // 2):
+                return False
+            if chunk.rows and rows * chosen.tuple_s.moving > TOGETHER_WORK:
+                return False
+            if not mergeable(before.chunk.born, chunk.born):
+                return False
+            return accept is None or accept(chosen, chunk)
+
+        return chosen.next_work(now, joins if together else None, self.encoder(chosen))
+
+    def encoder(self, component: Component) -> Callable[[Chunk], None] | None:
+        """Return the encoder of a component's chunks; None if they need not be encoded."""
+        match component.log.encoding(component.peer, self.near):
+            case Encoding.NONE:
+                return None
+            case Encoding.SHARED:
+                return self.share
+        return encoded
+
+    def chained(self, work: Work) -> Work:
+        """Extend work by the components that may execute its output at once, and reserve them for it."""
+        component = work.component
+        if not component.reading.free or component.reading.prescribed:
+            return work
+        links = chain(self.components, component, self.peer, self.encoder)
+        for link in links:
+            link.component.running = True
+        return work._replace(then=links)
+
+    def finished(self, work: Work, outcome: Outcome, now: float) -> list[Effect]:
+        """Handle the end of an execution and of the executions chained to it."""
+        for link in work.then:  # including links that were not executed
+            link.component.running = False
+            self.touch(link.component.application, link.component.operator)
+        self._ended(work, outcome, now)
+        while outcome.then is not None:
+            work, outcome = outcome.then
+            if work.component.prediction is not None:
+                work.component.prediction.began = outcome.started
+            self._deliver(now)
+            if self.hosts(work.component):
+                work.component.overtake(work.chunks, outcome.started, now)
+            self._ended(work, outcome, now)
+        return self._done(now)
+
+    def _ended(self, work: Work, outcome: Outcome, now: float) -> None:
+        component = work.component
+        self.touch(component.application, component.operator)
+        if not self.hosts(component):
+            if outcome.then is not None:  # the chained component needs the determinants of its input
+                component.finished(work, outcome)
+            return
+        if outcome.error is not None or component.failed:
+            component.running = False
+            if outcome.error is not None:
+                self.fail(component, error_reason(outcome.error))
+            return
+        component.finished(work, outcome)
+        self._emitted(component, now)
+        self.exchange.consumed(component, now)
+
+    def _deliver(self, now: float) -> None:
+        """Deliver frames that are for this very peer."""
+        while self._inside:
+            self._handle(self.peer, self._inside.popleft(), now)
+
+    def saved(self, capture: Capture, now: float) -> list[Effect]:
+        """Resume a component whose state has been saved, while that state is encoded."""
+        self.snapshots.saved(capture)
+        return self._done(now)
+
+    def captured(
+        self, capture: Capture, made: Captured | BaseException, now: float, seconds: float = 0.0
+    ) -> list[Effect]:
+        """Announce a snapshot, encoded in so many seconds, to copies; or fail the component if that raised an error."""
+        self.snapshots.captured(capture, made, now, seconds)
+        return self._done(now)
+
+    def restored(self, restore: Restore, error: BaseException | None, now: float) -> list[Effect]:
+        """Resume a component whose state was restored, or fail it."""
+        component = restore.component
+        component.running = False
+        self.touch(component.application, component.operator)
+        if error is not None and self.hosts(component):
+            self.fail(component, f"its state could not be restored: {error_reason(error)}")
+        return self._done(now)
+
+    def results(self, application: str, operator: str, since: Point, most: float) -> list[Chunk]:
+        """Return retained results of a sink after a point: at most ``most`` bytes, but one chunk if there is any."""
+        component = self.components.get((application, operator))
+        found: list[Chunk] = []
+        size = 0
+        for chunk in component.log.chunks(since) if component is not None else ():
+            size += chunk.size
+            if found and size > most:
+                break
+            found.append(chunk)
+        return found
+
+    def collected(self, application: str, operator: str, read: Point, kept: Point, now: float) -> list[Effect]:
+        """Record that all clients have the results of a sink up to ``read``; discard those before ``kept``."""
+        component = self.components.get((application, operator))
+        if component is not None:
+            component.log.acknowledge(Reader(application, operator, CLIENT, self.peer), read, read, min(read, kept))
+            self.touch(application, operator)
+        return self._done(now)
+
+    def link_down(self, peer: str, now: float) -> list[Effect]:
+        """Handle a broken link: frames to or from a peer may be lost."""
+        self.exchange.link_down(peer, now)
+        return self._done(now)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do everything that is due."""
+        for key in self._timers.due(now):
+            self.touch(*key)
+            self.exchange.tick(key, now)
+            component = self.components.get(key)
+            if component is not None:
+                self.snapshots.tick(component, now)
+        self._effects += self.predictions.tick(now)
+        self._effects += self.inputs.tick(now)
+        return self._done(now)
+
+    @property
+    def next_timer(self) -> float | None:
+        """Return the time in seconds at which :meth:`tick` has work; None: never."""
+        found = [at for at in (self._timers.next, self.predictions.due) if at is not None]
+        at = min((*found, self.inputs.due))
+        return at if at < math.inf else None
+
+    # -- for the parts of hosting --------------------------------------------------------------------------------
+
+    def hosts(self, component: Component) -> bool:
+        """Whether a component is still on this peer."""
+        return self.components.get((component.application, component.operator)) is component
+
+    def effect(self, effect: Effect) -> None:
+        """Add an effect for the driver."""
+        self._effects.append(effect)
+
+    def send(self, to: str, frame: Frame) -> None:
+        """Send a frame; a frame for this peer itself does not leave it."""
+        if to == self.peer:
+            self._inside.append(frame)
+        else:
+            self._effects.append(Send(to, frame))
+
+    def fail(self, component: Component, reason: str) -> None:
+        """Fail a component: release its memory and its queues, and notify its sharers."""
+        if not component.failed:
+            component.failed = reason
+            component.release_memory()
+            self.exchange.notify_sharers(component, f"has failed: {reason}")
+            self.effect(Fact(FactKind.COMPONENT_FAILED, component.application, component.operator, reason))
+
+    def forget(self, component: Component) -> None:
+        """Forget a component that was removed."""
+        self.snapshots.forget(component)
+        self.predictions.remove(component)
+        self._runnable.pop(component, None)
+
+    def assignment(self, application: str, operator: str) -> Assignment | None:
+        """Return the assignment of a component; None if this peer does not know it."""
+        deployment = self.deployments.get(application)
+        return deployment.assignments.get(operator) if deployment is not None else None
+
+    def arrival(self) -> int:
+        """Return the number of the next arrival."""
+        self._sequence += 1
+        return self._sequence
+
+    def touch(self, application: str, operator: str) -> None:
+        """Mark a component, its copy or its recovery as changed: what may be executed, and its timers, are updated."""
+        self._touched[application, operator] = None
+
+    def _done(self, now: float) -> list[Effect]:
+        self._deliver(now)
+        for key in self._touched:
+            self.roles.report_ready(key, now)
+            due = self.exchange.due(key)
+            component = self.components.get(key)
+            if component is not None:
+                self.inputs.note(component, now)
+                first = component.first
+                if first is not None:
+                    self._runnable[component] = first
+                else:
+                    self._runnable.pop(component, None)
+                at = self.snapshots.at(component)
+                if at is not None and at < due:
+                    due = at
+                if component.collectable:
+                    self.effect(Arrived(*key))
+            self._timers.set(key, due if due < math.inf else None)
+        self._touched.clear()
+        if self.predictions.violations:
+            self._effects += self.predictions.violations
+            self.predictions.violations.clear()
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _emitted(self, component: Component, now: float) -> None:
+        if component.role is not Role.ACTIVE:
+            return
+        for cursor in component.log.laggards():
+            self.exchange.dismiss(component, cursor, now)
+        if component.copies:
+            self.snapshots.soon(component, now + SNAPSHOT_S)
+        self.exchange.flush(component, now)
+
+    # -- frames --------------------------------------------------------------------------------------------------
+
+    def _handle(self, sender: str, frame: Frame, now: float) -> None:
+        match frame:
+            case Data():
+                if frame.reader.port == COPY:
+                    self.roles.copied(frame, now)
+                else:
+                    self.exchange.data(sender, frame, now)
+            case Ack():
+                self._acknowledge(frame, now)
+            case Subscribe():
+                self.exchange.subscribe(frame, now)
+            case Unsubscribe():
+                self.exchange.unsubscribe(sender, frame)
+            case State():
+                self.roles.snapshot(frame, now)
+            case PieceRequest():
+                producer = self.producer(frame.output)
+                if producer is not None:
+                    self.snapshots.send_pieces(producer, frame, now)
+            case PieceReply():
+                self.roles.receive_piece(frame, now)
+            case Recall():
+                self.roles.recall(sender, frame)
+            case Determinants():
+                self.roles.determinants(sender, frame)
+            case LastOrder():
+                self.roles.last_order(frame)
+
+    def producer(self, output: Output) -> Component | None:
+        """Return the component here that makes an output, for readers."""
+        component = self.components.get((output.application, output.operator))
+        if component is None or component.epoch != output.epoch or component.role is not Role.ACTIVE:
+            return None
+        return component
+
+    def _acknowledge(self, ack: Ack, now: float) -> None:
+        component = self.producer(ack.output)
+        if component is None or not self.exchange.subscribe_by(ack, component, now):
+            return
+        cursor = component.log.cursors[ack.reader]
+        if ack.received > cursor.received:
+            cursor.patience = min(3.0 * (now - cursor.unacknowledged_since), RESEND_MOST_S)
+        if ack.consumed > cursor.consumed:
+            cursor.progressed_at = now
+        component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable)
+        if ack.reader.port == COPY:
+            self.snapshots.acknowledged(component, ack, now)
+        self.exchange.flush(component, now)

@@ -1,0 +1,116 @@
+"""Cutting of items into chunks: slices that fit the window of a reader, and their encoding.
+
+The opposite, :func:`coalesce`, merges waiting items. The overhead of an item (calls, wake-ups, entries in queues) would
+otherwise prevent a component that is behind from catching up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from synergy_nb.dataflow.streams.log.values import OVERHEAD, Chunk, Point, chunks_of
+from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, concatenated
+
+__all__ = ["coalesce", "cut"]
+
+
+def coalesce(items: Sequence[Item]) -> list[Item]:
+    """Merge a stream into as few items as possible: consecutive batches become one, followed by one punctuation.
+
+    Parameters
+    ----------
+    items
+        Consecutive items of one stream.
+
+    Returns
+    -------
+    list of Batch and Punctuation
+        The same tuples in the same order. Of several punctuations the last one remains, whose promise includes the
+        others. A punctuation followed by batches moves behind them, but never behind tuples that would become late. A
+        merged batch has the earliest time of entry of its parts.
+    """
+    if len(items) < 2:
+        return list(items)
+    merged: list[Item] = []
+    batches: list[Batch] = []
+    promise: Punctuation | None = None
+
+    def close() -> None:
+        if batches:
+            merged.append(_joined(batches))
+        if promise is not None:
+            position = batches[-1].end_position if batches else promise.position
+            merged.append(msgspec.structs.replace(promise, position=max(position, promise.position)))
+        batches.clear()
+
+    for item in items:
+        if isinstance(item, Punctuation):
+            if promise is None:
+                promise = item
+            else:
+                latest = max(promise, item, key=lambda one: one.time)
+                promise = msgspec.structs.replace(latest, born=min(promise.born, item.born))
+        elif item.rows:
+            if promise is not None and _earliest(item) < promise.time:
+                close()
+                promise = None
+            batches.append(item)
+    close()
+    return merged
+
+
+def _earliest(batch: Batch) -> int:
+    least: Any = batch.table.get_column("time").cast(pl.Int64).min()
+    return int(least)
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    if len(batches) == 1:
+        return batches[0]
+    table = concatenated([batch.table for batch in batches])
+    born = min(batch.born for batch in batches)
+    return msgspec.structs.replace(batches[0], table=table, born=born)
+
+
+def cut(item: Item, start: Point, *, encode: Callable[[Chunk], None] | None, most: int) -> list[Chunk]:
+    """Cut an item that follows a point into chunks that fit a window; none if the item has nothing new.
+
+    Parameters
+    ----------
+    item
+        Batch or punctuation.
+    start
+        Point in the stream at which the item begins.
+    encode
+        Encoder of a chunk; None: all readers are on this peer.
+    most
+        Size limit of a chunk, bytes: a larger batch is cut into equal parts, down to single tuples.
+
+    Raises
+    ------
+    ValueError
+        If a batch begins at another position.
+    """
+    chunks = chunks_of(_slices(item, most) if isinstance(item, Batch) else (item,), start)
+    if encode is not None:
+        for chunk in chunks:
+            encode(chunk)
+    return chunks
+
+
+def _slices(batch: Batch, most: int) -> Iterable[Batch]:
+    """Cut a batch into equal parts of at most ``most`` bytes, if its tuples are of about the same size."""
+    size = batch.nbytes
+    if size + OVERHEAD <= most or batch.rows < 2:
+        return (batch,)
+    fit = max(batch.rows * max(most - OVERHEAD, 0) // size, 1)  # tuples
+    rows = math.ceil(batch.rows / math.ceil(batch.rows / fit))
+    return (
+        msgspec.structs.replace(batch, table=batch.table.slice(start, rows), position=batch.position + start)
+        for start in range(0, batch.rows, rows)
+    )

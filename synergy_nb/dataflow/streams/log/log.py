@@ -1,0 +1,510 @@
+"""The log of one output, and the cursors of its readers. No IO, no clock.
+
+Theory of operation
+-------------------
+A :class:`StreamLog` retains the chunks of an output that some reader may still need. Each reader has a
+:class:`Cursor`: the points up to which chunks were *sent* to it, and up to which it has *received* and *consumed*
+them, and the point up to which its state is *durable*, so that it will not request chunks again even if its peer
+dies. The log is trimmed to the least durable point of all readers that it waits for.
+
+Credit is derived: a cursor's window less the bytes between what was consumed and what was sent. After a broken link,
+``sent := received``, and a reader that subscribes again names its own point; so no credit can leak.
+
+The component that makes the output may execute unless a reader that it waits for has used up its window
+(:attr:`StreamLog.blocked`). If it is *synchronized*, no reader is sent a chunk before all of its backups have confirmed
+that they have it, with the order of inputs that it carries (:meth:`StreamLog.confirmed`).
+
+Examples
+--------
+>>> from synergy_nb.dataflow.tuples import Punctuation
+>>> log = StreamLog()
+>>> reader = Reader("app", "sink", 0, "peer-2")
+>>> cursor = log.subscribe(reader, ORIGIN)
+>>> log.append(chunks_of([Punctuation(5, 0, 0.0), Punctuation(9, 0, 0.0)], log.end))
+>>> [chunk.end.until for chunk in log.due(cursor)], log.due(cursor), len(log)
+([5, 9], [], 2)
+>>> log.acknowledge(reader, received=log.end, consumed=log.end, durable=log.end)
+True
+>>> len(log)
+0
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, NamedTuple
+
+from synergy_nb.dataflow.streams.log.values import (
+    CLIENT,
+    COPY,
+    ORIGIN,
+    Chunk,
+    Encoding,
+    OnLag,
+    Point,
+    Reader,
+    chunks_of,
+)
+from synergy_nb.dataflow.tuples import Punctuation
+from synergy_nb.errors import SynergyError
+
+__all__ = ["LIMITS", "Cursor", "Limits", "LogTrimmed", "StreamLog", "chunks_of"]
+
+
+class Limits(NamedTuple):
+    """Limits of a log.
+
+    Parameters
+    ----------
+    window
+        Bytes that may be sent to a reader before it has consumed them.
+    retain
+        Bytes of chunks that are retained for readers whose state is not durable yet; a sharer that needs more fails.
+    results
+        Bytes of results that a sink retains for its readers; a quarter of them may be results that all have read.
+    piece
+        Bytes of a piece of a snapshot. The head of the snapshot may enclose a sixteenth of that without a request.
+    """
+
+    window: int = 4 << 20
+    retain: int = 16 << 20
+    results: int = 64 << 20
+    piece: int = 1 << 20
+
+
+LIMITS: Final = Limits()
+
+
+class LogTrimmed(SynergyError, LookupError):
+    """A reader requests chunks that the log no longer retains."""
+
+
+class Cursor:
+    """A reader of an output, with its progress.
+
+    Parameters
+    ----------
+    reader
+        Component or client that reads.
+    since
+        Point from which it reads.
+    on_lag
+        Policy for a reader that falls behind.
+    window
+        Bytes that may be sent to it before it has consumed them.
+    group
+        Operator and port of which the reader is one of several active replicas; empty for every other reader.
+
+    Attributes
+    ----------
+    sent, received, consumed, durable : Point
+        Points up to which chunks were sent to it, it has them, has executed them, and will not need them again.
+    confirmed : Point
+        Point up to which it has said itself that it has everything; the others are set by subscriptions, too.
+    subscribed : bool
+        Whether it has requested chunks; nothing is sent before that, except to a follower.
+    unasked : bool
+        Whether it is sent chunks although it has not requested them, which saves a round trip in a move.
+    patience : float
+        Seconds until unacknowledged chunks are sent again: three times the usual time of an acknowledgement.
+    unacknowledged_since : float
+        Time in seconds since which sent chunks have not been acknowledged.
+    resend_at : float or None
+        Time in seconds at which unacknowledged chunks are sent again, or None.
+    progressed_at : float
+        Time in seconds at which it had executed more than before; 0 before the first time.
+    """
+
+    __slots__ = (
+        "confirmed", "consumed", "durable", "group", "lost", "on_lag", "patience", "progressed_at", "reader",
+        "received", "resend_at", "sent", "subscribed", "unacknowledged_since", "unasked", "window",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        reader: Reader,
+        since: Point,
+        on_lag: OnLag = OnLag.BLOCK,
+        window: int = LIMITS.window,
+        group: tuple[str, int] = ("", 0),
+    ) -> None:
+        self.reader = reader
+        self.group = group
+        self.progressed_at = 0.0
+        self.on_lag = on_lag
+        self.window = window
+        self.sent = self.received = self.consumed = self.durable = since
+        self.confirmed = ORIGIN
+        self.subscribed = self.unasked = False
+        self.lost = False  # has failed; removed once it confirms that
+        self.patience = self.unacknowledged_since = 0.0
+        self.resend_at: float | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"Cursor({self.reader}, {self.on_lag.name}, sent {self.sent.position}, consumed {self.consumed.position})"
+        )
+
+
+class StreamLog:
+    """The retained chunks of one output, and its readers.
+
+    Parameters
+    ----------
+    start
+        Point at which it begins.
+    limits
+        Limits beyond which it is blocked, bytes, apart from the output of one execution.
+
+    Attributes
+    ----------
+    cursors : dict
+        Reader to its cursor.
+    retains_all : bool
+        Whether everything is retained until :meth:`trim` is called: in a copy, which does not know the readers.
+    """
+
+    def __init__(self, start: Point = ORIGIN, limits: Limits = LIMITS) -> None:
+        self.cursors: dict[Reader, Cursor] = {}
+        self.retains_all = False
+        self._limits = limits
+        self._little = min(limits.window // 2, limits.retain // 2)
+        self._least = ORIGIN  # in a copy: point before which nobody needs anything
+        self._start = start
+        self._chunks: list[Chunk] = []
+        self._ends: list[Point] = []
+        self._sizes: list[int] = []  # bytes from the beginning of time up to the end of each chunk
+        self._trimmed = 0  # bytes before the first retained chunk
+
+    # -- chunks --------------------------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> Point:
+        """Point at which the first retained chunk begins."""
+        return self._start
+
+    @property
+    def end(self) -> Point:
+        """Point after the last chunk."""
+        return self._ends[-1] if self._ends else self._start
+
+    @property
+    def size(self) -> int:
+        """Bytes of all retained chunks."""
+        return self._sizes[-1] - self._trimmed if self._sizes else 0
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def append(self, chunks: Iterable[Chunk]) -> None:
+        """Append chunks, of which the first begins where the log ends.
+
+        Raises
+        ------
+        ValueError
+            If a chunk begins elsewhere.
+        """
+        end, total = self.end, self._sizes[-1] if self._sizes else self._trimmed
+        for chunk in chunks:
+            if chunk.start != end:
+                raise ValueError(f"chunk at {chunk.start}; expected {end}")
+            end = chunk.end
+            total += chunk.size
+            self._chunks.append(chunk)
+            self._ends.append(end)
+            self._sizes.append(total)
+        self.trim()
+
+    def chunks(self, since: Point) -> list[Chunk]:
+        """Return all retained chunks that end after a point."""
+        return self._chunks[self._after(since) :]
+
+    def next_point(self, point: Point) -> Point:
+        """Return the start of the first chunk that begins at or after a point, or the end."""
+        index = self._after(point)
+        return self._chunks[index].start if index < len(self._chunks) else self.end
+
+    def restart(self, start: Point) -> None:
+        """Drop all chunks, and begin at another point."""
+        self._chunks, self._ends, self._sizes = [], [], []
+        self._trimmed, self._start = 0, start
+
+    def cut(self, end: Point) -> None:
+        """End the log at a point, which it may not have reached: drop what is after it, but no promise before it."""
+        while self._chunks and self.end.position > end.position:
+            chunk = self._chunks.pop()
+            del self._ends[-1], self._sizes[-1]
+            if chunk.start.position < end.position:
+                self.append([chunk.before(end.position)])
+        if self.end.position != end.position:
+            self.restart(end)
+        elif self.end.until < end.until:
+            self.append(chunks_of([Punctuation(end.until, end.position, 0.0)], self.end))
+
+    def _after(self, point: Point) -> int:
+        """Return the index of the first retained chunk that ends after a point."""
+        return bisect_right(self._ends, point)
+
+    def _offset(self, point: Point) -> int:
+        """Return the bytes from the start of the stream up to a point."""
+        index = self._after(point)
+        return self._sizes[index - 1] if index else self._trimmed
+
+    def _executed(self, cursor: Cursor) -> int:
+        """Return the bytes from the start of the stream up to what a reader has executed.
+
+        A prescribed order may withhold a promise until tuples after it have arrived. In that case the tuples executed
+        since that promise count; otherwise the window might have no room for the tuples that it waits for.
+        """
+        index = self._after(cursor.consumed)
+        if index < len(self._chunks):
+            chunk = self._chunks[index]
+            index += bool(chunk.rows) and chunk.end.position <= cursor.consumed.position
+        return self._sizes[index - 1] if index else self._trimmed
+
+    def between(self, start: Point, end: Point) -> int:
+        """Return the bytes of the retained chunks between two points."""
+        return max(self._offset(end) - self._offset(start), 0)
+
+    def behind(self, point: Point, size: int) -> Point:
+        """Return the earliest retained point with at most ``size`` bytes of chunks from there to a point."""
+        offset = self._offset(point) - size
+        return self._start if offset <= self._trimmed else self._ends[bisect_left(self._sizes, offset)]
+
+    # -- readers -------------------------------------------------------------------------------------------------
+
+    def encoding(self, peer: str, near: Callable[[str], bool]) -> Encoding:
+        """Return the form in which readers need the chunks.
+
+        Parameters
+        ----------
+        peer
+            Address of the peer of the log.
+        near
+            Predicate that decides whether a peer shares memory with it.
+        """
+        found = Encoding.NONE
+        for reader in self.cursors:
+            if reader.port == CLIENT or (reader.peer != peer and not near(reader.peer)):
+                return Encoding.WIRE
+            if reader.peer != peer:
+                found = Encoding.SHARED
+        return found
+
+    def send_unasked(self) -> None:
+        """Send all that is retained to the expected readers, before these have subscribed, as they still have to."""
+        for cursor in self.cursors.values():
+            if cursor.on_lag in (OnLag.BLOCK, OnLag.FAIL) and not cursor.subscribed:
+                cursor.subscribed = cursor.unasked = True
+
+    def expect(
+        self,
+        reader: Reader,
+        since: Point | None = None,
+        on_lag: OnLag = OnLag.BLOCK,
+        group: tuple[str, int] = ("", 0),
+    ) -> Cursor:
+        """Expect a reader: retain chunks for it from a point on, or from where the reader is that it replaces.
+
+        Parameters
+        ----------
+        since
+            Point from which it may read; None: where the log begins.
+        on_lag
+            Policy for the reader if it falls behind.
+        group
+            Operator and port of which it is one of several active replicas.
+        """
+        cursor = self.cursors.get(reader)
+        if cursor is None:
+            since = self._start if since is None else since
+            cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
+        cursor.on_lag, cursor.group = on_lag, group
+        replaced = [old for old in self.cursors.values() if reader.replaces(old.reader)]
+        kept = [old for old in replaced if old.on_lag is not OnLag.RESYNC] or replaced  # followers retain nothing
+        if kept:
+            least = min(old.durable for old in kept)
+            if cursor.subscribed:  # a follower: it read beside the one that it replaces
+                cursor.durable = min(cursor.durable, least)
+            else:
+                cursor.sent = cursor.received = cursor.consumed = cursor.durable = least
+        for old in replaced:
+            del self.cursors[old.reader]
+        return cursor
+
+    def subscribe(self, reader: Reader, since: Point | None, on_lag: OnLag = OnLag.BLOCK) -> Cursor:
+        """Subscribe a reader to all chunks from a point on, for the first time or again.
+
+        Parameters
+        ----------
+        since
+            Point from which it reads. None: a copy begins where the log begins, any other reader where it was expected
+            to begin, or else where the log ends.
+
+        Raises
+        ------
+        LogTrimmed
+            If the log begins after that point. A copy that has read before resumes where the log begins instead.
+        """
+        cursor = self.cursors.get(reader)
+        if since is None and cursor is not None and reader.port != COPY:
+            since = cursor.durable
+        elif since is None:
+            since = self._start if reader.port == COPY else self.end
+        elif cursor is not None and cursor.subscribed and reader.port != COPY:
+            # An old request is one of before what is durable: the reader has read on since then. Any other may be that
+            # of a component that was created anew at the same peer, as a follower often is, which has read nothing.
+            old = cursor.on_lag is not OnLag.RESYNC and since < cursor.durable
+            since = max(since, cursor.received if old else self._start, self._start)
+        if since < self._start and since.position < self._start.position:
+            if reader.port != COPY:
+                kept = self._start.position
+                raise LogTrimmed(
+                    f"tuples from position {since.position} on are requested; those from {kept} on are retained"
+                )
+            since = self._start
+        if cursor is None:
+            cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
+        if not cursor.subscribed or reader.port == COPY:
+            cursor.patience = cursor.patience if cursor.subscribed else 0.0
+            cursor.subscribed, cursor.consumed = True, since
+        cursor.sent = cursor.received = since
+        cursor.resend_at, cursor.unasked = None, False
+        return cursor
+
+    def unsubscribe(self, reader: Reader) -> bool:
+        """Remove a reader; False if there is none."""
+        found = self.cursors.pop(reader, None) is not None
+        self.trim()
+        return found
+
+    def acknowledge(self, reader: Reader, received: Point, consumed: Point, durable: Point) -> bool:
+        """Record a reader's progress, ignoring older points. False if there is no such reader, or it has failed."""
+        cursor = self.cursors.get(reader)
+        if cursor is None or cursor.lost:
+            return False
+        if received > cursor.received:
+            cursor.received = received
+            cursor.resend_at = None
+        cursor.sent = max(cursor.sent, cursor.received)
+        cursor.confirmed = max(cursor.confirmed, received)
+        cursor.consumed = max(cursor.consumed, consumed)
+        cursor.durable = max(cursor.durable, durable)
+        self.trim()
+        return True
+
+    def confirmed(self, peers: Collection[str]) -> Point:
+        """Return the point up to which this log and the copies at all of these peers have had the output.
+
+        After a take-over copies may be ahead of the log.
+        """
+        copies = (each for each in self.cursors.values() if each.reader.port == COPY and each.reader.peer in peers)
+        return min([self.end, *(each.confirmed for each in copies)])
+
+    def copied(self, behind: Collection[str] = ()) -> Point:
+        """Return the same for all copies but those ``behind``, for which nobody waits."""
+        return self.confirmed({each.peer for each in self.cursors if each.port == COPY}.difference(behind))
+
+    def due(self, cursor: Cursor, confirming: Collection[str] = ()) -> list[Chunk]:
+        """Return the chunks to send to a reader now, and count them as sent.
+
+        A chunk is sent if it fits the window, and if the copies at the peers ``confirming`` have it. One of more than
+        half a window is sent as soon as half of the window is free, as readers acknowledge in quarters of a window.
+        """
+        if not cursor.subscribed or cursor.lost:
+            return []
+        index, last = self._after(cursor.sent), len(self._chunks)
+        if confirming and cursor.reader.port != COPY:
+            last = self._after(self.confirmed(confirming))
+        if index >= last:
+            return []
+        chunks = self._chunks
+        flying = max(self._offset(cursor.sent) - self._executed(cursor), 0)
+        begun = index
+        while index < last:
+            size = chunks[index].size
+            if flying + size > cursor.window and flying > cursor.window // 2:
+                break
+            flying += size
+            index += 1
+        if index > begun:
+            cursor.sent = self._ends[index - 1]
+        return chunks[begun:index]
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the component that makes the output has to wait for a reader."""
+        if self.size <= self._little:  # no reader can be far behind
+            return False
+        if self.retains_all:  # of a follower, which knows no readers: the active one says what to trim
+            return self.size >= self._limits.retain
+        end = self._offset(self.end)
+        paced = False
+        ahead = False
+        groups: dict[tuple[str, int], bool] = {}  # whether each reader of a group has used up its window
+        for cursor in self.cursors.values():
+            if cursor.on_lag is OnLag.BLOCK:
+                if self.blocks(cursor):
+                    return True
+                paced = True
+            elif cursor.on_lag is OnLag.GROUP and not cursor.lost:
+                if self.holds_up(cursor):
+                    return True
+                groups[cursor.group] = groups.get(cursor.group, True) and self.blocks(cursor)
+                paced = True
+            elif cursor.on_lag is OnLag.FAIL and not cursor.lost:
+                ahead = ahead or end - self._offset(cursor.consumed) <= cursor.window // 2
+        if True in groups.values():
+            return True
+        sharers = any(cursor.on_lag is OnLag.FAIL and not cursor.lost for cursor in self.cursors.values())
+        return not paced and sharers and not ahead  # only sharers read: the fastest of them sets the pace
+
+    def blocks(self, cursor: Cursor) -> bool:
+        """Whether the component has to wait for a reader, whose window is used up or whose state is not durable."""
+        end = self._offset(self.end)
+        if end - self._executed(cursor) >= cursor.window:
+            return True
+        return end - self._offset(cursor.durable) >= max(self._limits.retain, cursor.window)
+
+    def holds_up(self, cursor: Cursor) -> bool:
+        """Whether an active replica has more chunks to read than are retained."""
+        return self._offset(self.end) - self._offset(cursor.durable) >= max(self._limits.retain, cursor.window)
+
+    def give_up(self, cursor: Cursor) -> bool:
+        """Retain nothing more for an active replica that reads too slowly, if another one of its group is ahead of it.
+
+        Returns
+        -------
+        bool
+            Whether it is lost now.
+        """
+        others = (each for each in self.cursors.values() if each.group == cursor.group and not each.lost)
+        if cursor.on_lag is not OnLag.GROUP or all(each.durable <= cursor.durable for each in others):
+            return False
+        cursor.lost = True
+        self.trim()
+        return True
+
+    def laggards(self) -> list[Cursor]:
+        """Return the sharers with more unread bytes than are retained for sharers; each only once, then it is lost."""
+        end = self._offset(self.end)
+        sharers = [cursor for cursor in self.cursors.values() if cursor.on_lag is OnLag.FAIL and not cursor.lost]
+        late = [cursor for cursor in sharers if end - self._offset(cursor.durable) > self._limits.retain]
+        for cursor in late:
+            cursor.lost = True
+        if late:
+            self.trim()
+        return late
+
+    def trim(self, least: Point | None = None) -> None:
+        """Drop chunks that no reader needs any more; in a copy, those before ``least``."""
+        if self.retains_all:
+            least = self._least = max(self._least, ORIGIN if least is None else least)
+        elif least is None:
+            waited = [c.durable for c in self.cursors.values() if c.on_lag is not OnLag.RESYNC and not c.lost]
+            least = min(waited, default=self.end)
+        index = self._after(least)
+        if index:
+            self._trimmed, self._start = self._sizes[index - 1], self._ends[index - 1]
+            del self._chunks[:index], self._ends[:index], self._sizes[:index]

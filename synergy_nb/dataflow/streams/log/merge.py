@@ -1,0 +1,332 @@
+"""The receiving side of one input: its producer, its queue, the next chunk, and its progress. No IO, no clock.
+
+Theory of operation
+-------------------
+An :class:`InOrder` merge reads one stream, whose producer may change: a later epoch continues with the same tuples at
+the same positions. The merge expects the point at which its chunks end. Of a chunk that overlaps these it discards the
+known part; a chunk after that point is a *gap*, for which it subscribes again; and once it reads epoch e + 1 it refuses
+epoch e. A missing punctuation is a gap, too: it may carry an order of inputs on which later chunks depend.
+
+Only where the producer states where it begins (:meth:`InOrder.begin`) a promise is accepted without its chunk, as the
+log has trimmed that chunk.
+
+Examples
+--------
+>>> from synergy_nb.dataflow.streams.log.values import chunks_of
+>>> from synergy_nb.dataflow.tuples import Punctuation
+>>> first, second = chunks_of([Punctuation(5, 0, 0.0), Punctuation(9, 0, 0.0)], ORIGIN)
+>>> merge = InOrder(ORIGIN)
+>>> merge.receive(0, second), merge.receive(0, first), merge.receive(0, second), merge.received.until
+(<Receipt.GAP: 2>, <Receipt.NEW: 1>, <Receipt.NEW: 1>, 9)
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from synergy_nb.dataflow.streams.log.values import ORIGIN, OVERHEAD, Chunk, Determinant, Loss, Point
+from synergy_nb.dataflow.tuples import START, Punctuation
+
+__all__ = ["RETRY_S", "Entry", "InOrder", "Receipt", "Source"]
+
+RETRY_S: Final = 0.05  # seconds between the first two subscriptions, until the producer answers
+
+
+class Receipt(enum.IntEnum):
+    """The result of :meth:`InOrder.receive` for a chunk that arrived."""
+
+    OLD = 0  #: All of it had arrived before.
+    NEW = 1  #: At least a part of it was new.
+    GAP = 2  #: Chunks between the last one and this one are missing.
+    STALE = 3  #: Its producer has been replaced.
+
+
+class Entry(NamedTuple):
+    """A chunk that waits to be executed.
+
+    Parameters
+    ----------
+    sequence
+        Number that grows with the order of arrival, over all inputs.
+    arrived
+        Time of arrival in seconds.
+    chunk
+        Part of the chunk that had not arrived before.
+    """
+
+    sequence: int
+    arrived: float
+    chunk: Chunk
+
+
+class Source:
+    """The producer of one input of a component, and the timers for it.
+
+    Attributes
+    ----------
+    peer : str
+        Address of the peer that makes the stream; empty if that is not known yet.
+    retry_at : float
+        Time in seconds at which it subscribes again, while the subscription is not confirmed.
+    wait_s : float
+        Seconds between this subscription and the next.
+    ack_at : float or None
+        Time in seconds of the next acknowledgement; None if there is nothing to acknowledge.
+    """
+
+    __slots__ = ("ack_at", "peer", "retry_at", "wait_s")
+
+    def __init__(self) -> None:
+        self.peer = ""
+        self.retry_at = 0.0
+        self.wait_s = RETRY_S
+        self.ack_at: float | None = None
+
+
+class InOrder:
+    """One input of a component: its queue and its progress.
+
+    Parameters
+    ----------
+    since
+        Point from which it reads. None: the present end of the stream when it subscribes, as for a later sharer.
+    epoch
+        Epoch of the producer.
+    late
+        Whether it is a stream replica that joins while others run: the first promise in its queue is the event time
+        from which it is complete, which is later than all tuples before it.
+
+    Attributes
+    ----------
+    received, consumed, durable : Point
+        Points up to which chunks have arrived, have been executed, and are covered by a snapshot on all backups.
+    queue : deque of Entry
+        Chunks that wait to be executed.
+    queued : int
+        Bytes of the queue.
+    acknowledged : tuple of Point
+        Points that were acknowledged last: received, consumed and durable.
+    unacknowledged : int
+        Bytes that were consumed since then.
+    subscribed : bool
+        Whether the producer is known to have this reader's subscription.
+    older : int or None
+        Epoch whose chunks are accepted, too, as the producer has moved, and chunks of the old peer may be on their way.
+    end : Point
+        End of the producer's output when it answered the subscription.
+    closed : bool
+        Whether it is a stream replica that ended, as its producer did or sends it nothing more.
+    """
+
+    __slots__ = (
+        "acknowledged", "closed", "consumed", "durable", "end", "epoch", "joined", "late", "older", "queue", "queued",
+        "received", "subscribed", "unacknowledged",
+    )  # fmt: skip
+
+    def __init__(self, since: Point | None = ORIGIN, epoch: int = 0, *, late: bool = False) -> None:
+        self.joined = since is not None
+        self.late = late
+        self.closed = False
+        self.received = self.consumed = ORIGIN if since is None else since
+        self.durable = ORIGIN
+        self.acknowledged = (ORIGIN, ORIGIN, ORIGIN)
+        self.unacknowledged = 0
+        self.queue: deque[Entry] = deque()
+        self.queued = 0
+        self.epoch = epoch
+        self.subscribed = False
+        self.end = ORIGIN
+        self.older: int | None = None
+
+    @property
+    def since(self) -> Point | None:
+        """Point from which it requests chunks; None if it joins the stream at its present end."""
+        return self.received if self.joined else None
+
+    @property
+    def beginning(self) -> bool:
+        """Whether it joined a stream, but the promise that states from when the stream is complete was not executed.
+
+        It has to come before all tuples: after them it would say that the tuples before it have been in the stream. A
+        copy that went on from here would not get it.
+        """
+        return self.late and self.consumed.until == START and bool(self.queue) and not self.queue[0].chunk.rows
+
+    def begin(
+        self, start: Point, sequence: int = 0, now: float = 0.0, end: Point = ORIGIN, latest: int = START
+    ) -> bool:
+        """Handle the producer's statement where it begins, and where its output ends at present.
+
+        Parameters
+        ----------
+        start, end
+            Points at which it begins and ends.
+        sequence, now
+            Number and time in seconds of the arrival.
+        latest
+            Greatest event time before the end, in µs, if the producer is an active replica.
+
+        Returns
+        -------
+        bool
+            Whether it has all tuples before the point where the producer begins.
+        """
+        self.subscribed, self.end = True, end
+        if not self.joined:
+            self.joined = True
+            self.received = self.consumed = Point(start.position, START)
+            if self.late and latest > START:
+                start = Point(start.position, max(start.until, latest + 1))
+        if start.position > self.received.position:
+            self.subscribed = False
+            return False
+        self._promise(start.until, now, sequence, now)
+        return True
+
+    def _promise(self, until: int, born: float, sequence: int, now: float, carrier: Chunk | None = None) -> bool:
+        """Queue a promise if it is new, with what the chunk ``carrier`` carries."""
+        if until <= self.received.until:
+            return False
+        position = self.received.position
+        item = Punctuation(until, position, born)
+        carried = ((), (), ()) if carrier is None else (carrier.determinants, carrier.losses, carrier.rates)
+        self._put(Chunk(self.received, Point(position, until), item, OVERHEAD, *carried), sequence, now)
+        return True
+
+    def _put(self, chunk: Chunk, sequence: int, now: float) -> None:
+        self.queue.append(Entry(sequence, now, chunk))
+        self.queued += chunk.size
+        self.received = chunk.end
+
+    def receive(self, epoch: int, chunk: Chunk, sequence: int = 0, now: float = 0.0) -> Receipt:
+        """Queue the new part of a chunk.
+
+        Parameters
+        ----------
+        epoch
+            Epoch of the producer that sent it.
+        chunk
+            Chunk that arrived.
+        sequence, now
+            Number and time in seconds of the arrival.
+        """
+        if epoch != self.epoch:
+            return Receipt.STALE
+        if not self.joined or chunk.start > self.received:
+            return Receipt.GAP
+        self.subscribed = True
+        promised = self._promise(chunk.start.until, chunk.born, sequence, now)
+        if not chunk.rows:
+            fresh = self._promise(chunk.end.until, chunk.born, sequence, now, chunk)
+            return Receipt.NEW if fresh or promised else Receipt.OLD
+        if chunk.end.position <= self.received.position:
+            return Receipt.NEW if promised else Receipt.OLD
+        if chunk.start.position < self.received.position:
+            chunk = chunk.since(self.received.position)
+        if chunk.start != self.received or chunk.end.until != self.received.until:
+            end = Point(chunk.end.position, self.received.until)
+            chunk = msgspec.structs.replace(chunk, start=self.received, end=end)
+        self._put(chunk, sequence, now)
+        return Receipt.NEW
+
+    def first(self, together: Callable[[Chunk, int, int], bool] | None) -> list[Chunk]:
+        """Remove the first chunk from the queue, with following ones that may be executed together with it.
+
+        Parameters
+        ----------
+        together
+            Predicate that decides whether a chunk may join the preceding ones, whose tuples and bytes are passed; None:
+            no chunk is joined.
+        """
+        alone = self.beginning  # what is executed together has its promises after its tuples
+        removed = [self._pop()]
+        if alone:
+            return removed
+        rows, size = removed[0].rows, removed[0].size
+        while together is not None and self.queue and together(self.queue[0].chunk, rows, size):
+            removed.append(self._pop())
+            rows, size = rows + removed[-1].rows, size + removed[-1].size
+        return removed
+
+    def overdue(self, passed: Callable[[Chunk], bool]) -> list[Chunk]:
+        """Remove the first chunk from the queue, with all following ones before the first tuples that are in time.
+
+        Parameters
+        ----------
+        passed
+            Predicate that decides whether the deadline of a chunk has passed.
+        """
+        removed = [self._pop()]
+        while self.queue and (not self.queue[0].chunk.rows or passed(self.queue[0].chunk)):
+            removed.append(self._pop())
+        return removed
+
+    def run(self, upto: Point) -> list[Chunk]:
+        """Remove the run of a prescribed order that ends at a point, or those of its tuples that have arrived.
+
+        A run may be longer than a window, so one that has not arrived completely must not wait. Tuples after the point
+        remain in the queue. Promises before the point are left out, as they had not arrived there when the order was
+        made; the promise of the point itself is made, wherever it is in the queue.
+        """
+        removed: list[Chunk] = []
+        point = self.consumed
+        if self.received.position < upto.position:
+            upto = Point(self.received.position, point.until)
+        born = self.queue[0].chunk.born if self.queue else 0.0
+        withheld: Chunk | None = None
+        determinants: tuple[Determinant, ...] = ()  # of promises that are left out: later chunks depend on them
+        losses: tuple[Loss, ...] = ()  # likewise
+        while self.queue and point.position < upto.position:
+            chunk = self._pop()
+            if not chunk.rows:
+                withheld = chunk
+                determinants += chunk.determinants
+                losses = chunk.losses
+                continue
+            if chunk.end.position > upto.position:
+                self._put_back(chunk.since(upto.position))
+                chunk = chunk.before(upto.position)
+            end = Point(chunk.end.position, point.until)
+            removed.append(msgspec.structs.replace(chunk, start=point, end=end))
+            point, born = end, chunk.born
+        if upto.until > point.until:
+            promise = Punctuation(upto.until, upto.position, born)
+            removed.append(Chunk(point, Point(upto.position, upto.until), promise, OVERHEAD))
+        while self.queue and not self.queue[0].chunk.rows and self.queue[0].chunk.end.until <= upto.until:
+            chunk = self._pop()
+            determinants += chunk.determinants
+            losses = chunk.losses
+        if removed and (determinants or losses):
+            determinants = removed[-1].determinants + determinants
+            removed[-1] = msgspec.structs.replace(removed[-1], determinants=determinants, losses=losses)
+        if withheld is not None and withheld.end.until > upto.until:  # it is valid, and nobody will send it again
+            item = Punctuation(withheld.end.until, upto.position, withheld.born)
+            end = Point(upto.position, withheld.end.until)
+            self._put_back(Chunk(upto, end, item, withheld.size, losses=withheld.losses))
+        return removed
+
+    def overtake(self, upto: Point) -> None:
+        """Record that tuples up to a point were executed without waiting here: they are discarded when they arrive."""
+        if self.queue:
+            self.run(upto)
+        self.received, self.consumed = self.received.joined(upto), self.consumed.joined(upto)
+
+    def _pop(self) -> Chunk:
+        chunk = self.queue.popleft().chunk
+        self.queued -= chunk.size
+        return chunk
+
+    def _put_back(self, chunk: Chunk) -> None:
+        self.queue.appendleft(Entry(0, 0.0, chunk))
+        self.queued += chunk.size
+
+    def consume(self, chunks: list[Chunk]) -> None:
+        """Record that chunks have been executed."""
+        for chunk in chunks:
+            self.consumed = self.consumed.joined(chunk.end)
+            self.unacknowledged += chunk.size
