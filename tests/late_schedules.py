@@ -51,7 +51,7 @@ from synergy_nb.events import (
     ReplicaRebuilt,
     TakeoverBegun,
 )
-from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.overlay.gossip import DEAD, News
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan.active_replicas import original

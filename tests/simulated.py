@@ -17,9 +17,9 @@ from synergy_nb.dataflow.deployments import Assignment as Where
 from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.events import Event
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.alternatives import DirectoryEntries
-from synergy_nb.lifecycle.decider import Decided, Decision, Refusal
-from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
+from synergy_nb.lifecycle.requests.decider import Decided, Decision, Refusal
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import ALL_COMPONENTS

@@ -13,8 +13,8 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.events import ActiveReplicasLost, GraphSelected, ReplicasDeployed, SetupFailed
-from synergy_nb.lifecycle.deploying import remaining_times
-from synergy_nb.lifecycle.members import Member
+from synergy_nb.lifecycle.records.members import Member
+from synergy_nb.lifecycle.sessions.deploying import remaining_times
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.active_replicas import original, replicas_of, replicated

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from synergy_nb.control.driver_messages import LeaseRenewed, SubmitPlan
-from synergy_nb.lifecycle.client_leases import LOOKS
+from synergy_nb.lifecycle.requests.client_leases import LOOKS
 from synergy_nb.plan import Plan, source
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.runtime.client.lease_renewals import LEASE, LeaseRenewals

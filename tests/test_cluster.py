@@ -35,7 +35,7 @@ from synergy_nb import (
 )
 from synergy_nb.dataflow.tuples import Batch, decode
 from synergy_nb.events import ApplicationEnded, ComponentDeployed, RequestSubmitted, SinkMeasured
-from synergy_nb.lifecycle import requests
+from synergy_nb.lifecycle import engine
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.data import deliveries
 from synergy_nb.runtime.data.pushed_sources import PushedSources
@@ -580,7 +580,7 @@ async def test_the_workers_of_an_existing_cluster_become_peers() -> None:
 
 @pytest.mark.slow
 def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MAX_RETAINED", 3)
+    monkeypatch.setattr(engine, "MAX_RETAINED", 3)
 
     async def main() -> tuple[list[int], list[str]]:
         async with _workers(1) as (existing, cluster):

@@ -24,7 +24,7 @@ from synergy_nb.events import (
     ProbeAccepted,
     ProbeDropped,
 )
-from synergy_nb.lifecycle.messages import Confirm, Graph
+from synergy_nb.lifecycle.records.messages import Confirm, Graph
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.reporting.explanation import Explanation

@@ -12,7 +12,7 @@ import pytest
 from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.events import ComponentMoved, MigrationDecided, MigrationEnded, MigrationProjected
-from synergy_nb.lifecycle.decider import component_name
+from synergy_nb.lifecycle.requests.decider import component_name
 from synergy_nb.plan import Plan
 from tests.campaigns import blocks
 from tests.moving_schedules import CASES, FAULTS, ORIGINS, PEERS, PHASES, VICTIMS, Move, Schedule, World, packets

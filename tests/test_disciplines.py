@@ -13,7 +13,7 @@ from synergy_nb import Cluster
 from synergy_nb.dataflow.meters import DelayHistogram
 from synergy_nb.dataflow.streams.log.values import Chunk
 from synergy_nb.events import ComponentDeployed, RequestSubmitted
-from synergy_nb.lifecycle.deploying import remaining_times
+from synergy_nb.lifecycle.sessions.deploying import remaining_times
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.plan.requirements import DISCIPLINES
 from synergy_nb.reporting.explanation import Explanation

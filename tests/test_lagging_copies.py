@@ -8,7 +8,7 @@ import pytest
 
 from synergy_nb.dataflow.deployments import Role
 from synergy_nb.events import CopiesBehind
-from synergy_nb.lifecycle.messages import CopiesLag
+from synergy_nb.lifecycle.records.messages import CopiesLag
 from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 from tests.test_moving import Movers, lost, move, roles, running, where

@@ -17,7 +17,7 @@ from synergy_nb.events import (
     PeerDeclaredDead,
     SessionExpired,
 )
-from synergy_nb.lifecycle.session_config import SessionConfig
+from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets.component_status import status
 from synergy_nb.widgets.journal_series import JournalSeries

@@ -15,7 +15,8 @@ from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import ProbeAccepted
-from synergy_nb.lifecycle import impact, messages
+from synergy_nb.lifecycle.records import messages
+from synergy_nb.lifecycle.sessions import impact
 from synergy_nb.models.change_points import RateChanges
 from synergy_nb.plan import Plan, source
 from synergy_nb.traces.packets import Parameters, tables
@@ -64,7 +65,7 @@ def test_feedback_of_many_applications_takes_as_many_messages_as_that_of_one(
 
 
 def test_a_long_round_of_feedback_goes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synergy_nb.lifecycle.feedback.PER_MESSAGE", 3)
+    monkeypatch.setattr("synergy_nb.lifecycle.sessions.feedback.PER_MESSAGE", 3)
     ring = ring_of(8)
     ring.run(15.0)  # longer than a lease
     assert all(ring.status(f"a{number}") == "running" for number in range(8))

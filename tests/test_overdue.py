@@ -17,7 +17,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Determinant, L
 from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
 from synergy_nb.events import ApplicationRunning, Event, SinkMeasured
-from synergy_nb.lifecycle.hosted_components import Component as Hosted
+from synergy_nb.lifecycle.records.hosted_components import Component as Hosted
 from synergy_nb.plan import Plan, builder, plan, source
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.stream_world import StreamWorld

@@ -17,7 +17,7 @@ from synergy_nb.control.driver_messages import OverheadsMeasured, StopApplicatio
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.events import GraphSelected
-from synergy_nb.lifecycle.selection_conditions import violated_condition
+from synergy_nb.lifecycle.requests.selection_conditions import violated_condition
 from synergy_nb.models.overheads import CORRELATION, HOP, REFERENCE, SOURCE, Overhead, Overheads, together
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan, source

@@ -34,7 +34,7 @@ from synergy_nb.events import (
     ReplicaRebuilt,
     StreamsDiscarded,
 )
-from synergy_nb.lifecycle.messages import Graph, ReadersComplete, ReadersQuestion, Rebuild, Rebuilt
+from synergy_nb.lifecycle.records.messages import Graph, ReadersComplete, ReadersQuestion, Rebuild, Rebuilt
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of, replicated

@@ -11,8 +11,8 @@ import pytest
 
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import Producer
-from synergy_nb.lifecycle.members import producer_of
-from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.records.members import producer_of
+from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.builder import Stream
 from synergy_nb.reporting.explanation import Explanation

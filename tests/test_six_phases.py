@@ -23,7 +23,7 @@ from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.values import chunks_of
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.events import MigrationDecided
-from synergy_nb.lifecycle.decider import component_name
+from synergy_nb.lifecycle.requests.decider import component_name
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults

@@ -17,7 +17,7 @@ from synergy_nb.events.application_states import (
     State,
     Status,
 )
-from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.plan import source
 from synergy_nb.widgets.status_text import _STATUS
 

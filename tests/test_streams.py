@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.lifecycle.alternatives import _profiles
+from synergy_nb.lifecycle.requests.alternatives import _profiles
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan.spark_parts import Profile

@@ -13,8 +13,8 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import ApplicationRunning, RequestPostponed, SetupFailed, SharingFound
-from synergy_nb.lifecycle.agreements import Agreements
-from synergy_nb.lifecycle.messages import Graph, GrowthAnswered, GrowthAsked, GrowthChanged
+from synergy_nb.lifecycle.records.messages import Graph, GrowthAnswered, GrowthAsked, GrowthChanged
+from synergy_nb.lifecycle.sessions.agreements import Agreements
 from synergy_nb.models.queueing import execution_time
 from synergy_nb.overlay.answer_limits import AnswerLimits
 from synergy_nb.plan import Plan, source

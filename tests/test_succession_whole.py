@@ -18,7 +18,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents, StopApplication
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import BackupRestored, Event, OriginSucceeded, ReplicaRebuilt, ReplicasLeft, SessionExpired
-from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.plan import plan as joined
 from synergy_nb.plan.active_replicas import degrees_of, replicated
 from synergy_nb.plan.catalogue import ALL_COMPONENTS

@@ -14,7 +14,7 @@ from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop, Producer
 from synergy_nb.dataflow.deployments import Deployment, Role
 from synergy_nb.events import DegreeChosen, PlacementCompleted, TakenOver
-from synergy_nb.lifecycle.messages import TakeOver
+from synergy_nb.lifecycle.records.messages import TakeOver
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.placement_modes import check_placement

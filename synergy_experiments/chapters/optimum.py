@@ -37,7 +37,7 @@ from synergy_experiments.worlds.composed_requests import Composed
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_experiments.worlds.sweeps import SIMULATED, algorithms, scenario
 from synergy_nb.control.graph import ComponentGraph, Hop
-from synergy_nb.lifecycle.decider import component_name
+from synergy_nb.lifecycle.requests.decider import component_name
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
 

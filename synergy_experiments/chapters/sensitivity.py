@@ -45,11 +45,11 @@ With more slack all policies serve more. Over the mean placement Synergy serves 
 merged paths .59, .73, .78, .81 and .83.
 
 *C9, agreed limits.* Four changes close most of that distance: requests wait while another one for the same stream is
-composed (:mod:`synergy_nb.lifecycle.claims`); peers ask the origins of the applications that they delay
-(:mod:`synergy_nb.lifecycle.agreements`); where the whole stream of another application is too late, an earlier point of
-it is shared; and delays are projected with Pollaczek's and Khinchine's formula. In the five networks .96, .96, .85, .91
-and .99 are served, .96, .98, .93, .95 and 1.00 of what the planner serves, with 65, 58, 150, 76 and 37 probes of a
-request. Waiting alone makes it worse, as all readers of a stream then depend on one application whose limit others
+composed (:mod:`synergy_nb.lifecycle.requests.claims`); peers ask the origins of the applications that they delay
+(:mod:`synergy_nb.lifecycle.sessions.agreements`); where the whole stream of another application is too late, an earlier
+point of it is shared; and delays are projected with Pollaczek's and Khinchine's formula. In the five networks .96, .96,
+.85, .91 and .99 are served, .96, .98, .93, .95 and 1.00 of what the planner serves, with 65, 58, 150, 76 and 37 probes
+of a request. Waiting alone makes it worse, as all readers of a stream then depend on one application whose limit others
 break: .71, .58 and .62 in the first three networks, against .87, .95 and .38 without any of the four. The third network
 serves .65 without earlier points, .67 without waiting, .82 with equation 2.6. Of the 500 requests 26 are refused, of
 which 4 nobody could serve, and 7 are late, by 2 % at most. Of the probes of the twelve that the third network refuses,

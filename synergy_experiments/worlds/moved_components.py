@@ -16,7 +16,7 @@ import polars as pl
 from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.events import Event, HotSpotDismissed, MigrationAnswered, MigrationDecided, MigrationEnded
-from synergy_nb.lifecycle.decider import component_name
+from synergy_nb.lifecycle.requests.decider import component_name
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.kernel import Network
 from synergy_nb.simulator.network import Topology, measured, transit_stub

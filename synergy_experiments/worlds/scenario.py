@@ -21,7 +21,7 @@ from synergy_nb.events import (
     RequestSubmitted,
     SharingGivenUp,
 )
-from synergy_nb.lifecycle.origins import ends_of, nearest
+from synergy_nb.lifecycle.requests.origins import ends_of, nearest
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.network import CAPACITIES, Topology, TransitStub, measured, transit_stub
 from synergy_nb.simulator.workload import Parameters, Request, Workload, generate
@@ -58,8 +58,9 @@ class Scenario:
     window
         Virtual seconds of tuples that are counted, after all requests are decided.
     origin
-        Rule for the peer at which a request is submitted: ``client``, the peer in the workload; another
-        rule of :data:`~synergy_nb.lifecycle.origins.POLICIES`, with a client beside that peer; or ``random``, any peer.
+        Rule for the peer at which a request is submitted: ``client``, the peer in the workload; another rule of
+        :data:`~synergy_nb.lifecycle.requests.origins.POLICIES`, with a client beside that peer; or ``random``, any
+        peer.
     """
 
     workload: Parameters = field(default_factory=Parameters)

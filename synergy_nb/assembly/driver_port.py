@@ -12,11 +12,11 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, key_of
 from synergy_nb.events import LinkMeasured, PeerJoined, PeerLeft
-from synergy_nb.lifecycle.engine_choice import SparkOffer
-from synergy_nb.lifecycle.requests import Requests
-from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
-from synergy_nb.lifecycle.sessions import Session
-from synergy_nb.lifecycle.skipped_lines import SkippedReports
+from synergy_nb.lifecycle.engine import Requests
+from synergy_nb.lifecycle.requests.engine_choice import SparkOffer
+from synergy_nb.lifecycle.requests.resilient_placement import ResilientPlacement
+from synergy_nb.lifecycle.session import Session
+from synergy_nb.lifecycle.sessions.skipped_lines import SkippedReports
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.overlay.load_levels import LoadLevels

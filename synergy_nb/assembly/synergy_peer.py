@@ -25,18 +25,18 @@ from synergy_nb.assembly.driver_port import DriverPort, Parts, SparkSupport
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
 from synergy_nb.events import PeerOverloaded
-from synergy_nb.lifecycle.alternatives import Alternatives
-from synergy_nb.lifecycle.claims import Claims
-from synergy_nb.lifecycle.decider import Decider, component_name
-from synergy_nb.lifecycle.engine_choice import SparkOffer
-from synergy_nb.lifecycle.replica_placement import ReplicaPlacement
-from synergy_nb.lifecycle.request import Request
-from synergy_nb.lifecycle.requests import Requests
-from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
-from synergy_nb.lifecycle.session_config import SessionConfig
-from synergy_nb.lifecycle.sessions import Session
-from synergy_nb.lifecycle.skipped_lines import SkippedReports
-from synergy_nb.lifecycle.succession_messages import Entrusted
+from synergy_nb.lifecycle.engine import Requests
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.records.succession_messages import Entrusted
+from synergy_nb.lifecycle.requests.alternatives import Alternatives
+from synergy_nb.lifecycle.requests.claims import Claims
+from synergy_nb.lifecycle.requests.decider import Decider, component_name
+from synergy_nb.lifecycle.requests.engine_choice import SparkOffer
+from synergy_nb.lifecycle.requests.replica_placement import ReplicaPlacement
+from synergy_nb.lifecycle.requests.resilient_placement import ResilientPlacement
+from synergy_nb.lifecycle.session import Session
+from synergy_nb.lifecycle.sessions.skipped_lines import SkippedReports
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.overlapping_levels import OverlappingLevels

@@ -13,7 +13,7 @@ import polars as pl
 
 from synergy_nb.cli.result_files import ResultFile
 from synergy_nb.events import Event
-from synergy_nb.lifecycle.origins import POLICIES
+from synergy_nb.lifecycle.requests.origins import POLICIES
 from synergy_nb.plan import Plan, PlanError, Problem
 from synergy_nb.plan.units import counted, did_you_mean, nearest
 from synergy_nb.reporting.explanation import Explanation
@@ -184,7 +184,7 @@ def check_origin(origin: str | None, peers: int | None) -> str | None:
     Parameters
     ----------
     origin
-        Name of a peer, one of :data:`~synergy_nb.lifecycle.origins.POLICIES`, or None.
+        Name of a peer, one of :data:`~synergy_nb.lifecycle.requests.origins.POLICIES`, or None.
     peers
         Number of peers that will be started on this machine; None if peers run already, with names of their own.
 

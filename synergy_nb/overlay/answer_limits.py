@@ -9,7 +9,7 @@ meanwhile. A peer that was stopped itself begins the limit again: the answers ma
 
 Such a limit decides how long to wait for one answer, until another peer is asked, or an attempt is given up. Whether
 an application or a request ends is no question of these limits: that waits for ``patience``
-(:class:`~synergy_nb.lifecycle.session_config.SessionConfig`) as long as the process of a silent peer may live.
+(:class:`~synergy_nb.lifecycle.records.session_config.SessionConfig`) as long as the process of a silent peer may live.
 """
 
 from __future__ import annotations

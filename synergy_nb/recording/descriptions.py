@@ -15,9 +15,10 @@ from synergy_nb.algorithms.replication import stream_collection as streams
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
-from synergy_nb.lifecycle import leases, shared_streams, sink_reports, skipped_lines
-from synergy_nb.lifecycle import messages as sessions
-from synergy_nb.lifecycle import succession_messages as succession
+from synergy_nb.lifecycle.changes import shared_streams
+from synergy_nb.lifecycle.records import messages as sessions
+from synergy_nb.lifecycle.records import succession_messages as succession
+from synergy_nb.lifecycle.sessions import leases, sink_reports, skipped_lines
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay import gossip, pastry, routing
 from synergy_nb.plan.units import counted

@@ -15,7 +15,7 @@ from synergy_nb.errors import user_facing
 from synergy_nb.events import SkippedLines
 from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.table import Events
-from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration

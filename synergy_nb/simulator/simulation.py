@@ -28,9 +28,9 @@ from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.journal import Journal
 from synergy_nb.events.table import Events
-from synergy_nb.lifecycle.knobs import checked_operator
-from synergy_nb.lifecycle.origins import CLIENT, ends_of, nearest
-from synergy_nb.lifecycle.submission import check_submission
+from synergy_nb.lifecycle.changes.knobs import checked_operator
+from synergy_nb.lifecycle.requests.origins import CLIENT, ends_of, nearest
+from synergy_nb.lifecycle.requests.submission import check_submission
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan

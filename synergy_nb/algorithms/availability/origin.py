@@ -55,8 +55,8 @@ from synergy_nb.events import (
     PlacementSubmitted,
     ReplicasLost,
 )
-from synergy_nb.lifecycle.alternatives import DirectoryEntries
-from synergy_nb.lifecycle.decider import component_name
+from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
+from synergy_nb.lifecycle.requests.decider import component_name
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency

@@ -63,14 +63,14 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         they are compared with its limit. In the dissertation each peer compares its own.
     agreed
         Whether a peer commits a component only after the origins of all applications that it would delay have agreed
-        (:mod:`synergy_nb.lifecycle.agreements`). Each origin adds up what the peers of its application have told it, so
-        delay limits are kept although several requests are set up at the same moment; and a peer commits no component
-        whose stream it makes already for an application that the origin of the request does not know. In the
+        (:mod:`synergy_nb.lifecycle.sessions.agreements`). Each origin adds up what the peers of its application have
+        told it, so delay limits are kept although several requests are set up at the same moment; and a peer commits no
+        component whose stream it makes already for an application that the origin of the request does not know. In the
         dissertation a peer compares the last measured delay with the limit, and what others add at the same time does
         not count.
     patience
         Greatest number of seconds that a request waits while another one for the same stream is composed
-        (:mod:`synergy_nb.lifecycle.claims`); 0, as in the dissertation: it does not wait.
+        (:mod:`synergy_nb.lifecycle.requests.claims`); 0, as in the dissertation: it does not wait.
     backtracks
         Whether, if the maximum sharable points do not qualify, those before them in the plan are tried. In the
         dissertation nothing is shared then.

@@ -32,10 +32,10 @@ from synergy_nb.events import (
     ProbeDropped,
     ProbingEnded,
 )
-from synergy_nb.lifecycle.alternatives import DirectoryEntries
-from synergy_nb.lifecycle.decider import Decided, Decision, Refusal, find_candidates
-from synergy_nb.lifecycle.request import Request
-from synergy_nb.lifecycle.selection_conditions import violated_condition
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
+from synergy_nb.lifecycle.requests.decider import Decided, Decision, Refusal, find_candidates
+from synergy_nb.lifecycle.requests.selection_conditions import violated_condition
 from synergy_nb.overlay.membership import Membership
 
 __all__ = ["Composition"]

@@ -30,8 +30,8 @@ from synergy_nb.control.graph import Hop, late_share
 from synergy_nb.control.ledger import ROUNDING, Ledger
 from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.events import MessageOutdated, MessageRefused, ProbeAccepted, ProjectedImpact, ReservationExpired
-from synergy_nb.lifecycle.decider import component_name
-from synergy_nb.lifecycle.selection_conditions import exceeds
+from synergy_nb.lifecycle.requests.decider import component_name
+from synergy_nb.lifecycle.requests.selection_conditions import exceeds
 from synergy_nb.models.overheads import HOP, Overhead, Overheads, quantile, together
 from synergy_nb.models.projection import Impact, refused
 from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
@@ -77,7 +77,7 @@ class Probing(Protocol):
         Overheads of items at this peer, as its driver measures them.
     project
         Function that returns the execution time of a component here and its impact on the applications here, see
-        :meth:`~synergy_nb.lifecycle.impact.Impacts.project`.
+        :meth:`~synergy_nb.lifecycle.sessions.impact.Impacts.project`.
     running
         Function of (application, operator) that returns the time from a source until a component of this peer has
         executed a tuple, seconds; None if it has no such component.

@@ -6,8 +6,8 @@ from synergy_nb.algorithms.migration.candidates import at_speed
 from synergy_nb.algorithms.migration.messages import Departure
 from synergy_nb.algorithms.migration.move_history import MoveHistory
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
-from synergy_nb.lifecycle.hosted_components import ComponentId
-from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.lifecycle.records.hosted_components import ComponentId
+from synergy_nb.lifecycle.session import Session
 
 __all__ = ["departure_of"]
 

@@ -15,11 +15,11 @@ first (:class:`~synergy_nb.algorithms.migration.messages.MigrationRequest`), unt
 accepts is left out of the next selections for a while, so that others are tried.
 
 *Migration* (section 3.4.4). The origin of the application has the component moved
-(:mod:`synergy_nb.lifecycle.migration`), since only the origin changes a graph: a take-over and a migration never run at
-the same time. The peer repeats :class:`~synergy_nb.algorithms.migration.messages.Relocate` until the origin answers. If
-by its published load the first candidate has room, the peer asks the origin at the same time as the target: the target
-follows the component as soon as it has accepted, and a round trip between both peers is saved. If it refuses, the
-origin gives the move up, and the next candidate is asked before the origin.
+(:mod:`synergy_nb.lifecycle.changes.migration`), since only the origin changes a graph: a take-over and a migration
+never run at the same time. The peer repeats :class:`~synergy_nb.algorithms.migration.messages.Relocate` until the
+origin answers. If by its published load the first candidate has room, the peer asks the origin at the same time as the
+target: the target follows the component as soon as it has accepted, and a round trip between both peers is saved. If it
+refuses, the origin gives the move up, and the next candidate is asked before the origin.
 
 *Rest.* After a migration the peer still has its queue, whose tuples have no slack although enough components have left.
 So it does not decide again until the queue can have drained, unless its utilisation reaches 1 again (``Rest``). The
@@ -60,11 +60,11 @@ from synergy_nb.events import (
     MigrationDecided,
     MigrationEnded,
 )
-from synergy_nb.lifecycle.alternatives import DirectoryEntries
-from synergy_nb.lifecycle.decider import component_name
-from synergy_nb.lifecycle.hosted_components import ComponentId
-from synergy_nb.lifecycle.movable import movable
-from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.lifecycle.changes.movable import movable
+from synergy_nb.lifecycle.records.hosted_components import ComponentId
+from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
+from synergy_nb.lifecycle.requests.decider import component_name
+from synergy_nb.lifecycle.session import Session
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency

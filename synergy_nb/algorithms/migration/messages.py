@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from synergy_nb.control.peer import Message
-from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.records.messages import Graph
 
 __all__ = [
     "Departure",

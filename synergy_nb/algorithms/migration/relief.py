@@ -8,8 +8,8 @@ from typing import Final
 from synergy_nb.algorithms.migration.candidates import Candidate
 from synergy_nb.algorithms.migration.selection import Selection
 from synergy_nb.control.peer import Timer
-from synergy_nb.lifecycle.hosted_components import ComponentId
-from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.records.hosted_components import ComponentId
+from synergy_nb.lifecycle.records.messages import Graph
 
 __all__ = ["Relief", "Rest"]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from synergy_nb.algorithms.migration.messages import MigrationEndReported, NoTargetFound, Relocate
 from synergy_nb.control.peer import Message, Peer
-from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.lifecycle.session import Session
 
 __all__ = ["Relocations"]
 

@@ -5,7 +5,7 @@ Theory of operation
 The data path reports once a second what it measured and predicts of each component
 (:class:`~synergy_nb.control.driver_messages.PredictionsMade`). The monitor reports the times of these components, with
 the communication times of their inputs, to the origins of the applications, and receives those of all other components
-with the feedback (:mod:`synergy_nb.lifecycle.feedback`).
+with the feedback (:mod:`synergy_nb.lifecycle.sessions.feedback`).
 
 All applications of the peer form one graph: a tap is a component without execution time, behind the producer of its
 stream. So the slack of a shared component is the least one of all applications that read its stream, and a violated
@@ -27,9 +27,9 @@ from synergy_nb.algorithms.migration.selection import Execution
 from synergy_nb.control.driver_messages import DepartureLimits, SpeedMeasured
 from synergy_nb.control.peer import Peer
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction
-from synergy_nb.lifecycle.hosted_components import ComponentId, Components
-from synergy_nb.lifecycle.members import Member, producer_of
-from synergy_nb.lifecycle.messages import ComponentTimes, Times, TimesReported
+from synergy_nb.lifecycle.records.hosted_components import ComponentId, Components
+from synergy_nb.lifecycle.records.members import Member, producer_of
+from synergy_nb.lifecycle.records.messages import ComponentTimes, Times, TimesReported
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.slack import PredictedPaths
 from synergy_nb.overlay.latency import Latency

@@ -40,9 +40,9 @@ from synergy_nb.algorithms.migration.selection import slacks as current_slacks
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import MigrationProjected
-from synergy_nb.lifecycle.approvals import Asked
-from synergy_nb.lifecycle.members import other_replicas
-from synergy_nb.lifecycle.migration import Migrations
+from synergy_nb.lifecycle.changes.approvals import Asked
+from synergy_nb.lifecycle.changes.migration import Migrations
+from synergy_nb.lifecycle.records.members import other_replicas
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
 

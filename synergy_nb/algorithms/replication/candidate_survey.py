@@ -133,7 +133,7 @@ class CandidateSurvey(Protocol):
         The peer, its resources, its latencies to other peers, and its measured overheads.
     project
         Function that returns the execution time of a component here and its impact on the applications here, see
-        :meth:`~synergy_nb.lifecycle.impact.Impacts.project`.
+        :meth:`~synergy_nb.lifecycle.sessions.impact.Impacts.project`.
     offers
         Function of (plan, operator) that returns whether this peer has the component.
     answers

@@ -6,7 +6,7 @@ After a death an application goes on with fewer replicas. A rebuilt replica take
 later death is survived, too. The origin chooses its peer by the conditions of the first placement: the peer offers the
 operator, has room, has no other replica of it, and is further than ``qos.replica_distance`` from the others; of several
 such peers, the one with the least cost of streams (line 9 of algorithm 5). All candidates are asked once more
-(:mod:`.candidate_survey`), and :mod:`synergy_nb.lifecycle.rebuilds` carries the choice out.
+(:mod:`.candidate_survey`), and :mod:`synergy_nb.lifecycle.changes.rebuilds` carries the choice out.
 
 After a take-over, or when the peer of a backup dies, a component has fewer backups than it was placed with. It gets
 another one likewise, at the first peer in the order of preference of chapter 4 (:mod:`.backup_peers`). While other
@@ -44,10 +44,10 @@ from synergy_nb.control.peer import Peer
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import RebuildImpossible
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.alternatives import DirectoryEntries
-from synergy_nb.lifecycle.decider import component_name
-from synergy_nb.lifecycle.request import Request
-from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
+from synergy_nb.lifecycle.requests.decider import component_name
+from synergy_nb.lifecycle.session import Session
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership

@@ -8,7 +8,7 @@ measured rates and delays, to the origins of the applications (:class:`WeightsRe
 the target θ, an origin discards the streams of least utility for their cost. It retains ``k_min`` replicas of each
 operator, and what the application needs to survive each crash, and each slow path between two peers, that it survived
 before. A replica whose streams are all discarded ends. The changed graph reaches all peers like any other
-(:mod:`synergy_nb.lifecycle.graph_changes`).
+(:mod:`synergy_nb.lifecycle.changes.graph_changes`).
 
 A reader whose input is late on all of its streams asks the origin (:class:`RevivalRequested`), and asks again while
 that lasts. The origin revives the discarded stream of least cost from a replica that runs and is not late itself: one
@@ -36,8 +36,8 @@ from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import RevivalImpossible, StreamRevived, StreamsDiscarded, StreamsWeighed
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import GraphChanges
-from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
+from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan

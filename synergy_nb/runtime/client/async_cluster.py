@@ -19,7 +19,7 @@ import msgspec
 
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.peer_names import readable
-from synergy_nb.lifecycle.submission import check_detached, check_submission, known_peers_phrase, unknown_peers
+from synergy_nb.lifecycle.requests.submission import check_detached, check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of

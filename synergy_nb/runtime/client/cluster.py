@@ -20,7 +20,7 @@ from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.control.cuts import Cut
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
-from synergy_nb.lifecycle.knobs import Knobs
+from synergy_nb.lifecycle.changes.knobs import Knobs
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.units import counted, did_you_mean

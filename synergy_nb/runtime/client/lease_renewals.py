@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from synergy_nb.lifecycle.client_leases import LOOKS
+from synergy_nb.lifecycle.requests.client_leases import LOOKS
 from synergy_nb.runtime.process.requests import ClusterError, RenewLeases, pack
 
 __all__ = ["LEASE", "LeaseRenewals", "Leased"]

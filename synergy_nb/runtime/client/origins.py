@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.lifecycle.origins import CLIENT, ends_of, nearest
+from synergy_nb.lifecycle.requests.origins import CLIENT, ends_of, nearest
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.process.requests import MeasureDelays, pack
@@ -57,7 +57,8 @@ class Origins:
         plan
             Query plan that is submitted.
         origin
-            Name of a peer, one of :data:`~synergy_nb.lifecycle.origins.POLICIES`, or None, which is ``client``.
+            Name of a peer, one of :data:`~synergy_nb.lifecycle.requests.origins.POLICIES`, or None, which is
+            ``client``.
         peers
             Name of each peer to its address.
         states

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from synergy_nb.events import Event
 from synergy_nb.events.peer_names import readable
-from synergy_nb.lifecycle.submission import known_peers_phrase
+from synergy_nb.lifecycle.requests.submission import known_peers_phrase
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.peer_states import PeerState

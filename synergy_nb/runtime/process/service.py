@@ -19,7 +19,7 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import PlacementRequest, Report
 from synergy_nb.events import REFUSED, LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED, Status
-from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.models.overheads import LINK
 from synergy_nb.plan import Plan
 from synergy_nb.plan.memory_estimates import check_memory, on_peers

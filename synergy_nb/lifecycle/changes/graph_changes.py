@@ -1,0 +1,374 @@
+"""Changes of the graph of a running application: the origin publishes the new graph, and all peers in it adopt it.
+
+The *epoch* of a graph counts its changes. The origin sends the latest graph several times (:class:`GraphChanged`); a
+repetition has no effect. A peer that adopts a graph commits the links of its components again if their inputs have
+moved, releases components that have moved away, and instructs its driver. A peer without a role in the graph leaves.
+
+By this message, a peer with a copy of a shared component joins the applications that share it. A peer that had a shared
+component stays a member of these applications until the graph of the component's own application shows that it has
+moved: until then it may still be the peer that others copy from, and has to retain what the sharing applications have
+not read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from synergy_nb.control.graph import Producer
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Message, Peer
+from synergy_nb.events import MessageOutdated
+from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member, producer_of
+from synergy_nb.lifecycle.records.messages import Graph, GraphChanged, Lost, no_session
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.sessions.deploying import Deploying
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.overlay.recently_seen import Latest
+from synergy_nb.plan import Plan
+
+__all__ = ["RESEND_INTERVAL", "GraphChanger", "GraphChanges"]
+
+RESEND_INTERVAL: Final = 1.0  # seconds until a message is sent again
+#: Seconds that a peer waits before it reports that a shared component, which a graph has there, has ended: if the
+#: component has moved, the origin of its owner reports that within this time.
+OWNER_REPORTS: Final = 5.0
+SENDS: Final = 3  # number of times that a graph is sent to every peer
+
+
+class GraphChanges:
+    """Publishes changed graphs of the applications that a peer leads, and adopts those of other origins.
+
+    Parameters
+    ----------
+    peer, ledger, membership, deploying
+        The peer, its resources, its failure detector, and its instructions to the driver.
+    led, members
+        Applications that the peer leads, and member records of those in which it takes part, by id.
+    join
+        Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
+        the message is refused.
+    leave
+        Callback with an application whose components have all moved away from this peer.
+    ended
+        Application to the latest attempt that has ended here.
+
+    Attributes
+    ----------
+    on_published : list of callables (application)
+        Listeners, called after each published graph of an application that this peer leads.
+    on_change_ended : list of callables (application)
+        Listeners, called when a move (completed or given up) or a take-over in an application of this peer has ended.
+    taking_over : dict of str to set of str
+        Application of this peer to the operators whose backups have not taken over yet. Its graph is not told until
+        they have: a backup that learned from it that it has a component would discard the copy that it needs for that.
+    on_joined : list of callables (application)
+        Listeners, called with each application whose new graph this peer has adopted.
+    on_received : list of callables (graph)
+        Listeners, called with each graph of a message that changes one, before it is adopted.
+    on_led_anew : list of callables (member)
+        Listeners, called with each record whose application another peer leads now than before.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        ledger: Ledger,
+        membership: Membership,
+        deploying: Deploying,
+        led: Mapping[str, Request],
+        members: Mapping[str, Member],
+        join: Callable[[str, Graph, str], Member | None],
+        leave: Callable[[str], None],
+        ended: Latest[Ended],
+    ) -> None:
+        self.peer = peer
+        self.ledger = ledger
+        self.membership = membership
+        self.components = deploying.components
+        self.deploying = deploying
+        self.led = led
+        self.members = members
+        self.join = join
+        self.leave = leave
+        self._ended = ended
+        self.taking_over: dict[str, set[str]] = {}
+        self.on_published: list[Callable[[str], None]] = []
+        self.on_change_ended: list[Callable[[str], None]] = []
+        self.on_joined: list[Callable[[str], None]] = []
+        self.on_received: list[Callable[[Graph], None]] = []
+        self.on_led_anew: list[Callable[[Member], None]] = []
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {GraphChanged: self._graph_changed}
+
+    # -- at the origin -----------------------------------------------------------------------------------------------
+
+    def change(self, application: str, graph: Graph) -> None:
+        """Replace the graph of an application that this peer leads, and watch the peers of the new graph."""
+        request = self.led[application]
+        before, after = set(request.graph.watched), set(graph.watched)
+        request.former = (request.former | set(request.graph.addresses)).difference(graph.addresses)
+        request.graph = graph
+        for address in sorted(after - before):
+            self.membership.watch(address)
+        for address in sorted(before - after):
+            self.membership.unwatch(address)
+
+    def publish(self, application: str, also: Collection[str] = ()) -> None:
+        """Send the graph of an application to all its peers, and to the peers ``also``."""
+        graph = self.led[application].graph
+        self._publish(application, graph, sorted({*graph.addresses, *also}), SENDS)
+        for listener in self.on_published:
+            listener(application)
+
+    def remind(self, application: str, address: str) -> None:
+        """Send the graph of an application to one of its peers, which may not have heard of it, a few times."""
+        if application not in self.taking_over:
+            self._publish(application, self.led[application].graph, (address,), SENDS)
+
+    def tell(self, application: str, address: str) -> None:
+        """Send the graph of an application to a peer that asks for it, or that seems not to know it."""
+        if application not in self.taking_over:
+            self.peer.send(address, GraphChanged(self.led[application].graph))
+
+    def dismiss(self, application: str, addresses: Collection[str]) -> None:
+        """Send the graph of an application to those of the peers that have no part in it, so that they leave."""
+        request = self.led.get(application)
+        if request is not None:
+            graph = request.graph
+            self._publish(application, graph, sorted(set(addresses).difference(graph.addresses)), SENDS)
+
+    def change_ended(self, application: str) -> None:
+        """Notify the listeners that a move or a take-over in an application of this peer has ended."""
+        for listener in self.on_change_ended:
+            listener(application)
+
+    def _publish(self, application: str, graph: Graph, addresses: Collection[str], times: int) -> None:
+        request = self.led.get(application)
+        if not times or request is None or request.graph.attempt != graph.attempt:
+            return
+        if request.graph is not graph:  # a later graph is sent to its own peers: it may not name a peer that was left
+            addresses = sorted(set(addresses).difference(request.graph.addresses))
+        for address in addresses:
+            self.peer.send(address, GraphChanged(request.graph))
+        if addresses:
+            self.peer.after(RESEND_INTERVAL, self._publish, application, graph, addresses, times - 1)
+
+    # -- at members --------------------------------------------------------------------------------------------------
+
+    def absent(self, sender: str, application: str, attempt: int) -> None:
+        """Tell a peer that leads an application that this one has no session of it."""
+        ended = self._ended.get(application, NEVER_ENDED) >= (attempt, math.inf)
+        self.peer.send(sender, Lost(application, attempt, no_session(self.peer.address, sender), ended=ended))
+
+    def member_of(self, graph: Graph) -> Member | None:
+        """The member record of the graph's application; None if there is none or if it knows a later graph."""
+        member = self.members.get(graph.application)
+        if member is None or member.graph.attempt != graph.attempt or member.outdates(graph):
+            return None
+        return member
+
+    def refuses(self, sender: str, graph: Graph, what: str) -> bool:
+        """Whether the graph of a message is outdated here; it is recorded if this peer follows another leader."""
+        for received in self.on_received:
+            received(graph)
+        member = self.members.get(graph.application)
+        if member is None or not member.outdates(graph):
+            return False
+        if graph.attempt == member.graph.attempt and graph.origin != member.leader:
+            reason = f"{member.leader} leads the application now"
+            self.peer.record(MessageOutdated, graph.application, message=what, sender=sender, reason=reason)
+        return True
+
+    def back_up(self, member: Member) -> str:
+        """Commit the resources of the backups at this peer; return an empty text, or the reason of a refusal."""
+        graph, address = member.graph, self.peer.address
+        for operator in graph.roles.backed_up(address):
+            refusal = self.commit_backup_link(graph, member.plan, operator)
+            if refusal:
+                return f"backup of {operator} at {address}: {refusal}"
+        member.backups_committed = True
+        self.deploying.deploy(graph.application)
+        return ""
+
+    def commit(self, graph: Graph, plan: Plan, operator: str) -> str:
+        """Commit the resources of a component, replacing those of its backup or of an earlier graph."""
+        read = [up for up in graph.roles.reads(plan, operator).values() if up]
+        links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in read}
+        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
+        self.ledger.drop(graph.application, operator)
+        load, external = plan.load(operator), plan.on_spark(operator)
+        return self.ledger.commit(graph.application, operator, load, remote, external=external)
+
+    def adopt(self, member: Member, graph: Graph) -> None:
+        """Adopt a graph of an application in which this peer takes part."""
+        before, member.graph = member.graph, graph
+        if graph.epoch > before.epoch:
+            member.early.clear()
+        followers = {**member.early, **graph.roles.followers}
+        application, address = graph.application, self.peer.address
+        if before.origin != graph.origin:
+            self._follow_leader(member, before.origin)
+        for operator, peer in graph.roles.followers.items():
+            if peer == address == before.roles.followers.get(operator) and before.epoch < graph.epoch:
+                member.ready.discard(operator)  # of an earlier move, whose end this peer has not heard
+                member.failed_followers.pop(operator, None)
+        member.backups_committed = True  # the backups of the new graph are committed below
+        member.operators = {name for name, peer in graph.roles.peers.items() if peer == address}
+        users: set[str] = set()
+        built = {name: source for name, (source, peer) in graph.roles.rebuilds.items() if peer == address}
+        rebuilds = {name: source for name, source in built.items() if name != source}
+        for operator in sorted(member.deployed):
+            stays = operator in member.operators or operator in rebuilds
+            if not stays and followers.get(operator) != address:
+                member.deployed.discard(operator)
+                member.lost.discard(operator)
+                users |= self.components.discard(application, operator)
+            elif _links(before, member.plan, operator) != _links(graph, member.plan, operator):
+                self._recommit(member, operator)
+        backed_up = before.roles.backed_up(address)
+        for operator in graph.roles.backed_up(address):
+            if operator not in backed_up or before.roles.peers[operator] != graph.roles.peers[operator]:
+                self.commit_backup(member, operator)
+        for operator in backed_up:
+            if operator not in member.deployed and operator not in graph.roles.backed_up(address):
+                self.commit_backup(member, operator)
+        member.keeping &= graph.roles.followers.keys()
+        followed = {name for name, to in followers.items() if to == address} | member.keeping
+        member.ready &= followed.union(graph.roles.backed_up(address), rebuilds, rebuilds.values())
+        member.failed_followers = {name: why for name, why in member.failed_followers.items() if name in followers}
+        self.components.update_producers(graph)
+        if member.running:
+            self.components.offer(application, member.sharable_operators)
+        self._share(member, anew=graph.epoch > before.epoch)
+        self.deploying.update_sharers(application)
+        self.deploying.deploy(application)  # before leaving: the driver learns the new peers of moved components
+        for user in sorted({application, *users}):
+            if user in self.members and self._has_no_role(self.members[user]):
+                self.leave(user)
+
+    def _follow_leader(self, member: Member, before: str) -> None:
+        """Follow the peer that leads an application instead of the one ``before``."""
+        leader = member.leader = member.graph.origin
+        if before != self.peer.address:
+            self.membership.unwatch(before)
+        if leader != self.peer.address:
+            self.membership.watch(leader)
+        for listener in self.on_led_anew:
+            listener(member)
+
+    def _has_no_role(self, member: Member) -> bool:
+        """Whether this peer has no role in an application any more, and no component that the application reads."""
+        graph, address = member.graph, self.peer.address
+        if address in graph.addresses or address == graph.origin or address in member.early.values():
+            return False
+        for owner, operator in self.components.used_by(graph.application):
+            known = self.members.get(owner)
+            if owner == graph.application or known is None or known.ended:
+                continue
+            if known.graph.roles.peers.get(operator) == address:
+                return False
+        return True
+
+    def _share(self, member: Member, *, anew: bool) -> None:
+        """Add the taps at this peer, and register the application as user of the shared components at this peer.
+
+        A shared component that has ended is reported to the origin, if the graph is new to this peer (``anew``).
+        """
+        graph, address = member.graph, self.peer.address
+        for tap in graph.shared:
+            producer = producer_of(graph, member.plan, tap) if tap in member.operators else None
+            if producer is not None and tap not in member.deployed:
+                self.ledger.commit(graph.application, tap, 0.0, {})
+                member.deployed.add(tap)
+                self.components.add(graph, member.plan, tap)
+        for producer in graph.producers:
+            if producer.peer == address and not self.components.use(producer[:2], graph.application) and anew:
+                self.peer.after(OWNER_REPORTS, self._report_ended, graph, producer)
+
+    def _report_ended(self, graph: Graph, producer: Producer) -> None:
+        """Report that a shared component has ended here, unless a later graph has it at another peer."""
+        member = self.members.get(graph.application)
+        if member is not None and member.graph is graph and not self.components.use(producer[:2], graph.application):
+            reason = f"{producer.operator} of {producer.application} at {self.peer.address} has ended"
+            self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason, graph.epoch))
+
+    def commit_backup(self, member: Member, operator: str) -> None:
+        """Commit the link of the backup of an operator at this peer; release the resources if it has no backup here."""
+        self.ledger.drop(member.graph.application, operator)
+        if operator in member.graph.roles.backed_up(self.peer.address):
+            self.commit_backup_link(member.graph, member.plan, operator)
+
+    def _recommit(self, member: Member, operator: str) -> None:
+        """Commit a component's links again, because its inputs have moved."""
+        graph = member.graph
+        refusal = self.commit(graph, member.plan, operator)
+        if refusal:
+            reason = f"{operator} at {self.peer.address}: {refusal}"
+            self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason))
+
+    def commit_backup_link(self, graph: Graph, plan: Plan, operator: str) -> str:
+        """Commit the link from the primary to a backup at this peer; return an empty text, or why that is refused."""
+        link = graph.roles.peers[operator], operator
+        return self.ledger.commit(graph.application, operator, 0.0, {link: plan.bandwidth(operator)})
+
+    def _graph_changed(self, sender: str, message: GraphChanged) -> None:
+        graph, address = message.graph, self.peer.address
+        if self.refuses(sender, graph, "GraphChanged"):
+            return
+        member = self.member_of(graph)
+        if (
+            member is None
+            and graph.application not in self.members
+            and address in graph.producer_copies | graph.producer_peers
+        ):
+            member = self.join(sender, graph, "GraphChanged")
+            if member is not None:
+                member.started = True  # the application runs
+        if member is not None and not member.ended:
+            before = member.graph
+            self.adopt(member, graph)
+            self._pass_on(member, before)
+            for listener in self.on_joined:
+                listener(graph.application)
+
+    def _pass_on(self, member: Member, before: Graph) -> None:
+        """Send the graph to the old peer of a component of several inputs that began here, or that this peer feeds.
+
+        It begins here when it has ended there, and what this peer feeds it goes to the new peer from now on; the origin
+        may be farther from the old peer than this one is.
+        """
+        graph, address = member.graph, self.peer.address
+        for operator, old in before.roles.peers.items():
+            new = graph.roles.peers.get(operator, "")
+            if not (new and old) or new == old or address in (old, graph.origin) or self.membership.is_dead(old):
+                continue  # a rebuilt replica has no old peer
+            feeds = graph.roles.reads(member.plan, operator).values()
+            if len(feeds) > 1 and address in {new, *(graph.roles.peers[up] for up in feeds if up)}:
+                self.peer.send(old, GraphChanged(graph))
+
+
+class GraphChanger:
+    """Base of the protocols that change the graphs of running applications.
+
+    Parameters
+    ----------
+    changes
+        Protocol for changed graphs.
+    config
+        Time limits and intervals of sessions.
+    """
+
+    def __init__(self, changes: GraphChanges, config: SessionConfig) -> None:
+        self.peer = changes.peer
+        self.membership = changes.membership
+        self.changes = changes
+        self.config = config
+        self.led = changes.led
+        self.join = changes.join
+
+
+def _links(graph: Graph, plan: Plan, operator: str) -> list[tuple[str, str]]:
+    """Return, for each input of an operator, the operator that it reads and its peer."""
+    return [(up, graph.roles.peers.get(up, "")) for up in graph.roles.reads(plan, operator).values()]

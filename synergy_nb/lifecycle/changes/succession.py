@@ -1,0 +1,457 @@
+"""Succession: an application whose origin dies is led on by its successor.
+
+Theory of operation
+-------------------
+*Who.* The successor is the peer of the first sink of the plan, if that is not the origin. Without this sink the
+application ends anyway, so it depends on no further peer; and every member finds the successor in its graph
+(``Graph.successor``), so nobody has to be elected. If the origin has that sink, its death ends the application.
+
+*What it knows.* During set-up the origin sends it what is not in the graph: the submitted plan, and how it was decided
+(:class:`~.succession_messages.Entrust`). The application runs only after the successor has confirmed that. From then on
+the origin changes the graph without asking it.
+
+*Succession.* When the failure detector of the successor S declares the origin O dead, S sends
+:class:`~.succession_messages.Claim` to all peers of the graph that it knows, once a second until each has answered or
+is declared dead. A member answers with the latest graph that it has adopted, and with what it executes
+(:class:`~.succession_messages.Claimed`). By this answer it promises to adopt no graph of O any more: it refuses every
+message with one, by name. So the graph with the highest epoch among the answers is the last one of O that any of these
+peers adopts. Peers that it names and S did not know are asked as well. Then S leads: its first graph has the epoch
+:data:`.TERM`, or a later one. So the epoch orders all graphs of an application, as a term and a number within it would.
+
+*Who waits.* As long as the application could not go on with the peers that have answered, and one that is missing is
+only silent, S waits for it: O may have only been cut off with that one, or S itself.
+
+*What O had begun.* From the answers S completes or undoes it:
+
+===============  ====================================================================================================
+take-over        completed: peers that have not taken over are asked again
+move             undone if the new peer does not execute the component alone; but if the component died with O, and
+                 has no backup, its follower takes over if it is ready
+rebuild          undone if the replica does not execute yet; else completed
+collection, ...  a single graph: it is the last one, or no member knows it
+===============  ====================================================================================================
+
+Components that died with O are taken over or lost like those of any dead peer. Sharers of the application, and the
+owners of streams that it shares, learn who leads it (:mod:`~synergy_nb.lifecycle.changes.shared_streams`). If no member
+had been told that the application runs, O died during set-up, and S ends the application by name.
+
+*If O lives*, because it hung, or was cut off from S: no member that has promised adopts its graphs. It answers the
+feedback of O with the graph of S; then O leads no more, and takes part, or leaves, like any other peer. If O counts S
+as dead, it waits for it, as it has no sink without S. If a user has stopped the application at O meanwhile, S ends it.
+
+A member that hears neither of O nor of S leaves after some time (``SessionConfig.silence``), or at once if the
+processes of both have ended; and so do peers that only O knew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from synergy_nb.control.peer import Message
+from synergy_nb.control.roles import Roles
+from synergy_nb.events import LeadershipLost, MessageOutdated, OriginSucceeded, SuccessionBegun
+from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.changes.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
+from synergy_nb.lifecycle.changes.lagging_copies import LaggingCopies
+from synergy_nb.lifecycle.changes.rebuilds import Rebuilds
+from synergy_nb.lifecycle.changes.shared_streams import SharedStreams, Sharer
+from synergy_nb.lifecycle.changes.succeeded_graphs import TERM, ending, first_graph, known_sharers, not_executed
+from synergy_nb.lifecycle.changes.takeover import TakeOvers
+from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member
+from synergy_nb.lifecycle.records.messages import Confirmed, End, Graph
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.records.succession_messages import Claim, Claimed, Entrust, Entrusted
+from synergy_nb.lifecycle.sessions.agreements import Agreements
+from synergy_nb.lifecycle.sessions.feedback import Feedbacks
+from synergy_nb.lifecycle.sessions.sink_reports import SinkReports
+from synergy_nb.overlay.recently_seen import Latest
+from synergy_nb.plan import Plan
+
+__all__ = ["Leading", "Succession", "successor_of"]
+
+
+def successor_of(origin: str, plan: Plan, roles: Roles) -> str:
+    """Return the address of the peer that leads an application after the death of its origin; empty without one.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> plan, roles = source("packets", id="s").sink(id="out"), Roles({"s": "a", "out": "b"})
+    >>> successor_of("c", plan, roles), successor_of("b", plan, roles)
+    ('b', '')
+    """
+    peer = roles.peers[plan.sinks[0]]
+    return "" if peer == origin else peer
+
+
+class Leading(NamedTuple):
+    """The parts of a session that lead an application, or follow who leads it.
+
+    ``give_up`` ends the changes of a request for a reason; ``fail`` and ``end`` end an application that this peer
+    leads, and ``discard`` discards its results.
+    """
+
+    agreements: Agreements
+    copies: LaggingCopies
+    feedbacks: Feedbacks
+    rebuilds: Rebuilds
+    sharers: SharedStreams
+    sinks: SinkReports
+    takeovers: TakeOvers
+    give_up: Callable[[Request, str], None]
+    fail: Callable[[str, int, str], None]
+    end: Callable[[str, State, str], None]
+    discard: Callable[[str], bool]
+
+
+class _Claim:
+    """A claim of this peer that members are being asked about.
+
+    Attributes
+    ----------
+    graph
+        Graph that this peer knew when it began.
+    entrusted
+        Message by which the origin has entrusted the application to it.
+    asked, answers
+        Addresses of the peers that were asked, and the answers.
+    stopped
+        Whether a user has stopped the application at its origin meanwhile.
+    until
+        Time until which it waits for silent peers without which the application could not go on, seconds.
+    """
+
+    __slots__ = ("answers", "asked", "entrusted", "graph", "stopped", "until")
+
+    def __init__(self, graph: Graph, entrusted: Entrust, until: float) -> None:
+        self.graph = graph
+        self.entrusted = entrusted
+        self.until = until
+        self.asked = set(graph.addresses)
+        self.answers: dict[str, Claimed] = {}
+        self.stopped: End | None = None
+
+    @property
+    def latest(self) -> Graph:
+        """The graph with the highest epoch that a member has adopted."""
+        return max((each.graph for each in self.answers.values() if each.graph), key=lambda graph: graph.epoch)
+
+
+class Succession(GraphChanger):
+    """Leads applications whose origin has died, and follows the successors of others.
+
+    Parameters
+    ----------
+    changes, config
+        The protocol for changed graphs, and the time limits and intervals of sessions.
+    leading
+        Parts of the session that lead an application.
+    led
+        Applications that the peer leads.
+    ended
+        Application to the latest attempt that has ended here.
+
+    Attributes
+    ----------
+    placement : callable (request)
+        Function that returns the number of the attempt by which the replicas of a request were placed; 0 for none.
+    on_succeeded : list of callables (request, record)
+        Listeners, called with each application that this peer leads instead of its origin.
+    on_superseded : list of callables (request)
+        Listeners, called with each application of this peer that another one leads now.
+    """
+
+    def __init__(
+        self,
+        changes: GraphChanges,
+        config: SessionConfig,
+        leading: Leading,
+        led: dict[str, Request],
+        ended: Latest[Ended],
+    ) -> None:
+        super().__init__(changes, config)
+        self._leading = leading
+        self._led = led
+        self._ended = ended
+        self.placement: Callable[[Request], int] = lambda _request: 0
+        self.on_succeeded: list[Callable[[Request, Entrusted], None]] = []
+        self.on_superseded: list[Callable[[Request], None]] = []
+        self._entrusted: dict[str, Entrust] = {}  # by application
+        self._claims: dict[str, _Claim] = {}
+        changes.on_received.append(self._received)
+        changes.on_led_anew.append(self._led_anew)
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
+            Entrust: self._entrust,
+            Claim: self._claimed,
+            Claimed: self._answered,
+        }
+
+    # -- at the origin -----------------------------------------------------------------------------------------------
+
+    def entrust(self, request: Request) -> None:
+        """Send the record of an application that is set up to its successor, which has to confirm it."""
+        graph = request.graph
+        if graph.successor:
+            request.unconfirmed.add("")
+            placed = self.placement(request)
+            record = Entrusted(
+                request.plan.to_bytes(), request.decided_by, request.spread, request.submitted, placed, request.lease
+            )
+            self.peer.send(graph.successor, Entrust(graph, record))
+
+    def _received(self, graph: Graph) -> None:
+        """Lead an application no more whose graph shows that another peer does."""
+        request = self.led.get(graph.application)
+        if request is None or graph.origin == self.peer.address or request.graph.attempt != graph.attempt:
+            return
+        if graph.epoch > request.graph.epoch:
+            self.superseded(request, graph.origin, graph.epoch)
+
+    def superseded(self, request: Request, to: str, epoch: int) -> None:
+        """Lead an application no more, as another peer does or has done."""
+        self._leading.give_up(request, f"{to} leads the application now")
+        self._leading.sharers.hand_over(request.name)
+        self.peer.record(LeadershipLost, request.name, to=to, epoch=epoch)
+        for listener in self.on_superseded:
+            listener(request)
+
+    # -- at members --------------------------------------------------------------------------------------------------
+
+    def continues(self, member: Member, dead: str) -> bool:
+        """Whether this peer stays in an application after a death: its leader is silent, or a successor may lead."""
+        graph, ended = member.graph, self.membership.has_ended
+        if dead not in (member.leader, graph.successor) or not ended(member.leader):
+            return True
+        if member.leader != graph.origin or not graph.successor or ended(graph.successor):
+            return False
+        return graph.successor != self.peer.address or self._entrusted_with(member) is not None
+
+    def _entrusted_with(self, member: Member) -> Entrust | None:
+        """Return what its origin has entrusted to this peer of an application; None if that is nothing."""
+        entrusted = self._entrusted.get(member.graph.application)
+        return entrusted if entrusted is not None and entrusted.graph.attempt == member.graph.attempt else None
+
+    def forget(self, application: str) -> None:
+        """Forget the record of an application that this peer leaves."""
+        self._entrusted.pop(application, None)
+        self._claims.pop(application, None)
+
+    def _claimed(self, sender: str, message: Claim) -> None:
+        """Promise to adopt no graph of the origin any more, and say what this peer knows."""
+        application, attempt = message.application, message.attempt
+        member = self.changes.members.get(application)
+        if member is None or member.graph.attempt != attempt:
+            self.peer.send(sender, Claimed(application, attempt, None, ended=self._end_of(application, attempt)))
+            return
+        if sender not in (member.graph.successor, member.leader):
+            reason = f"{member.leader} leads the application"
+            self.peer.record(MessageOutdated, application, message="Claim", sender=sender, reason=reason)
+            return
+        if sender == member.graph.successor:
+            member.leader, member.promised = sender, TERM
+        member.last_feedback = max(member.last_feedback, self.peer.now)
+        executes = tuple(sorted(member.deployed - member.lost))
+        sharers = {name: self.changes.members[name].graph for name in self.changes.deploying.sharers(application)}
+        answer = Claimed(
+            application,
+            attempt,
+            member.graph,
+            executes,
+            tuple(sorted(member.ready)),
+            runs=member.started or member.running,
+            ended=self._end_of(application, attempt),
+            lagging=self._leading.copies.reports(application),
+            sharers=tuple((name, Sharer.of(graph, application)) for name, graph in sharers.items()),
+        )
+        self.peer.send(sender, answer)
+
+    def _end_of(self, application: str, attempt: int) -> End | None:
+        """What this peer was told of the end of an attempt; None if it knows of none."""
+        known = self._ended.get(application, NEVER_ENDED)
+        over = known >= (attempt, math.inf)
+        return End(application, known.attempt, known.reason, known.status) if over else None
+
+    def _led_anew(self, member: Member) -> None:
+        """Tell the peer that leads an application now what the one before it knew from here."""
+        self._leading.agreements.tell(member)
+        self._leading.copies.repeat(member.graph.application)
+
+    # -- at the successor --------------------------------------------------------------------------------------------
+
+    def _entrust(self, sender: str, message: Entrust) -> None:
+        graph = message.graph
+        known = self._entrusted.get(graph.application)
+        if (graph.attempt, graph.epoch) <= self._ended.get(graph.application, NEVER_ENDED):
+            return
+        if known is None or known.graph.attempt <= graph.attempt:
+            self._entrusted[graph.application] = message
+            self.peer.send(sender, Confirmed(graph.application, graph.attempt, ""))
+
+    def stopped(self, application: str) -> None:
+        """Note that a user has stopped an application at its origin while this peer claims it."""
+        claim = self._claims.get(application)
+        if claim is not None:
+            claim.stopped = End(application, claim.graph.attempt, "", State.STOPPED)
+
+    def died(self, address: str) -> None:
+        """Claim the applications that a dead peer has led, and wait no more for its answers to other claims."""
+        for application, entrusted in list(self._entrusted.items()):
+            member = self.changes.members.get(application)
+            if member is None and entrusted.graph.origin == address:
+                del self._entrusted[application]  # it died during set-up
+            elif member is not None and member.leader == address and self._entrusted_with(member) is entrusted:
+                self._begin(member, entrusted)
+        for application, claim in list(self._claims.items()):
+            if address in claim.asked:
+                self._lead_if_answered(application, claim)
+
+    def _begin(self, member: Member, entrusted: Entrust) -> None:
+        """Claim an application whose origin has died, or be the origin of its results if it has ended."""
+        application, graph = member.graph.application, member.graph
+        if member.ended:
+            request = self._request(graph, entrusted)
+            state, reason = ending(
+                (self._end_of(application, graph.attempt),), graph.origin, sinks_ended=member.sinks_ended
+            )
+            request.enter(state, reason)
+            self._lead_own(member)
+            self._leading.sinks.retain(request.graph, request.status.value, reason)
+            self._succeeded(request, entrusted)
+        else:
+            self.peer.record(SuccessionBegun, application, origin=graph.origin, epoch=graph.epoch)
+            claim = self._claims[application] = _Claim(graph, entrusted, self.peer.now + self.config.patience)
+            self._ask(application, claim)
+
+    def _ask(self, application: str, claim: _Claim) -> None:
+        """Send the claim to all peers that have not answered, now and once every interval."""
+        if self._claims.get(application) is claim:
+            self._send(application, claim)
+            self.peer.after(RESEND_INTERVAL, self._ask, application, claim)
+            self._lead_if_answered(application, claim)
+
+    def _send(self, application: str, claim: _Claim) -> None:
+        for address in self._waiting(claim):
+            self.membership.suspect(address)  # it may have died, too
+            self.peer.send(address, Claim(application, claim.graph.attempt))
+
+    def _waiting(self, claim: _Claim) -> list[str]:
+        """Peers that have not answered and are not known to be dead, sorted."""
+        return sorted(each for each in claim.asked - claim.answers.keys() if not self.membership.is_dead(each))
+
+    def _answered(self, sender: str, message: Claimed) -> None:
+        claim = self._claims.get(message.application)
+        if claim is not None and sender in claim.asked and message.attempt == claim.graph.attempt:
+            claim.answers[sender] = message
+            self._lead_if_answered(message.application, claim)
+
+    def _lead_if_answered(self, application: str, claim: _Claim) -> None:
+        """Lead an application once every living peer of its last graph has answered."""
+        if self._waiting(claim) or self.peer.address not in claim.answers:
+            return
+        if self.peer.now < claim.until and self._awaits(claim):
+            return
+        more = set(claim.latest.addresses) - claim.asked
+        if more:
+            claim.asked |= more
+            self._send(application, claim)
+            self._lead_if_answered(application, claim)
+            return
+        del self._claims[application]
+        self._lead(application, claim)
+
+    def _awaits(self, claim: _Claim) -> bool:
+        """Whether a component has neither its peer nor a backup among those that answered, but one that is only silent.
+
+        This peer may be the one that is cut off; then nobody else has promised anything, and the origin goes on.
+        """
+        roles = claim.latest.roles
+        for operator, peer in roles.peers.items():
+            may = {peer, *roles.backups.get(operator, ())} - {""}
+            if may and may.isdisjoint(claim.answers) and not all(map(self.membership.has_ended, may)):
+                return True
+        return False
+
+    def _request(self, graph: Graph, entrusted: Entrust) -> Request:
+        """Create the record of an application that runs, led by this peer."""
+        record = entrusted.record
+        submitted = Plan.from_bytes(record.plan)
+        request = Request(
+            graph.application, submitted, record.decided_by, record.submitted, spread=record.spread, lease=record.lease
+        )
+        request.alternatives = []
+        request.alternative = request.alternative._replace(plan=Plan.from_bytes(graph.plan))
+        request.placed = entrusted.graph.roles
+        request.graph = msgspec.structs.replace(graph, origin=self.peer.address, successor="")
+        request.began = self.peer.now
+        for state in (State.DECIDING, State.ESTABLISHING, State.RUNNING):
+            request.enter(state)
+        return request
+
+    def _lead_own(self, member: Member) -> None:
+        """Be the origin in the record of this peer; it adopts the first graph when all have been asked to take over."""
+        self.membership.unwatch(member.graph.origin)
+        member.leader = self.peer.address
+        member.graph = msgspec.structs.replace(member.graph, origin=self.peer.address, successor="")
+
+    def _succeeded(self, request: Request, entrusted: Entrust) -> None:
+        """Record that this peer leads an application now, and notify the listeners."""
+        graph, origin = request.graph, entrusted.graph.origin
+        self.peer.record(OriginSucceeded, request.name, origin=origin, epoch=graph.epoch, peers=request.roles.peers)
+        for listener in self.on_succeeded:
+            listener(request, entrusted.record)
+        self.peer.instruct(request.report())
+
+    def _lead(self, application: str, claim: _Claim) -> None:
+        """Lead an application from the graph that its members know, or end it."""
+        origin, leading, answers = claim.graph.origin, self._leading, claim.answers
+        request = self._request(claim.latest, claim.entrusted)
+        request.graph = first_graph(request.graph, request.placed.backups, answers, self.membership.is_dead)
+        graph = request.graph
+        self._led[application] = request
+        for address in graph.watched:
+            self.membership.watch(address)
+        leading.agreements.open(graph)
+        self._lead_own(self.changes.members[application])
+        self._led_anew(self.changes.members[application])
+        self._succeeded(request, claim.entrusted)
+        without_part = sorted(claim.asked.difference(graph.addresses))
+        ends = (claim.stopped, *(answer.ended for _, answer in sorted(answers.items())))
+        if any(ends):
+            leading.end(application, *ending(ends, origin, sinks_ended=self.changes.members[application].sinks_ended))
+        elif not any(each.runs for each in answers.values()):
+            leading.fail(application, graph.attempt, f"its origin {origin} died before it ran")
+            leading.discard(application)
+        else:
+            for sender, answer in sorted(answers.items()):
+                for report in answer.lagging:
+                    leading.copies.behind_reported(sender, report)
+            leading.sharers.lead(application, known_sharers(answers.values()))
+            leading.feedbacks.begin(application)
+            self._go_on(request, origin, answers)
+            self.changes.dismiss(application, without_part)
+        if application not in self.led:
+            for address in without_part:
+                self.peer.send(address, End(application, graph.attempt, "it has ended"))
+
+    def _go_on(self, request: Request, origin: str, answers: Mapping[str, Claimed]) -> None:
+        """Complete or undo what the origin had begun, and replace what has died with it."""
+        application, graph, leading = request.name, request.graph, self._leading
+        coming, lost = not_executed(graph, answers, self.membership.is_dead)
+        if coming:
+            leading.takeovers.resume(application, coming)
+        dead = sorted(filter(self.membership.is_dead, graph.addresses), key=lambda peer: (peer != origin, peer))
+        why = f"{', '.join(sorted(lost))}: nobody executes it" if lost else ""
+        if not leading.takeovers.begin(application, dead[0] if dead else origin, why, lost):
+            with_it = [f"{peer} ({', '.join(graph.components_at(peer))})" for peer in dead]
+            leading.fail(
+                application, graph.attempt, why or f"its origin {origin} died, and with it {', '.join(with_it)}"
+            )
+            return
+        if request.graph is graph and not coming:
+            self.changes.publish(application)
+        leading.rebuilds.resume(application)

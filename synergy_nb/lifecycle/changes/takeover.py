@@ -1,0 +1,312 @@
+"""Take-over: when a peer with replicated components dies, their backups become active (section 4.2).
+
+Theory of operation ------------------- Every component with backups is replicated passively: the peers of its backups
+retain what the primary emits and periodic snapshots of its state. When the failure detector declares a peer dead, the
+origin chooses, for each component at that peer, the first backup that lives and can take over, and sends its peer
+:class:`TakeOver`. That peer commits the resources, has its driver make the backup active, and answers
+:class:`TookOver`. When all backups have answered, the origin publishes the new graph to all members
+(:mod:`~synergy_nb.lifecycle.changes.graph_changes`). Messages are sent several times; receiving one again has no
+effect.
+
+The new primary begins a new epoch of its stream, so readers can tell its output from that of the old one. If another
+peer dies during a take-over, the next take-over starts from the graph that was being set up. If a component has no
+backup that answers, the application waits for one of its peers that is only silent
+(:mod:`~synergy_nb.lifecycle.changes.awaited_peers`). It fails, with a reason, when the processes of all of them have
+ended, when it has waited too long, or when a backup refuses. Afterwards the component gets another backup
+(:mod:`~synergy_nb.lifecycle.changes.rebuilds`). Sinks, the origin, and sources that did not ask for any have no
+backups. Active replicas have none either: if one is lost, the other replicas of its operator emit the same tuples
+already. The new graph has no peer for it, and its readers discard that input. If the last replica of an operator is
+lost, the application fails. A sharer waits for the origin of the owner
+(:mod:`~synergy_nb.lifecycle.changes.shared_streams`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from synergy_nb.control.peer import Message
+from synergy_nb.events import ActiveReplicasLost, TakenOver, TakeoverBegun
+from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.changes.awaited_peers import AwaitedPeers
+from synergy_nb.lifecycle.changes.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
+from synergy_nb.lifecycle.records.messages import Graph, TakeOver, TookOver
+from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original, replicas_of
+
+__all__ = ["TakeOvers"]
+
+
+class TakeOvers(GraphChanger):
+    """Leads the take-overs in applications of this peer, and makes backups at this peer active.
+
+    Parameters
+    ----------
+    changes, config
+        The protocol for changed graphs, and the time limits and intervals of sessions.
+    fail
+        Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
+    awaited
+        Peers that the applications wait for.
+    shared
+        Function of an application that returns the peers of components that it shares, and that it has to wait for, to
+        the names of these; None if one of them is lost for good.
+    cannot_take_over
+        Function of (application, operator) that returns the peers whose copy cannot take over; such a copy is chosen
+        only if there is no other.
+    incomplete
+        Function of an application that returns its rebuilt replicas whose readers still need the other ones.
+    """
+
+    def __init__(
+        self,
+        changes: GraphChanges,
+        config: SessionConfig,
+        fail: Callable[[str, int, str], None],
+        awaited: AwaitedPeers,
+        shared: Callable[[str], Mapping[str, Sequence[str]] | None],
+        cannot_take_over: Callable[[str, str], Collection[str]],
+        incomplete: Callable[[str], set[str]],
+    ) -> None:
+        super().__init__(changes, config)
+        self.fail = fail
+        self.awaited = awaited
+        self.shared = shared
+        self.cannot_take_over = cannot_take_over
+        self.incomplete = incomplete
+        self._pending = changes.taking_over
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
+            TakeOver: self._take_over,
+            TookOver: self._took_over,
+        }
+
+    # -- at the origin -----------------------------------------------------------------------------------------------
+
+    def dispensable(self, application: str, operators: Collection[str]) -> bool:
+        """Whether all of these are active replicas, and each of their operators has another replica that lives."""
+        return bool(operators) and self._spared(self.led[application].graph, operators) == set(operators)
+
+    def _spared(self, graph: Graph, missing: Collection[str], silent: Collection[str] = ()) -> set[str]:
+        """Those of the missing operators that are active replicas whose operators have another replica that lives.
+
+        A replica that is only ``silent`` is not spared for one that was rebuilt and whose stream its readers cannot do
+        with alone: the readers would have to do without the tuples before it.
+        """
+        peers, replicas = graph.roles.peers, replicas_of(Plan.from_bytes(graph.plan))
+        living = {
+            name: {
+                each for each in group
+                if each not in missing and peers[each] and not self.membership.is_dead(peers[each])
+            }
+            for name, group in replicas.items()
+        }  # fmt: skip
+        incomplete = self.incomplete(graph.application)
+        return {
+            name for name in missing if living.get(original(name), set()) - (incomplete if name in silent else set())
+        }
+
+    def begin(
+        self, application: str, address: str, reason: str = "", failed: Collection[str] = (), *, forgot: bool = False
+    ) -> bool:
+        """Replace what an application has lost: its backups take over, or its other active replicas go on alone.
+
+        What nothing can replace is waited for, if its peer is only silent. Calling it again has no effect.
+
+        Parameters
+        ----------
+        application
+            Application that this peer leads.
+        address
+            Address of the peer that died or has returned, or at which components have failed.
+        reason
+            Reason why the components have failed; empty if the peer died.
+        failed
+            Operators of the components that have failed; empty if the peer died.
+        forgot
+            Whether the peer has no session of the application any more, so that its backups are lost, too.
+
+        Returns
+        -------
+        bool
+            Whether the application goes on: for each lost component there is a living backup, another active replica,
+            or a silent peer that may answer again.
+        """
+        request = self.led[application]
+        graph = request.graph
+        awaited = self.shared(application) if request.running else None
+        if awaited is None:
+            return False
+
+        def lost_at(peer: str) -> bool:
+            return self.membership.is_dead(peer) or (forgot and peer == address)
+
+        backups = {name: tuple(each for each in at if not lost_at(each)) for name, at in graph.roles.backups.items()}
+        moved: dict[str, str] = {}
+        missing: set[str] = set()
+        for operator, peer in graph.roles.peers.items():
+            if (lost_at(peer) or operator in failed) and operator not in graph.shared:  # owners replace shared ones
+                if not backups.get(operator):
+                    missing.add(operator)
+                    continue
+                unfit = self.cannot_take_over(application, operator)
+                moved[operator], *rest = sorted(backups[operator], key=unfit.__contains__)
+                backups[operator] = tuple(rest)
+        may_return = {
+            name
+            for name in missing - set(failed)
+            if not self.membership.has_ended(graph.roles.peers[name])
+            and not (forgot and graph.roles.peers[name] == address)
+        }
+        lost = self._spared(graph, missing, may_return)
+        silent = self._silent(graph, missing - lost, failed, address if forgot else "")
+        if silent is None:
+            return False
+        for operator in silent:
+            if operator in graph.roles.backups:
+                backups[operator] = graph.roles.backups[operator]
+        if moved or lost or backups != graph.roles.backups:
+            self._replace(application, address, moved, backups, lost, reason)
+        waits: dict[str, list[str]] = {peer: list(names) for peer, names in awaited.items()}
+        for operator, peer in silent.items():
+            waits.setdefault(peer, []).append(operator)
+        if application in self.led:
+            self._wait(application, waits)
+        return True
+
+    def _silent(
+        self, graph: Graph, missing: Collection[str], failed: Collection[str], forgetful: str
+    ) -> dict[str, str] | None:
+        """Each missing operator to a silent peer that may go on with it; None if one has none."""
+        found: dict[str, str] = {}
+        for operator in sorted(missing):
+            own = () if operator in failed else (graph.roles.peers[operator],)
+            for peer in (*own, *graph.roles.backups.get(operator, ())):
+                if peer != forgetful and not self.membership.has_ended(peer):
+                    found.setdefault(operator, peer)
+            if operator not in found:
+                return None
+        return found
+
+    def _replace(
+        self,
+        application: str,
+        address: str,
+        moved: dict[str, str],
+        backups: Mapping[str, tuple[str, ...]],
+        lost: Collection[str],
+        reason: str,
+    ) -> None:
+        """Have backups take over, and go on without lost replicas and backups."""
+        request = self.led[application]
+        graph = request.graph
+        graph = graph.changed(graph.roles.replaced(moved, backups).without(lost))
+        if lost:
+            self._record_lost(application, graph, address, lost, reason or f"peer {address} died")
+        if lost and not moved and application not in self._pending:
+            self.changes.change(application, graph)
+            self.changes.publish(application, (address,))
+            self.peer.instruct(request.report())
+            return
+        # the present graph has the take-overs that are not answered yet already: their peers are asked again
+        self._pending[application] = self._pending.get(application, set()) | moved.keys()
+        request.enter(State.TAKING_OVER)
+        self.changes.change(application, graph)
+        self.peer.record(TakeoverBegun, application, dead=address, operators=moved, epoch=graph.epoch)
+        self._request(application, graph)
+        self._complete_if_all(application)
+
+    def _wait(self, application: str, awaited: Mapping[str, Sequence[str]]) -> None:
+        """Have an application wait for silent peers, or go on if there are none any more."""
+        request, before = self.led[application], self.awaited.reason(application)
+        self.awaited.wait(application, awaited)
+        reason = self.awaited.reason(application)
+        if reason == before:
+            return
+        self._enter(application)
+        self.peer.instruct(request.report())
+        if request.state is State.RUNNING:
+            self.changes.change_ended(application)
+
+    def _enter(self, application: str) -> None:
+        """Enter the state of an application as it is: paused, taking over, or running."""
+        reason, request = self.awaited.reason(application), self.led[application]
+        if reason:
+            request.enter(State.PAUSED, reason)
+        else:
+            request.enter(State.TAKING_OVER if application in self._pending else State.RUNNING)
+
+    def resume(self, application: str, operators: Collection[str]) -> None:
+        """Ask the peers of operators again to take over, which they have in the graph and do not execute yet."""
+        request = self.led[application]
+        self._pending[application] = set(operators)
+        request.enter(State.TAKING_OVER)
+        self._request(application, request.graph)
+
+    def _record_lost(self, application: str, graph: Graph, address: str, lost: Collection[str], reason: str) -> None:
+        """Record lost active replicas, and how many are left of their operators."""
+        replicas = replicas_of(Plan.from_bytes(graph.plan))
+        left = {name: sum(bool(graph.roles.peers[each]) for each in replicas[name]) for name in map(original, lost)}
+        self.peer.record(ActiveReplicasLost, application, at=address, operators=sorted(lost), left=left, reason=reason)
+
+    def _request(self, application: str, graph: Graph) -> None:
+        """Send TakeOver to all backups that have not answered, now and once every interval."""
+        pending, request = self._pending.get(application), self.led.get(application)
+        if pending and request is not None and request.graph.epoch == graph.epoch:
+            for operator in sorted(pending):
+                self.peer.send(graph.roles.peers[operator], TakeOver(graph, operator))
+            self.peer.after(RESEND_INTERVAL, self._request, application, graph)
+
+    def _took_over(self, sender: str, message: TookOver) -> None:
+        pending = self._pending.get(message.application)
+        request = self.led.get(message.application)
+        if pending is None or request is None or request.graph.epoch != message.epoch:
+            return
+        if message.refusal:
+            self.fail(message.application, request.graph.attempt, message.refusal)
+            return
+        pending.discard(message.operator)
+        self._complete_if_all(message.application)
+
+    def _complete_if_all(self, application: str) -> None:
+        """Publish the new graph if all backups have taken over."""
+        if self._pending[application]:
+            return
+        del self._pending[application]
+        self._enter(application)
+        graph = self.led[application].graph
+        peers, backups = graph.roles.peers, graph.roles.backups
+        self.changes.publish(application)
+        self.peer.record(TakenOver, application, peers=peers, backups=backups, epoch=graph.epoch)
+        self.peer.instruct(self.led[application].report())
+        if self.led[application].state is State.RUNNING:
+            self.changes.change_ended(application)
+
+    def end(self, application: str) -> None:
+        """Forget the take-over and the pause of an application that has ended."""
+        self._pending.pop(application, None)
+        self.awaited.end(application)
+
+    # -- at members --------------------------------------------------------------------------------------------------
+
+    def _take_over(self, sender: str, message: TakeOver) -> None:
+        graph, operator, address = message.graph, message.operator, self.peer.address
+        if self.changes.refuses(sender, graph, "TakeOver"):
+            return
+        member = self.changes.member_of(graph)
+        if member is None or member.ended:
+            self.changes.absent(sender, graph.application, graph.attempt)
+            return
+        refusal = ""
+        for name in sorted(name for name, peer in graph.roles.peers.items() if peer == address):
+            # all operators of the graph at this peer: adopting it would discard the backups of those left out
+            if name not in member.deployed and not refusal:
+                refusal = self.changes.commit(graph, member.plan, name)
+                if refusal:
+                    refusal = f"{name} at {address}: {refusal}"
+                else:
+                    member.deployed.add(name)
+                    self.changes.components.add(graph, member.plan, name)
+        if not refusal:
+            self.changes.adopt(member, graph)
+        self.peer.send(sender, TookOver(graph.application, graph.epoch, operator, refusal))

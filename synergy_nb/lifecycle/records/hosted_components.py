@@ -1,0 +1,263 @@
+"""The components of a peer, and the applications that use each: directly, or through a stream that they share.
+
+A component is identified by the application that had it deployed and by the operator's id in the plan of that
+application. When this application ends, the component stays while another application uses its stream, or a stream
+derived from it further downstream. It is removed with its last user, so no producer outlives its consumers (section
+2.3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from synergy_nb.control.graph import Producer
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Peer
+from synergy_nb.lifecycle.records.members import producers_of
+from synergy_nb.lifecycle.records.messages import Graph
+from synergy_nb.models.signatures import Segment
+from synergy_nb.overlay.published_streams import PublishedStreams
+from synergy_nb.plan import Plan
+
+__all__ = ["Component", "ComponentId", "Components"]
+
+ComponentId: TypeAlias = tuple[str, str]
+"""Application that had it deployed, and operator."""
+
+
+class Component:
+    """A component of this peer.
+
+    Parameters
+    ----------
+    plan
+        Plan of the application that had the component deployed.
+    operator
+        Id of the component's operator in that plan.
+    producers
+        All components that produce its stream, at any peer: those upstream of it, and itself.
+    reached
+        Projected time from a source until a tuple leaves the component, seconds.
+    epoch
+        Number of moves and take-overs of the component before this one.
+
+    Attributes
+    ----------
+    users : set of str
+        Applications that use its stream.
+    offered : bool
+        Whether its stream is in the directory.
+    load : tuple of Segment or None
+        Measured load as a signature of the input stream, in shares of the peer's capacity; None before the driver has
+        measured one.
+    promised : float or None
+        Execution time that was promised to its application, seconds; None if none was.
+    """
+
+    __slots__ = ("epoch", "load", "offered", "operator", "plan", "producers", "promised", "reached", "users")
+
+    def __init__(self, plan: Plan, operator: str, producers: tuple[Producer, ...], reached: float, epoch: int) -> None:
+        self.epoch = epoch
+        self.plan = plan
+        self.operator = operator
+        self.producers = producers
+        self.reached = reached
+        self.users: set[str] = set()
+        self.offered = False
+        self.load: tuple[Segment, ...] | None = None
+        self.promised: float | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether its stream has every tuple that its name promises; else it is not shared.
+
+        A component that drops overdue tuples, or reads from one, lacks some.
+        """
+        return self.plan.qos.overdue != "drop" or not self.plan.upstream(self.operator)
+
+
+class Components:
+    """The components of a peer, the applications that use each, and the streams that the directory offers.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    ledger
+        Resources of the peer; a component holds its share until it is removed.
+    streams
+        Directory of running streams; None where this peer offers none.
+
+    Attributes
+    ----------
+    touched : dict of str to None
+        Applications of which the components at this peer, their users or their loads have changed since the projection
+        of impact last emptied this dictionary; in the order of the changes.
+    """
+
+    def __init__(self, peer: Peer, ledger: Ledger, streams: PublishedStreams | None) -> None:
+        self.peer = peer
+        self.ledger = ledger
+        self.streams = streams
+        self.touched: dict[str, None] = {}
+        self._components: dict[ComponentId, Component] = {}
+        self._used: dict[str, set[ComponentId]] = {}  # by application that uses them
+
+    def __contains__(self, component: object) -> bool:
+        return component in self._components
+
+    def __getitem__(self, component: ComponentId) -> Component:
+        return self._components[component]
+
+    def __len__(self) -> int:
+        return len(self._components)
+
+    def get(self, component: ComponentId) -> Component | None:
+        """The component, or None."""
+        return self._components.get(component)
+
+    def items(self) -> Iterable[tuple[ComponentId, Component]]:
+        """All components by their ids."""
+        return self._components.items()
+
+    def add(self, graph: Graph, plan: Plan, operator: str) -> None:
+        """Add a component that an application has deployed at this peer."""
+        producers, reached = producers_of(graph, plan, operator), graph.reached.get(operator, 0.0)
+        component = Component(plan, operator, producers, reached, graph.roles.epochs.get(operator, 0))
+        component.promised = graph.promised.get(operator)
+        name = graph.application, operator
+        before = self._components.get(name)
+        for user in () if before is None else before.users:
+            self._used[user].discard(name)
+        self._components[name] = component
+        self._add_user(name, graph.application)
+
+    def use(self, component: ComponentId, application: str) -> bool:
+        """Register an application as a user of a component; return False if the component is not at this peer."""
+        found = self._components.get(component)
+        if found is None:
+            return False
+        self._add_user(component, application)
+        return True
+
+    def _add_user(self, name: ComponentId, application: str) -> None:
+        component = self._components[name]
+        if application in component.users:
+            return
+        component.users.add(application)
+        self._used.setdefault(application, set()).add(name)
+        self._touch(component)
+
+    def _touch(self, component: Component) -> None:
+        """Mark all users of a component as changed: of users that share a component, only one counts its load."""
+        self.touched.update(dict.fromkeys(sorted(component.users)))
+
+    def owners(self, plan: Plan, operator: str) -> list[str]:
+        """Applications whose components here make the stream of an operator."""
+        name = plan.stream_name(operator)
+        return [owner for (owner, its), each in self._components.items() if each.plan.stream_name(its) == name]
+
+    def of(self, application: str) -> list[tuple[ComponentId, Component]]:
+        """Components at this peer that an application uses, with their ids."""
+        return [(name, self._components[name]) for name in self.used_by(application)]
+
+    def used_by(self, application: str) -> list[ComponentId]:
+        """Ids of the components at this peer that an application uses, sorted."""
+        return sorted(self._used.get(application, ()))
+
+    def load_measured(self, component: ComponentId, load: tuple[Segment, ...]) -> None:
+        """Handle the driver's report of a component's load as a signature; an empty one if the load is as planned."""
+        found = self._components.get(component)
+        if found is not None and (load or found.load):
+            found.load = load or None
+            self._touch(found)
+
+    def offer(self, application: str, operators: Iterable[str]) -> None:
+        """Publish streams of a running application in the directory."""
+        if self.streams is None:
+            return
+        for operator in sorted(operators):
+            component = self._components.get((application, operator))
+            if component is not None and component.complete and not component.offered:
+                component.offered = True
+                producers = msgspec.json.encode(component.producers).decode()
+                name = component.plan.stream_name(operator)
+                attributes: dict[str, str | float | int] = {"producers": producers, "reached": component.reached}
+                self.streams.offer(name, application, operator, attributes)
+
+    def update_producers(self, graph: Graph) -> None:
+        """Update the producers of the components of an application whose graph has changed."""
+        for (owner, operator), component in self.of(graph.application):
+            if owner == graph.application:
+                component.epoch = graph.roles.epochs.get(operator, 0)
+                producers = producers_of(graph, component.plan, operator)
+                if producers != component.producers:
+                    component.producers = producers
+                    component.offered = False  # so that it is published again, with its new producers
+
+    def discard(self, application: str, operator: str) -> set[str]:
+        """Remove a component that has moved to another peer; return the applications that used it."""
+        name = application, operator
+        component = self._components.get(name)
+        if component is None:
+            return set()
+        for user in component.users:
+            self._used[user].discard(name)
+        self._touch(component)
+        self._remove(name)
+        return component.users
+
+    def leave(self, application: str, retained: Collection[str]) -> set[str]:
+        """Unregister an application that has ended, and remove the components without further users.
+
+        Parameters
+        ----------
+        application
+            Application that has ended.
+        retained
+            Ids of its sinks that stay because of their results, without their share of resources.
+
+        Returns
+        -------
+        set of str
+            Applications that had deployed the components that it used at this peer.
+        """
+        self.touched[application] = None
+        owners = {application}
+        for name in self.used_by(application):
+            owner, operator = name
+            owners.add(owner)
+            if owner == application and operator in retained:
+                self.ledger.drop(*name)
+                continue
+            component = self._components[name]
+            component.users.discard(application)
+            self._used[application].discard(name)
+            if component.users:
+                self._touch(component)
+                if owner == application:
+                    self._orphan(application, component)
+            else:
+                self._remove(name)
+        if not self._used.get(application):
+            self._used.pop(application, None)
+        return owners
+
+    def _orphan(self, application: str, component: Component) -> None:
+        """Remove the origin from a component whose application has ended while others use it."""
+        producers = (
+            producer.orphaned() if producer.application == application else producer for producer in component.producers
+        )
+        component.producers = tuple(sorted(producers))
+        if component.offered:
+            component.offered = False
+            self.offer(application, (component.operator,))
+
+    def _remove(self, name: ComponentId) -> None:
+        component = self._components.pop(name)
+        if component.offered and self.streams is not None:
+            self.streams.withdraw(component.plan.stream_name(component.operator), *name)
+        self.ledger.drop(*name)

@@ -1,0 +1,13 @@
+"""What happens to a plan from its submission to the decision which peers execute it; :mod:`..engine` calls all of it.
+
+==============================  ====================================================================================
+:mod:`.submission`              checks before a plan is sent; :mod:`.origins` chooses the peer that is to lead it
+:mod:`.alternatives`            how a plan can be run: from streams that run, on Spark (:mod:`.engine_choice`), by
+                                peers
+:mod:`.decider`                 the interface of the algorithms that decide: ``algorithms/composition``,
+                                ``algorithms/replication``, :mod:`.resilient_placement`, :mod:`.replica_placement`
+:mod:`.selection_conditions`    what a complete graph has to meet
+:mod:`.claims`                  which of several requests composes a stream that all of them want
+:mod:`.client_leases`           the end of an application whose client is not heard of any more
+==============================  ====================================================================================
+"""

@@ -1,0 +1,499 @@
+"""Application sessions: from a chosen component graph to a running application, and to its end.
+
+Theory of operation
+-------------------
+*Set-up* (section 2.3.1, step 5). The origin v_s confirms the sinks; each peer that has been confirmed by all consumers
+of an operator commits its reservation, deploys the component, and confirms the operator's own inputs. So no tuple can
+arrive at a component that does not exist yet. The peer of a confirmed source reports to the origin
+(:class:`Confirmed`); when all sources are confirmed, the origin starts them (:class:`Begin`). A peer that cannot commit
+refuses (:class:`Refused`), and the origin ends the session at all peers.
+
+*Sharing* (section 2.3.3). A tap of the plan stands for a stream of another application. Before anything starts, the
+origin informs the peers of all producers of that stream that one more application uses them (:class:`Share`). A
+component is removed when its last user has ended (:mod:`synergy_nb.lifecycle.records.hosted_components`), even if the
+application that had it deployed ended earlier. The directory offers a stream from when its application runs.
+
+*Lease* (section 2.3.4). The origin sends the measured end-to-end execution time t̂ to all peers of the graph once a
+second (:mod:`synergy_nb.lifecycle.sessions.feedback`), and watches them. This feedback is also the lease of the
+session: a peer that receives none for long releases what it holds (:mod:`synergy_nb.lifecycle.sessions.leases`). If the
+origin dies, a successor leads the application on (:mod:`synergy_nb.lifecycle.changes.succession`), or else all peers
+leave it.
+
+*End.* The origin ends a session at all peers (:class:`End`), which release what they hold. Results stay at the sinks
+until they are fetched, unless a user stopped the application. Late messages of an ended attempt are refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from synergy_nb import events
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Peer, Protocol
+from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.changes.awaited_peers import AwaitedPeers
+from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
+from synergy_nb.lifecycle.changes.lagging_copies import LaggingCopies
+from synergy_nb.lifecycle.changes.lost_components import LostComponents
+from synergy_nb.lifecycle.changes.migration import Migrations
+from synergy_nb.lifecycle.changes.rebuilds import Rebuilds
+from synergy_nb.lifecycle.changes.shared_streams import SharedStreams
+from synergy_nb.lifecycle.changes.succeeded_graphs import TERM
+from synergy_nb.lifecycle.changes.succession import Leading, Succession, successor_of
+from synergy_nb.lifecycle.changes.takeover import TakeOvers
+from synergy_nb.lifecycle.changes.verdicts import Verdicts
+from synergy_nb.lifecycle.records.hosted_components import Components
+from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member, plan_of
+from synergy_nb.lifecycle.records.messages import Begin, Confirm, Confirmed, End, Graph, Refused, Share
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.requests.decider import Decision
+from synergy_nb.lifecycle.requests.engine_choice import SparkOffer
+from synergy_nb.lifecycle.sessions.agreements import Agreements
+from synergy_nb.lifecycle.sessions.commitments import Commitments
+from synergy_nb.lifecycle.sessions.deploying import Deploying
+from synergy_nb.lifecycle.sessions.feedback import Feedbacks
+from synergy_nb.lifecycle.sessions.impact import Impacts
+from synergy_nb.lifecycle.sessions.leases import Leases
+from synergy_nb.lifecycle.sessions.sink_reports import RETAINING, SinkReports, sink_peers
+from synergy_nb.models.projection import ProjectionConfig
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.overlay.published_streams import PublishedStreams
+from synergy_nb.overlay.recently_seen import Latest
+from synergy_nb.plan import Plan
+from synergy_nb.plan.stream_sharing import provider
+
+__all__ = ["Session"]
+
+ENDED_SESSIONS = 4096  # ended sessions that a peer remembers, so as to refuse their late messages
+
+
+class Session(Protocol):
+    """The protocol of all sessions in which a peer takes part, and of those that it leads.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    ledger
+        Ledger of the peer's resources.
+    membership
+        Failure detector, by which the origin watches its peers, and they watch the origin.
+    config
+        Time limits and intervals of sessions.
+    streams
+        Directory of running streams that others may share; None where this peer offers none.
+    spark
+        Function that returns the properties of the Spark server of this peer, or None where it has none.
+    projection, processing
+        Parameters of the projection of impact, see :class:`~synergy_nb.lifecycle.sessions.impact.Impacts`.
+
+    Attributes
+    ----------
+    members : dict of str to Member
+        Records of the applications in which this peer takes part, by id.
+    components : Components
+        Components of this peer, and the applications that use each.
+    impacts : Impacts
+        Projection of the impact of one more component on the applications at this peer.
+    copies : LaggingCopies
+        Copies of components that cannot take over, as drivers have reported them.
+    agreements : Agreements
+        Agreements of origins to what components add to the delays of their applications.
+    commitments : Commitments
+        Components that this peer commits during set-up.
+    rebuilds : Rebuilds
+        Rebuilds of lost active replicas.
+    sinks : SinkReports
+        Reports of sinks to the origin.
+    succession : Succession
+        Leadership after the death of an origin.
+    on_setup_ended : list of callables (request, refusal)
+        Listeners, called when the set-up of a request has ended: with an empty text if its application runs, else with
+        the reason why the set-up has failed.
+    on_ended : list of callables (request)
+        Listeners, called with each application of this origin that has ended after its set-up.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        ledger: Ledger,
+        membership: Membership,
+        config: SessionConfig | None = None,
+        streams: PublishedStreams | None = None,
+        spark: Callable[[], SparkOffer | None] = lambda: None,
+        projection: ProjectionConfig | None = None,
+        processing: Callable[[Plan, str], float] = Plan.processing_time,
+    ) -> None:
+        super().__init__(peer)
+        self.ledger = ledger
+        self.membership = membership
+        self.config = config or SessionConfig()
+        self.components = Components(peer, ledger, streams)
+        self.on_setup_ended: list[Callable[[Request, str], None]] = []
+        self.on_ended: list[Callable[[Request], None]] = []
+        self.members: dict[str, Member] = {}
+        self._led: dict[str, Request] = {}
+        self._ended_attempts: Latest[Ended] = Latest(ENDED_SESSIONS)
+        self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing)
+        self.agreements = Agreements(peer, self.impacts, self.members, membership.answers)
+        self.sinks = SinkReports(peer, self._led, self.members, self._end_application)
+        self.feedbacks = Feedbacks(
+            peer, self.config, self._led, self.members, self.components, self._start,
+            lambda member: self.leases.ask(member),  # noqa: PLW0108 - made below
+            lambda *absent: self.changes.absent(*absent),  # noqa: PLW0108 - likewise
+            self.agreements.delay, self.sinks.delay,
+        )  # fmt: skip
+        self.deploying = Deploying(peer, self.components, self.members)
+        self.changes = GraphChanges(
+            peer, ledger, membership, self.deploying, self._led, self.members, self._join, self._depart,
+            self._ended_attempts,
+        )  # fmt: skip
+        self.leases = Leases(
+            peer, membership, self.config, self._led, self.members, self.sinks, self._expire, self.changes.tell
+        )
+        self.copies = LaggingCopies(peer, self._led, self.members)
+        common = self.changes, self.config
+        self.takeovers = TakeOvers(
+            *common,
+            self._fail,
+            AwaitedPeers(peer, self._led, self.config.patience, self._fail),
+            shared=lambda name: self.sharers.awaited(name),  # noqa: PLW0108 - made below
+            cannot_take_over=self.copies.cannot_take_over,
+            incomplete=lambda name: self.rebuilds.streams.incomplete(name),  # noqa: PLW0108 - likewise
+        )
+        self.moves = Migrations(
+            *common,
+            self.impacts.refusal,
+            lambda: spark() is not None,
+            lambda *lost: self.verdicts.lost(*lost),  # noqa: PLW0108 - likewise
+            sharers=lambda *component: self.sharers.sharers_of(*component),  # noqa: PLW0108 - likewise
+            cannot_take_over=self.copies.cannot_take_over,
+        )
+        self.rebuilds = Rebuilds(*common, self.impacts.refusal, self.copies.cannot_take_over)
+        self.copies.on_ready += [self.moves.ready, self.rebuilds.ready]
+        self.copies.on_failed.append(self.moves.failed)
+        self.lost = LostComponents(
+            peer, self.components, self._led, self.members, self.changes, self.moves, self.rebuilds, self.takeovers,
+            self._fail, self._ended_elsewhere,
+        )  # fmt: skip
+        self.sharers = SharedStreams(*common, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
+        self.commitments = Commitments(
+            peer, self.changes, self.impacts, self._join, self.sharers.admit, self.agreements
+        )
+        leading = Leading(
+            self.agreements, self.copies, self.feedbacks, self.rebuilds, self.sharers, self.sinks, self.takeovers,
+            self._end_leading, self._fail, self._end_application, self.stop,
+        )  # fmt: skip
+        self.succession = Succession(*common, leading, self._led, self._ended_attempts)
+        self.verdicts = Verdicts(
+            self.changes, self.takeovers, self.moves, self.rebuilds, self.sharers, self.succession, self._led,
+            self.members, self._fail, self._expire,
+        )  # fmt: skip
+        self.handlers = {
+            Confirmed: self._source_confirmed,
+            Refused: self._refused,
+            Begin: self._begin,
+            End: self._end,
+            **self.feedbacks.handlers,
+            **self.leases.handlers,
+            **self.agreements.handlers,
+            **self.commitments.handlers,
+            **self.changes.handlers,
+            **self.takeovers.handlers,
+            **self.lost.handlers,
+            **self.moves.handlers,
+            **self.rebuilds.handlers,
+            **self.copies.handlers,
+            **self.sharers.handlers,
+            **self.sinks.handlers,
+            **self.succession.handlers,
+        }
+
+    # -- for requests and the driver ---------------------------------------------------------------------------------
+
+    def establish(self, request: Request, decision: Decision) -> None:
+        """Set up the session of a request as it was decided, with this peer as its origin."""
+        application, plan = request.name, request.alternative.plan
+        attempt, roles = self._ended_attempts.get(application, NEVER_ENDED).attempt + 1, decision.roles
+        shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}
+        graph = request.graph = Graph(
+            application, attempt, self.peer.address, plan.to_bytes(), roles, shared, decision.reached,
+            promised=dict(decision.promised), known=tuple(sorted(request.owners)) if decision.promised else (),
+            successor=successor_of(self.peer.address, plan, roles),
+        )  # fmt: skip
+        self.agreements.open(graph)
+        self._led[application] = request
+        request.placed = roles
+        request.delays, request.ended_sinks = {}, set()
+        request.unconfirmed = {*plan.sources, *graph.helpers, *graph.owner_origins}
+        seconds = self.config.setup + self.config.preparation(plan)
+        request.timer = self.membership.answers.after(seconds, graph.watched, self._setup_late, application, attempt)
+        for address in graph.watched:
+            self.membership.watch(address)
+        for address in sorted(graph.helpers | graph.owner_origins):
+            self.peer.send(address, Share(graph))
+        for sink in plan.sinks:
+            self.peer.send(roles.peers[sink], Confirm(graph, sink, ""))
+        self.succession.entrust(request)
+
+    def component_ready(self, application: str, operator: str) -> None:
+        """The driver's report that a part on Spark takes tuples."""
+        member = self.members.get(application)
+        if member is not None:
+            self.commitments.ready(member, operator)
+
+    def component_failed(self, application: str, operator: str, reason: str) -> None:
+        """The driver's report that a component has failed at this peer."""
+        member = self.members.get(application)
+        if member is not None and self.moves.failed(member, operator, reason):
+            return
+        self.lost.failed(application, operator, reason)
+
+    def stop(self, application: str, reason: str = "") -> bool:
+        """End an application of this origin, or discard the results of a finished one; return False if unknown."""
+        if application in self._led:
+            self._end_application(application, State.STOPPED, reason)
+            return True
+        known = self.sinks.discard(application)
+        member = self.members.get(application)
+        if member is not None and member.graph.origin == self.peer.address:
+            self._leave(application, "stopped")
+            return True
+        return known
+
+    @property
+    def applications(self) -> frozenset[str]:
+        """Applications in which this peer takes part."""
+        return frozenset(self.members)
+
+    @property
+    def led(self) -> frozenset[str]:
+        """Applications of which this peer is the origin."""
+        return frozenset(self._led)
+
+    def graph(self, application: str) -> Graph | None:
+        """The component graph of an application in which this peer takes part, or which it leads."""
+        known = self._led.get(application, self.members.get(application))
+        return None if known is None else known.graph
+
+    # -- set-up ------------------------------------------------------------------------------------------------------
+
+    def _record_outdated(self, application: str, what: str, sender: str, reason: str) -> None:
+        self.peer.record(events.MessageOutdated, application, message=what, sender=sender, reason=reason)
+
+    def _join(self, sender: str, graph: Graph, what: str) -> Member | None:
+        """The member record for the graph of a message, created if it is new; None if the message is refused."""
+        application = graph.application
+        member = self.members.get(application)
+        over = self._ended_attempts.get(application, NEVER_ENDED)
+        if (graph.attempt, graph.epoch) <= over or (member is not None and graph.attempt < member.graph.attempt):
+            self._record_outdated(application, what, sender, "stale attempt")
+            return None
+        if member is not None and graph.epoch < member.promised and self.changes.refuses(sender, graph, what):
+            return None
+        if graph.origin == self.peer.address and application not in self._led:  # it has ended, or this peer restarted
+            self._record_outdated(application, what, sender, "this peer does not lead the application")
+            return None
+        if member is None or member.graph.attempt < graph.attempt:
+            try:
+                plan = plan_of(graph)
+            except ValueError as error:
+                self._record_outdated(application, what, sender, str(error))
+                return None
+            if member is not None:
+                self._leave(application, "a later attempt")
+            last_feedback = self.peer.now + self.config.preparation(plan)
+            member = self.members[application] = Member(graph, plan, self.peer.address, last_feedback)
+            self.leases.start(member)
+            if graph.origin != self.peer.address:
+                self.membership.watch(graph.origin)
+        return member
+
+    def _source_confirmed(self, sender: str, message: Confirmed) -> None:
+        request = self._led.get(message.application)
+        if request is None or request.running or request.graph.attempt != message.attempt:
+            return
+        request.unconfirmed.discard(message.operator)
+        if request.unconfirmed:
+            return
+        if request.timer is not None:
+            request.timer.cancel()
+        request.enter(State.RUNNING)
+        request.began = self.peer.now
+        graph = request.graph
+        plan = Plan.from_bytes(graph.plan)
+        for address in sorted({graph.roles.peers[source] for source in plan.sources}):
+            self.peer.send(address, Begin(graph.application, graph.attempt))
+        self.feedbacks.begin(graph.application)  # the first feedback informs all peers that the application runs
+        peers = request.roles.peers
+        shared = {tap: list(provider(plan.operators[tap], graph.roles.peers[tap]) or ()) for tap in graph.shared}
+        producers = {tap: [producer[:3] for producer in made] for tap, made in graph.shared.items()}
+        self.peer.record(events.ApplicationRunning, graph.application, peers=peers, shared=shared, producers=producers)
+        self.peer.instruct(request.report())
+        for listener in self.on_setup_ended:
+            listener(request, "")
+        self.sharers.resume(graph.application)
+
+    def _begin(self, sender: str, message: Begin) -> None:
+        member = self.members.get(message.application)
+        if member is None or member.graph.attempt != message.attempt:
+            self._record_outdated(message.application, "Begin", sender, "no such session")
+            self.changes.absent(sender, message.application, message.attempt)
+            return
+        self._start(member)
+
+    def _start(self, member: Member) -> None:
+        """Start the sources at this peer, and the streams that it shares; later calls have no effect."""
+        if not member.started:
+            member.started = True
+            self.deploying.deploy(member.graph.application)
+
+    def _refused(self, sender: str, message: Refused) -> None:
+        request = self._led.get(message.application)
+        if request is not None and request.graph.attempt == message.attempt:
+            request.refused_by.add(sender)
+            request.sharable_soon = bool(message.owner)
+            request.owners |= {message.owner} - {""}
+            self._setup_failed(message.application, message.attempt, message.reason)
+
+    def _setup_late(self, application: str, attempt: int) -> None:
+        """Give up a set-up that not all peers have confirmed in time."""
+        request = self._led.get(application)
+        if request is not None and request.graph.attempt == attempt:
+            request.unanswered = True
+            self._setup_failed(application, attempt, "no answer from every source in time")
+
+    def _setup_failed(self, application: str, attempt: int, reason: str) -> None:
+        request = self._led.get(application)
+        if request is None or request.graph.attempt != attempt or request.running:
+            return
+        self.peer.record(events.SetupFailed, application, attempt=attempt, reason=reason)
+        self._end_session(request, reason)
+        request.enter(State.DECIDING)
+        for listener in self.on_setup_ended:
+            listener(request, reason)
+
+    # -- while it runs -----------------------------------------------------------------------------------------------
+
+    def _fail(self, application: str, attempt: int, reason: str) -> None:
+        request = self._led.get(application)
+        if request is None or request.graph.attempt != attempt:
+            return
+        if request.running:
+            self._end_application(application, State.FAILED, reason)
+        else:
+            self._setup_failed(application, attempt, reason)
+
+    # -- end ---------------------------------------------------------------------------------------------------------
+
+    def _ended_elsewhere(self, application: str) -> None:
+        """Lead an application no more that its successor has ended while this peer was late or cut off."""
+        request = self._led[application]
+        graph = request.graph
+        self.succession.superseded(request, graph.successor, TERM)
+        if application in self.members:
+            self._leave(application, "it has ended", retain_sinks=self.peer.address in sink_peers(graph))
+        else:
+            self._ended_attempts.raise_to(application, Ended(graph.attempt, math.inf))
+
+    def _end_application(self, application: str, state: State, reason: str = "") -> None:
+        request = self._led[application]
+        request.enter(state, reason)
+        self.peer.record(events.ENDINGS[request.status], application, reason=reason)
+        self._end_session(request, reason or request.status, request.status.value)
+        self.peer.instruct(request.report())
+        for listener in self.on_ended:
+            listener(request)
+
+    def _end_leading(self, request: Request, reason: str) -> None:
+        """End the changes of an application that this peer leads no more, and watch its peers no more."""
+        application = request.name
+        if request.timer is not None:
+            request.timer.cancel()
+        del self._led[application]
+        self.agreements.close(application)
+        self.takeovers.end(application)
+        self.moves.end(application, reason)
+        self.rebuilds.end(application, reason)
+        for address in request.graph.watched:
+            self.membership.unwatch(address)
+
+    def _end_session(self, request: Request, reason: str, status: str = "") -> None:
+        graph = request.graph
+        application = graph.application
+        self._end_leading(request, "the application has ended")
+        retaining = sink_peers(graph) if status in RETAINING else set()
+        if retaining - {self.peer.address}:
+            self.sinks.retain(graph, status, reason)
+        for address in graph.addresses:
+            if address != self.peer.address and address not in retaining:
+                self.peer.send(address, End(application, graph.attempt, reason, status))
+        if application in self.members:
+            self._leave(application, reason, status, retain_sinks=self.peer.address in retaining)
+        else:
+            self._ended_attempts.raise_to(application, Ended(graph.attempt, math.inf, status, reason))
+        self.sharers.ended(graph)
+
+    def _end(self, sender: str, message: End) -> None:
+        application, attempt = message.application, message.attempt
+        self.sharers.sharer_ended(application, attempt, sender)
+        member, request = self.members.get(application), self._led.get(application)
+        if member is None:
+            self._ended_attempts.raise_to(application, Ended(attempt, math.inf, message.status, message.reason))
+            self.ledger.expire(application)
+            self.succession.forget(application)
+        elif member.graph.attempt <= attempt and sender == member.leader:
+            retain = message.status in RETAINING and self.peer.address in sink_peers(member.graph)
+            if not (retain and member.ended):
+                self._leave(application, message.reason, message.status, retain_sinks=retain)
+        elif member.graph.attempt == attempt and member.ended and not message.status:
+            self._leave(
+                application, message.reason
+            )  # an earlier origin has ended it, too, and has its results discarded
+        elif member.graph.attempt == attempt and request is not None and message.status == State.STOPPED:
+            self._end_application(application, State.STOPPED)  # at the peer that has led it, and does not know more
+        else:
+            if message.status == State.STOPPED:
+                self.succession.stopped(application)
+            self._record_outdated(application, "End", sender, f"{member.leader} leads the application")
+
+    def _expire(self, application: str, reason: str) -> None:
+        """Leave an application that nobody leads any more; a message with a later graph makes this peer join again."""
+        member = self.members[application]
+        self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
+        self._leave(application, reason, until=member.graph.epoch)
+
+    def _depart(self, application: str) -> None:
+        """Leave an application whose components have all moved away; a later graph makes this peer join again."""
+        self._leave(application, "its components here have moved", until=self.members[application].graph.epoch)
+
+    def _leave(
+        self, application: str, reason: str, status: str = "", *, retain_sinks: bool = False, until: float = math.inf
+    ) -> None:
+        """Release all that this peer holds for an application, except the results at its sinks if ``retain_sinks``.
+
+        From then on, messages about this attempt are refused up to and including the epoch ``until``.
+        """
+        member = self.members[application]
+        sinks = frozenset(member.plan.sinks) if retain_sinks else frozenset()
+        owners = self.components.leave(application, sinks)
+        for operator in set(member.graph.roles.backed_up(self.peer.address)) - member.deployed:
+            self.ledger.drop(application, operator)
+        member.deployed &= sinks
+        member.ended = True
+        self.ledger.expire(application)
+        self._ended_attempts.raise_to(application, Ended(member.graph.attempt, until, status, reason))
+        if not retain_sinks:
+            if member.timer is not None:
+                member.timer.cancel()
+            if member.graph.origin != self.peer.address:
+                self.membership.unwatch(member.graph.origin)
+            self.succession.forget(application)
+            del self.members[application]
+        for owner in sorted(owners):
+            self.deploying.deploy(owner)
+        self.agreements.correct()
+        self.peer.record(events.SessionLeft, application, reason=reason)

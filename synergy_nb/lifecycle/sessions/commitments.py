@@ -1,0 +1,164 @@
+"""Set-up of an application at the peers that take part: they commit and deploy the components that are confirmed.
+
+When all consumers of a component have confirmed it, its peer commits its resources, deploys it, and confirms its inputs
+(:class:`Confirm`); for a part on Spark it confirms the inputs only after the driver has reported that the query runs.
+Peers with backups or with streams that the application shares receive :class:`Share` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from synergy_nb.control.peer import Message, Peer
+from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
+from synergy_nb.lifecycle.records.members import Member, producer_of
+from synergy_nb.lifecycle.records.messages import Confirm, Confirmed, Graph, Refused, Share
+from synergy_nb.lifecycle.sessions.agreements import Agreements
+from synergy_nb.lifecycle.sessions.impact import Impacts
+from synergy_nb.plan import Plan
+from synergy_nb.plan.catalogue import TAP
+from synergy_nb.plan.spark_parts import PART
+
+__all__ = ["Commitments"]
+
+
+class Commitments:
+    """Commits and deploys components at one peer during set-up.
+
+    Parameters
+    ----------
+    peer, changes, impacts
+        The peer, its protocol for changed graphs, and its projection of impact.
+    join
+        Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
+        the message is refused.
+    admit
+        Function that registers the graph of a sharer of applications that this peer leads; it returns a tap and the
+        reason of a refusal, or two empty texts.
+    agreements
+        Agreements of origins to what a component adds to the delays of their applications.
+
+    Attributes
+    ----------
+    on_deploy : list of callables (plan, operator)
+        Listeners, called with each component that this peer is to execute.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        changes: GraphChanges,
+        impacts: Impacts,
+        join: Callable[[str, Graph, str], Member | None],
+        admit: Callable[[Graph], tuple[str, str]],
+        agreements: Agreements,
+    ) -> None:
+        self.peer = peer
+        self.changes = changes
+        self.deploying = changes.deploying
+        self.components = changes.components
+        self.ledger = changes.ledger
+        self.impacts = impacts
+        self.join = join
+        self.admit = admit
+        self.agreements = agreements
+        self.on_deploy: list[Callable[[Plan, str], None]] = []
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Confirm: self._confirm, Share: self._share}
+
+    def _share(self, sender: str, message: Share) -> None:
+        graph, address = message.graph, self.peer.address
+        tap, refusal = self.admit(graph) if address in graph.owner_origins else ("", "")
+        if not refusal and address in graph.addresses:
+            member = self.join(sender, graph, "Share")
+            if member is None:
+                return
+            tap, refusal = self.deploying.add_user(member)
+            refusal = refusal or self.changes.back_up(member)
+            if not refusal and address in graph.producer_peers and self._asks(graph):
+                self.agreements.ask(member, "", lambda refusal: self._confirm_sharing(graph, tap, refusal))
+                return
+        self._confirm_sharing(graph, tap, refusal)
+
+    def _confirm_sharing(self, graph: Graph, tap: str, refusal: str) -> None:
+        if refusal:
+            self.peer.send(graph.origin, Refused(graph.application, graph.attempt, tap, refusal))
+            return
+        self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, self.peer.address))
+
+    def _confirm(self, sender: str, message: Confirm) -> None:
+        operator = message.operator
+        member = self.join(sender, message.graph, "Confirm")
+        if member is None:
+            return
+        if operator not in member.operators or operator in member.deployed:
+            return  # a duplicate
+        consumers = member.confirmed.setdefault(operator, set())
+        if message.consumer:
+            consumers.add(message.consumer)
+        if not consumers.issuperset(member.plan.downstream(operator)):
+            return
+        owner = self._unknown_owner(member, operator)
+        if owner:
+            reason = f"{operator} at {self.peer.address}: its stream runs here for {owner}"
+            graph = member.graph
+            self.peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason, owner))
+        elif self._asks(member.graph):
+            self.agreements.ask(member, operator, lambda refusal: self._deploy(member, operator, refusal))
+        else:
+            self._deploy(member, operator)
+
+    def _asks(self, graph: Graph) -> bool:
+        """Whether components of a graph need the agreement of origins."""
+        return bool(graph.promised) and self.impacts.refuses
+
+    def _unknown_owner(self, member: Member, operator: str) -> str:
+        """Return an application whose component here makes the same stream, of which the origin does not know."""
+        graph, plan = member.graph, member.plan
+        if not graph.promised or not plan.load(operator):
+            return ""
+        known = {graph.application, *graph.known}
+        return next((each for each in self.components.owners(plan, operator) if each not in known), "")
+
+    def _deploy(self, member: Member, operator: str, refusal: str = "") -> None:
+        graph, plan, peer = member.graph, member.plan, self.peer
+        links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
+        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
+        node = plan.operators[operator]
+        tapped = producer_of(graph, plan, operator) if node.kind == TAP else None
+        if node.kind == TAP and (tapped is None or tapped[:2] not in self.components):
+            refusal = "the stream has ended"
+        else:
+            refusal = refusal or self.impacts.refusal(member, operator, agreed=self._asks(graph))
+            refusal = refusal or self.ledger.commit(
+                graph.application, operator, plan.load(operator), remote, external=node.kind == PART
+            )
+        if refusal:
+            reason = f"{operator} at {peer.address}: {refusal}"
+            peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))
+            return
+        member.deployed.add(operator)
+        self.components.add(graph, plan, operator)
+        for listener in self.on_deploy:
+            listener(plan, operator)
+        if member.deployed == member.operators:
+            self.ledger.expire(graph.application)  # release reservations of graphs that were not chosen
+        self.deploying.deploy(graph.application)
+        if node.kind == PART:
+            member.preparing.add(operator)
+        else:
+            self._confirm_upstream(member, operator)
+
+    def ready(self, member: Member, operator: str) -> None:
+        """Confirm the inputs of a part on Spark, whose query at this peer now takes tuples."""
+        if operator in member.preparing:
+            member.preparing.discard(operator)
+            self._confirm_upstream(member, operator)
+
+    def _confirm_upstream(self, member: Member, operator: str) -> None:
+        graph = member.graph
+        upstream = member.plan.upstream(operator)
+        for name in upstream:
+            self.peer.send(graph.roles.peers[name], Confirm(graph, name, operator))
+        if not upstream:
+            self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, operator))

@@ -1,0 +1,112 @@
+"""Leases of sessions: a peer that hears nothing of an application any more asks about it, and leaves it in the end.
+
+The feedback of whoever leads an application is the lease of its sessions (section 2.3.4). A peer that has received none
+for ``SessionConfig.lease`` asks whoever may lead the application (:class:`GraphAsked`), once a second, and so does one
+whose graph is older than that of the feedback. The answer is the present graph, or the end of the application. So a
+peer that missed either goes on or releases what it holds. It leaves only if nobody has answered for
+``SessionConfig.silence``: the others may be late, or this peer is cut off. A peer that was stopped itself could not
+hear, and waits for as long as a lease more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from synergy_nb.control.peer import Message, Peer
+from synergy_nb.lifecycle.records.members import Member
+from synergy_nb.lifecycle.records.messages import End, GraphChanged
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.sessions.sink_reports import SinkReports
+from synergy_nb.overlay.membership import Membership
+
+__all__ = ["GraphAsked", "Leases"]
+
+
+class GraphAsked(Message, frozen=True):
+    """A question to the peer that leads an application: does it go on, and with which graph?"""
+
+    application: str
+    attempt: int
+
+
+class Leases:
+    """Has a peer ask about applications of which it hears nothing, and leave them.
+
+    Parameters
+    ----------
+    peer, membership, config
+        The peer, its failure detector, and the time limits of sessions.
+    led, members
+        Applications that the peer leads, and member records of those in which it takes part, by id.
+    sinks
+        Reports of sinks, which know the results that are retained.
+    expire
+        Callback with (application, reason), called when the peer has to leave an application.
+    tell
+        Function of (application, address) that sends a peer the graph of an application that this one leads.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        membership: Membership,
+        config: SessionConfig,
+        led: Mapping[str, Request],
+        members: Mapping[str, Member],
+        sinks: SinkReports,
+        expire: Callable[[str, str], None],
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._peer = peer
+        self._membership = membership
+        self._config = config
+        self._led = led
+        self._members = members
+        self._sinks = sinks
+        self._expire = expire
+        self._tell = tell
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {GraphAsked: self._asked}
+
+    def start(self, member: Member) -> None:
+        """Start the lease of a session at this peer."""
+        self._check_after(member, self._config.lease)
+
+    def _check_after(self, member: Member, seconds: float) -> None:
+        member.timer = self._peer.after(seconds, self._check, member, self._peer.now + seconds)
+
+    def _check(self, member: Member, due: float) -> None:
+        """Ask about an application, or leave it, if the lease is over."""
+        application, config, now = member.graph.application, self._config, self._peer.now
+        if self._members.get(application) is not member or member.ended:
+            return  # the results of an application that has ended are retained until they have been fetched
+        silent = now - member.last_feedback
+        if application in self._led or member.graph.origin == self._peer.address or silent < config.lease - 1e-9:
+            self._check_after(member, max(config.lease - silent, config.feedback))
+        elif silent < config.silence - 1e-9:
+            self.ask(member)
+            self._check_after(member, min(config.feedback, config.silence - silent))
+        elif now - due > config.feedback:  # this peer was stopped
+            member.last_feedback = now - config.silence + config.lease
+            self._check_after(member, config.feedback)
+        else:
+            self._expire(application, "no feedback of its origin has arrived")
+
+    def ask(self, member: Member) -> None:
+        """Ask whoever leads an application about it."""
+        graph, dead = member.graph, self._membership.is_dead
+        to = graph.successor if graph.successor and dead(member.leader) else member.leader
+        self._peer.send(to, GraphAsked(graph.application, graph.attempt))
+
+    def _asked(self, sender: str, message: GraphAsked) -> None:
+        """Answer with the graph of an application, with the peer that leads it now, or with its end."""
+        application, attempt = message.application, message.attempt
+        request, member = self._led.get(application), self._members.get(application)
+        if request is not None and request.graph.attempt == attempt:
+            if request.running:
+                self._tell(application, sender)
+        elif request is None and member is not None and not member.ended and member.graph.attempt == attempt:
+            self._peer.send(sender, GraphChanged(member.graph))
+        elif not self._sinks.answer(sender, application):
+            self._peer.send(sender, End(application, attempt, "it has ended"))
