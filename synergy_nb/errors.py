@@ -38,7 +38,17 @@ MARKED: Final = "_synergy_shown"  # attribute of an exception: id of its traceba
 
 
 class SynergyError(Exception):
-    """Base of all errors that this package raises on purpose; notebooks show them in the short form."""
+    """Base of all errors that this package raises on purpose; notebooks show them in the short form.
+
+    Examples
+    --------
+    >>> from synergy_nb import SynergyError, source
+    >>> try:
+    ...     source("packets").filter("byts > 1000").sink()
+    ... except SynergyError as error:
+    ...     type(error).__name__
+    'PlanError'
+    """
 
     def _render_traceback_(self) -> list[str]:
         return rendered(self)

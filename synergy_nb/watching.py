@@ -40,6 +40,15 @@ def watch(
         If ``what`` is something else.
     ClusterError
         If its cluster is closed, or one of coroutines is not watched on its event loop.
+
+    Examples
+    --------
+    >>> from synergy_nb import Simulation, source, watch
+    >>> packets = source("packets", seed=1, rate="1000 tuples/s", duration="2 s")
+    >>> application = Simulation(8, seed=1).submit(packets.filter("bytes > 1000").sink(delay="10 s"))
+    >>> rows = application.results()
+    >>> print(watch(application).to_text().splitlines()[1])
+    Every stream has ended after 2.16 s: 794 results, 0 % later than its limit.
     """
     if isinstance(what, SimulatedApplication):
         return _simulated(what.simulation, what.plan, what.id)

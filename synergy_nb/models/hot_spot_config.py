@@ -46,6 +46,14 @@ class HotSpotConfig(msgspec.Struct, frozen=True):
         Most peers that are asked for one component.
     report
         Interval between two reports of predictions to the origin of an application, seconds.
+
+    Examples
+    --------
+    Peers say what they would move, and move nothing:
+
+    >>> from synergy_nb import HotSpotConfig, Simulation
+    >>> simulation = Simulation(4, hotspots=HotSpotConfig(mode="observe", horizon=2.0), seed=1)
+    >>> simulation.close()
     """
 
     mode: str = "on"

@@ -5,6 +5,14 @@
 columns in ``schemas``; ``catalogue`` lists them, and ``methods`` is generated from them. ``plan_file`` reads and
 writes YAML, ``plan_encoding`` bytes; ``sql`` and ``sql_types`` are the subset of SQL for expressions, ``units`` the
 quantities.
+
+The package is also the function :func:`plan`, which makes one plan of several results:
+
+>>> from synergy_nb import plan, source
+>>> packets = source("packets")
+>>> large, small = packets.filter("bytes > 1000").sink("large"), packets.filter("bytes < 100").sink("small")
+>>> plan(large, small, delay="2 s").sinks
+('sink', 'sink_2')
 """
 
 from __future__ import annotations

@@ -44,6 +44,15 @@ class QoS(msgspec.Struct, frozen=True):
     hotspots
         Mode of hot spots of its components, an element of :data:`~synergy_nb.plan.requirements.HOTSPOTS`; None: that
         of each peer.
+
+    Examples
+    --------
+    The arguments of ``sink`` are the requirement of its plan, with units:
+
+    >>> from synergy_nb import source
+    >>> plan = source("packets").sink(delay="500 ms", miss_rate="1 %", availability="99.9 %")
+    >>> plan.qos.delay, plan.qos.miss_rate, plan.qos.availability
+    (0.5, 0.01, 0.999)
     """
 
     delay: float | None = None

@@ -50,6 +50,17 @@ class Plan:
     -----
     Loads, rates and names are computed once, at first use. Rates follow from the rates of sources and the
     selectivities; where the plan states none, the defaults of :mod:`synergy_nb.plan.catalogue` hold.
+
+    Examples
+    --------
+    Streams make plans, and so do files of YAML:
+
+    >>> from synergy_nb import Plan, source
+    >>> plan = source("packets", rate="1000 tuples/s").filter("bytes > 1000").sink(delay="2 s")
+    >>> list(plan.operators), plan.qos.delay, list(plan.schema("filter"))[:2]
+    (['source', 'filter', 'sink'], 2.0, ['time', 'link'])
+    >>> Plan.from_yaml(plan.to_yaml()) == plan
+    True
     """
 
     __slots__ = (

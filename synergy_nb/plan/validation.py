@@ -78,6 +78,15 @@ class PlanError(SynergyError, ValueError):
     problems
         Problems, causes first: form of the file, requirements, kinds and parameters in the order of the plan; then
         inputs; then operators without a path to a sink. Problems that only follow from another one are left out.
+
+    Examples
+    --------
+    >>> from synergy_nb import PlanError, source
+    >>> try:
+    ...     source("packets").filter("byts > 1000").sink()
+    ... except PlanError as error:
+    ...     [(problem.field, problem.nearest) for problem in error.problems]
+    [('where', 'bytes')]
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:

@@ -13,7 +13,19 @@ __all__ = ["ClosedClusterError", "ClusterError", "NotAdmitted", "PeerUnreachable
 
 
 class ClusterError(SynergyError, RuntimeError):
-    """A cluster, or one of its peers, cannot carry out a request."""
+    """A cluster, or one of its peers, cannot carry out a request.
+
+    Examples
+    --------
+    >>> from synergy_nb import ClusterError, Simulation, source
+    >>> simulation = Simulation(4, seed=1)
+    >>> simulation.close()
+    >>> try:
+    ...     simulation.submit(source("packets").sink())
+    ... except ClusterError as error:
+    ...     print(error)
+    the simulation is closed; expected an open one
+    """
 
 
 class ClosedClusterError(ClusterError):
@@ -50,6 +62,16 @@ class NotAdmitted(ClusterError):
         Explanation from the journals of the peers; None: there is none.
     make_replay
         Function that returns the replay of the request; None: there is none.
+
+    Examples
+    --------
+    >>> from synergy_nb import NotAdmitted, Simulation, source
+    >>> large = source("packets", rate="1000 tuples/s", duration="2 s").filter("bytes > 1000")
+    >>> try:
+    ...     Simulation(8, seed=1).submit(large.sink(delay="1 ms"))
+    ... except NotAdmitted as error:
+    ...     print(error.reason.partition(" (")[0])
+    plan: operator filter: delay at 4 peers, at best 0.03486 s where 0.001 s is allowed
     """
 
     def __init__(

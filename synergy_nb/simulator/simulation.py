@@ -108,6 +108,15 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         The events of all peers.
     closed : bool
         Whether time does not pass any more, see :meth:`close`.
+
+    Examples
+    --------
+    >>> from synergy_nb import Simulation, source
+    >>> simulation = Simulation(8, seed=1)
+    >>> packets = source("packets", seed=1, rate="1000 tuples/s", duration="2 s")
+    >>> application = simulation.submit(packets.filter("bytes > 1000").sink(delay="10 s"))
+    >>> application.results().height, application.status, application.graph["filter"]
+    (794, 'finished', 'peer-4')
     """
 
     _elsewhere = ONLY_LIVE

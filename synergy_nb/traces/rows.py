@@ -34,7 +34,18 @@ PROBLEMS: Final = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowErr
 
 
 class FeedError(ClusterError, ValueError):
-    """A row, or a table, does not fit the columns that its source declares."""
+    """A row, or a table, does not fit the columns that its source declares.
+
+    Examples
+    --------
+    >>> from synergy_nb import Feed, FeedError
+    >>> feed = Feed({"user": "str", "amount": "float"})
+    >>> try:
+    ...     feed.push({"time": 0.0, "user": "ann", "amount": "much"})
+    ... except FeedError as error:
+    ...     print(error)
+    feed: column 'amount': 'much' in row 0; expected a number
+    """
 
 
 class RowReader:

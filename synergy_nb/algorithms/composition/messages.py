@@ -113,6 +113,14 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         rate, which is a promise about the limit itself.
     enforce
         Whether capacity, bandwidth and QoS are checked at all; False only for baselines in experiments.
+
+    Examples
+    --------
+    Half of the candidates are probed, and the fastest graph is chosen:
+
+    >>> from synergy_nb import CompositionConfig, Simulation
+    >>> simulation = Simulation(4, composition=CompositionConfig(ratio=0.5, objective="delay"), seed=1)
+    >>> simulation.close()
     """
 
     ratio: float = 0.1

@@ -27,7 +27,24 @@ T = TypeVar("T")
 
 
 class Application(Synchronous[AsyncApplication], OneSided):
-    """A submitted plan; iterating over it yields its results as they arrive."""
+    """A submitted plan: what :meth:`Cluster.submit() <synergy_nb.Cluster.submit>` returns.
+
+    It runs on the peers, whatever the notebook does meanwhile. :meth:`results` waits for all results and returns them
+    as one table. Iterating over it yields them as they arrive, in tables that are not retained. As the last value of a
+    cell it shows its plan, where each operator runs, and its delay against the limit.
+
+    Examples
+    --------
+    >>> from synergy_nb import Cluster, source
+    >>> packets = source("packets", seed=1, rate="1000 tuples/s", duration="2 s", speed=0)
+    >>> with Cluster(peers=2) as cluster:
+    ...     large = cluster.submit(packets.filter("bytes > 1000", id="large").sink(delay="10 s"))
+    ...     large.results().height, large.status, sorted(large.graph)
+    (794, 'finished', ['large', 'sink', 'source'])
+
+    ``large.graph`` maps each operator to its peer; ``large.qos()`` has the measured delay, rate and miss rate, and
+    ``large.explain()`` tells how the peers came to their decision. One without an end is ended by ``large.stop()``.
+    """
 
     _elsewhere = ONLY_SIMULATED_APPLICATION
 

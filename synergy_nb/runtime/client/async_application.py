@@ -65,6 +65,21 @@ class AsyncApplication(LedApplication):
         The submitted plan.
     origin : str
         Address of the peer that leads it: the one that composed it, or its successor.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from synergy_nb import source, start_cluster
+    >>> async def large_packets():
+    ...     packets = source("packets", seed=1, rate="1000 tuples/s", duration="2 s", speed=0)
+    ...     async with await start_cluster(2) as cluster:
+    ...         application = await cluster.submit(packets.filter("bytes > 1000").sink(delay="10 s"))
+    ...         rows = 0
+    ...         async for table in application.stream():  # as they arrive
+    ...             rows += table.height
+    ...         return rows, await application.wait()
+    >>> asyncio.run(large_packets())
+    (794, 'finished')
     """
 
     def __init__(self, cluster: ClusterAccess, plan: Plan, origin: str, state: ApplicationState) -> None:

@@ -101,6 +101,21 @@ class AsyncCluster(PeerRequests):
         Delays that were imposed on the links; None if there are none.
     recording : str
         File to which the peers record; empty if they do not.
+
+    Examples
+    --------
+    :func:`~synergy_nb.start_cluster` starts peers on this machine, :func:`~synergy_nb.connect_cluster` makes peers of
+    the workers of a Dask cluster. Both return one of these, which ``async with`` closes:
+
+    >>> import asyncio
+    >>> from synergy_nb import source, start_cluster
+    >>> async def counted():
+    ...     packets = source("packets", seed=1, rate="1000 tuples/s", duration="2 s", speed=0)
+    ...     async with await start_cluster(2) as cluster:
+    ...         application = await cluster.submit(packets.count(window="1 s", name="packets").sink())
+    ...         return (await application.results())["packets"].to_list()
+    >>> asyncio.run(counted())
+    [1150, 1043]
     """
 
     def __init__(
@@ -173,6 +188,12 @@ class AsyncCluster(PeerRequests):
             await self.links.request(next(iter(self.peers.values())), "warm", b"", 5.0)
 
     @displays_waiting(lambda _: "closing the cluster")
+    async def __aenter__(self) -> AsyncCluster:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def close(self) -> None:
         """Stop the applications, close the links, and end everything that was started for this cluster."""
         if self.notices is not None:

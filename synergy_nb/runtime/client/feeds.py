@@ -53,13 +53,15 @@ class Feed:
 
     Examples
     --------
-    ::
-
-        feed = Feed({"user": "str", "amount": "float"})
-        application = cluster.submit(source(feed).filter("amount > 10").sink("large"))
-        with feed:
-            feed.push({"time": 0.0, "user": "ann", "amount": 12.5})
-        application.results()
+    >>> from synergy_nb import Cluster, Feed, source
+    >>> feed = Feed({"user": "str", "amount": "float"})
+    >>> with Cluster(peers=2) as cluster:
+    ...     application = cluster.submit(source(feed).filter("amount > 10").sink("large"))
+    ...     with feed:  # the stream ends with it
+    ...         feed.push({"time": 0.0, "user": "ann", "amount": 12.5})
+    ...         feed.push({"time": 1.0, "user": "bob", "amount": 2.0})
+    ...     application.results().select("user", "amount").rows()
+    [('ann', 12.5)]
     """
 
     def __init__(

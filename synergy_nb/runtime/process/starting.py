@@ -111,6 +111,16 @@ async def start_cluster(
     ------
     ValueError
         If an argument is invalid; nothing has been started then.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from synergy_nb import start_cluster
+    >>> async def names():
+    ...     async with await start_cluster(3) as cluster:
+    ...         return sorted(cluster.peers)
+    >>> asyncio.run(names())
+    ['peer-1', 'peer-2', 'peer-3']
     """
     if isinstance(peers, bool) or not isinstance(peers, int) or peers < 1:
         raise ValueError(f"peers: {peers!r}; expected a number of at least 1, or the address of a Dask scheduler")
@@ -185,6 +195,18 @@ async def connect_cluster(
         If an argument is invalid.
     ClusterError
         If the scheduler does not answer, or has no workers.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from distributed import LocalCluster
+    >>> from synergy_nb import connect_cluster
+    >>> async def names():
+    ...     async with LocalCluster(n_workers=2, dashboard_address=None, asynchronous=True) as workers:
+    ...         async with await connect_cluster(workers.scheduler_address, spark=False) as cluster:
+    ...             return sorted(cluster.peers)  # those of Dask's workers
+    >>> asyncio.run(names())
+    ['0', '1']
     """
     config = _config(1.0, 0.0, options)
     where = checked(options.get("spark", True))
