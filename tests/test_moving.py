@@ -17,7 +17,7 @@ from synergy_nb.dataflow.deployments import Deployment, Role
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.lifecycle.records.messages import Feedback, Follow, Followed, GraphChanged, Measured
 from synergy_nb.lifecycle.records.session_config import SessionConfig
-from synergy_nb.lifecycle.requests.engine_choice import SparkOffer
+from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.spark_parts import replace_parts
 from synergy_nb.reporting.explanation import Explanation

@@ -11,7 +11,8 @@ import pytest
 from synergy_nb.dataflow.operators import base
 from synergy_nb.dataflow.operators.base import OperatorLogic, implements
 from synergy_nb.dataflow.tuples import Batch
-from synergy_nb.lifecycle.requests.engine_choice import SparkOffer, choose
+from synergy_nb.lifecycle.records.spark_offer import SparkOffer
+from synergy_nb.lifecycle.requests.engine_choice import choose
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan import catalogue as declared
 from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Parameter

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from synergy_nb import Simulation
-from synergy_nb.lifecycle.requests.engine_choice import SparkOffer, choose
+from synergy_nb.lifecycle.records.spark_offer import SparkOffer
+from synergy_nb.lifecycle.requests.engine_choice import choose
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.active_replicas import replicated
 from synergy_nb.plan.builder import Stream

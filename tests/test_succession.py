@@ -19,10 +19,8 @@ from synergy_nb.events import (
     SuccessionBegun,
     TakenOver,
 )
-from synergy_nb.lifecycle.changes.shared_streams import Sharer
 from synergy_nb.lifecycle.changes.succeeded_graphs import TERM, ending, known_sharers
-from synergy_nb.lifecycle.records.messages import End, Follow, GraphChanged
-from synergy_nb.lifecycle.records.succession_messages import Claimed
+from synergy_nb.lifecycle.records.messages import Claimed, End, Follow, GraphChanged, Sharer
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.scripted_faults import Faults

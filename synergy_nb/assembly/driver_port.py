@@ -13,7 +13,7 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, key_of
 from synergy_nb.events import LinkMeasured, PeerJoined, PeerLeft
 from synergy_nb.lifecycle.engine import Requests
-from synergy_nb.lifecycle.requests.engine_choice import SparkOffer
+from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.lifecycle.requests.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.session import Session
 from synergy_nb.lifecycle.sessions.skipped_lines import SkippedReports

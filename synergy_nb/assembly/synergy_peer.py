@@ -26,13 +26,13 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
 from synergy_nb.events import PeerOverloaded
 from synergy_nb.lifecycle.engine import Requests
+from synergy_nb.lifecycle.records.messages import Entrusted
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
-from synergy_nb.lifecycle.records.succession_messages import Entrusted
+from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.lifecycle.requests.alternatives import Alternatives
 from synergy_nb.lifecycle.requests.claims import Claims
 from synergy_nb.lifecycle.requests.decider import Decider, component_name
-from synergy_nb.lifecycle.requests.engine_choice import SparkOffer
 from synergy_nb.lifecycle.requests.replica_placement import ReplicaPlacement
 from synergy_nb.lifecycle.requests.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.session import Session

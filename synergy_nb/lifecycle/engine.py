@@ -30,9 +30,9 @@ from typing import Final
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import ENDINGS, EnginesChanged, RequestPostponed, RequestSubmitted, SharingFound, SharingGivenUp
 from synergy_nb.events.application_states import ENDED, UNDECIDED, State
-from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.records.succession_messages import Entrusted
-from synergy_nb.lifecycle.requests.alternatives import Alternative, Alternatives, DirectoryEntries, owners_of
+from synergy_nb.lifecycle.records.messages import Entrusted
+from synergy_nb.lifecycle.records.request import Alternative, Request
+from synergy_nb.lifecycle.requests.alternatives import Alternatives, DirectoryEntries, owners_of
 from synergy_nb.lifecycle.requests.claims import INTERVAL, Claims
 from synergy_nb.lifecycle.requests.client_leases import ClientLeases
 from synergy_nb.lifecycle.requests.decider import Answer, Decider, Decision, component_names

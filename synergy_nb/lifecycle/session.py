@@ -48,8 +48,8 @@ from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member, pla
 from synergy_nb.lifecycle.records.messages import Begin, Confirm, Confirmed, End, Graph, Refused, Share
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.lifecycle.requests.decider import Decision
-from synergy_nb.lifecycle.requests.engine_choice import SparkOffer
 from synergy_nb.lifecycle.sessions.agreements import Agreements
 from synergy_nb.lifecycle.sessions.commitments import Commitments
 from synergy_nb.lifecycle.sessions.deploying import Deploying
@@ -181,7 +181,7 @@ class Session(Protocol):
         )  # fmt: skip
         self.sharers = SharedStreams(*common, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
         self.commitments = Commitments(
-            peer, self.changes, self.impacts, self._join, self.sharers.admit, self.agreements
+            peer, self.deploying, self.impacts, self._join, self.sharers.admit, self.agreements
         )
         leading = Leading(
             self.agreements, self.copies, self.feedbacks, self.rebuilds, self.sharers, self.sinks, self.takeovers,

@@ -15,10 +15,7 @@ from synergy_nb.algorithms.replication import stream_collection as streams
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
-from synergy_nb.lifecycle.changes import shared_streams
-from synergy_nb.lifecycle.records import messages as sessions
-from synergy_nb.lifecycle.records import succession_messages as succession
-from synergy_nb.lifecycle.sessions import leases, sink_reports, skipped_lines
+from synergy_nb.lifecycle.records import messages as lifecycle
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay import gossip, pastry, routing
 from synergy_nb.plan.units import counted
@@ -45,7 +42,7 @@ def subject(message: Message) -> str:
     except (msgspec.MsgspecError, ValueError):
         return ""  # the peer refuses it
     graph = getattr(message, "graph", None)
-    return graph.application if isinstance(graph, sessions.Graph) else ""
+    return graph.application if isinstance(graph, lifecycle.Graph) else ""
 
 
 def describe(message: Message) -> str:
@@ -96,17 +93,17 @@ def _probe(message: composition.Probe) -> str:
     return f"check {message.operator}{after}; budget {message.budget}"
 
 
-def _confirm(message: sessions.Confirm) -> str:
+def _confirm(message: lifecycle.Confirm) -> str:
     return f"commit {message.operator}" + (f", which {message.consumer} reads" if message.consumer else "")
 
 
-def _followed(message: sessions.Followed) -> str:
+def _followed(message: lifecycle.Followed) -> str:
     if message.refusal:
         return f"cannot follow {message.operator}: {message.refusal}"
     return f"{'is ready for the move of' if message.ready else 'follows, or lets others follow,'} {message.operator}"
 
 
-def _behind(message: sessions.CopiesLag) -> str:
+def _behind(message: lifecycle.CopiesLag) -> str:
     if not message.peers:
         return f"all copies of {message.operator} could take over again"
     return f"copies of {message.operator} could not take over: " + "; ".join(
@@ -200,47 +197,47 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     composition.Dropped: dropped,
     composition.Release: "give back what is reserved",
     # sessions
-    sessions.Confirm: _confirm,
-    sessions.Share: "keep what the application shares or backs up there",
-    sessions.Confirmed: "{m.operator} is set up",
-    sessions.Refused: "cannot set up {m.operator}: {m.reason}",
-    sessions.GrowthAsked: lambda m: f"may {m.application} take {seconds(m.seconds)} longer here than was projected",
-    sessions.GrowthAnswered: lambda m: (
+    lifecycle.Confirm: _confirm,
+    lifecycle.Share: "keep what the application shares or backs up there",
+    lifecycle.Confirmed: "{m.operator} is set up",
+    lifecycle.Refused: "cannot set up {m.operator}: {m.reason}",
+    lifecycle.GrowthAsked: lambda m: f"may {m.application} take {seconds(m.seconds)} longer here than was projected",
+    lifecycle.GrowthAnswered: lambda m: (
         _reason("refuses", m.reason) if m.reason else f"agrees that {m.application} takes {seconds(m.seconds)} longer"
     ),
-    sessions.GrowthChanged: lambda m: f"{m.application} takes {seconds(m.seconds)} longer here than was projected",
-    sessions.Begin: "let the sources begin",
-    sessions.Feedback: lambda m: f"lease and measurements of {_several(each.application for each in m.measured)}",
-    sessions.TimesReported: lambda m: f"predicted times of {_several(each.application for each in m.times)}",
-    sessions.End: lambda m: _reason("end the application", m.reason),
-    skipped_lines.SkippedReported: "{m.source} {m.lines.clause}",
-    sink_reports.SinksReported: lambda m: (
+    lifecycle.GrowthChanged: lambda m: f"{m.application} takes {seconds(m.seconds)} longer here than was projected",
+    lifecycle.Begin: "let the sources begin",
+    lifecycle.Feedback: lambda m: f"lease and measurements of {_several(each.application for each in m.measured)}",
+    lifecycle.TimesReported: lambda m: f"predicted times of {_several(each.application for each in m.times)}",
+    lifecycle.End: lambda m: _reason("end the application", m.reason),
+    lifecycle.SkippedReported: "{m.source} {m.lines.clause}",
+    lifecycle.SinksReported: lambda m: (
         "the streams of all sinks here have ended" if m.ended else f"the sinks here measured {seconds(m.delay)}"
     ),
-    leases.GraphAsked: "does {m.application} go on, and with which graph?",
-    shared_streams.SharerLed: "leads {m.graph.application}, which shares streams, from now on",
-    succession.Entrust: "lead the application if I die",
-    succession.Claim: "I lead the application, as its origin has died",
-    succession.Claimed: lambda m: f"follows; executes {_several(m.executes)}" if m.graph else "takes no part",
-    sessions.Lost: "lost: {m.reason}",
-    sessions.TakeOver: "take {m.operator} over",
-    sessions.TookOver: lambda m: _reason(f"{'cannot take' if m.refusal else 'takes'} {m.operator} over", m.refusal),
-    sessions.Follow: lambda m: (
+    lifecycle.GraphAsked: "does {m.application} go on, and with which graph?",
+    lifecycle.SharerLed: "leads {m.graph.application}, which shares streams, from now on",
+    lifecycle.Entrust: "lead the application if I die",
+    lifecycle.Claim: "I lead the application, as its origin has died",
+    lifecycle.Claimed: lambda m: f"follows; executes {_several(m.executes)}" if m.graph else "takes no part",
+    lifecycle.Lost: "lost: {m.reason}",
+    lifecycle.TakeOver: "take {m.operator} over",
+    lifecycle.TookOver: lambda m: _reason(f"{'cannot take' if m.refusal else 'takes'} {m.operator} over", m.refusal),
+    lifecycle.Follow: lambda m: (
         f"follow {m.operator}, or let it be followed" + ("; the new peer first has to accept it" if m.request else "")
     ),
-    sessions.Followed: _followed,
-    sessions.Rebuild: "rebuild {m.operator} from a copy, or confirm that it executes",
-    sessions.Rebuilt: lambda m: (
+    lifecycle.Followed: _followed,
+    lifecycle.Rebuild: "rebuild {m.operator} from a copy, or confirm that it executes",
+    lifecycle.Rebuilt: lambda m: (
         _reason(f"cannot rebuild {m.operator}", m.refusal)
         if m.refusal
         else f"{m.operator} {'is ready for the next step' if m.ready else 'is prepared'}"
     ),
-    sessions.ReadersQuestion: "can the readers do without the replicas other than {m.operator}?",
-    sessions.ReadersComplete: "the readers have all of {m.operator}",
-    sessions.GraphChanged: lambda m: f"the components are: {_peers(m.graph.roles.peers)}",
-    sessions.CopiesLag: _behind,
-    sessions.ProducersMoved: lambda m: f"{m.owner} has {'ended' if m.ended else 'its components elsewhere'}",
-    sessions.ProducersFollowed: "knows where the components of {m.owner} are",
+    lifecycle.ReadersQuestion: "can the readers do without the replicas other than {m.operator}?",
+    lifecycle.ReadersComplete: "the readers have all of {m.operator}",
+    lifecycle.GraphChanged: lambda m: f"the components are: {_peers(m.graph.roles.peers)}",
+    lifecycle.CopiesLag: _behind,
+    lifecycle.ProducersMoved: lambda m: f"{m.owner} has {'ended' if m.ended else 'its components elsewhere'}",
+    lifecycle.ProducersFollowed: "knows where the components of {m.owner} are",
     # migration
     migration.MigrationRequest: "can you execute {m.departure.operator}, with {m.departure.rate:.3g} tuples/s?",
     migration.MigrationReply: lambda m: f"refused: {m.refusal}" if m.refusal else "accepted",
@@ -281,8 +278,8 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
 HOUSEKEEPING: Final[frozenset[type[Message]]] = frozenset(
     {
         routing.RouteAck,
-        sessions.Feedback,
-        sessions.TimesReported,
+        lifecycle.Feedback,
+        lifecycle.TimesReported,
         driver.PredictionsMade,
         driver.InputsReported,
         streams.WeightsReported,

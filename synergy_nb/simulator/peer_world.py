@@ -47,8 +47,7 @@ from synergy_nb.dataflow.streams.hosting.input_reports import InputsMeasured
 from synergy_nb.events.application_states import State, Status
 from synergy_nb.lifecycle.records.members import producers_of
 from synergy_nb.lifecycle.records.messages import Graph
-from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.requests.alternatives import Alternative
+from synergy_nb.lifecycle.records.request import Alternative, Request
 from synergy_nb.lifecycle.requests.decider import Decision
 from synergy_nb.lifecycle.sessions.sink_reports import sink_peers
 from synergy_nb.overlay.prebuilt_ring import assemble

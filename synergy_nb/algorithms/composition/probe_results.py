@@ -7,8 +7,7 @@ from typing import Final
 from synergy_nb.algorithms.composition.messages import Dropped
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.roles import Roles
-from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.requests.alternatives import Alternative
+from synergy_nb.lifecycle.records.request import Alternative, Request
 from synergy_nb.lifecycle.requests.decider import Decided
 from synergy_nb.lifecycle.requests.selection_conditions import by_more_than
 from synergy_nb.overlay.answer_limits import AnswerLimit

@@ -46,8 +46,8 @@ from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import Peer
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import GraphSelected, ReplicasDeployed
-from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.requests.alternatives import Alternative, DirectoryEntries
+from synergy_nb.lifecycle.records.request import Alternative, Request
+from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.requests.decider import Decided, Decision, Refusal, find_candidates
 from synergy_nb.lifecycle.requests.selection_conditions import violated_condition
 from synergy_nb.models.delay_matrix import Matrix

@@ -23,19 +23,17 @@ from synergy_nb.events import MessageOutdated
 from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member, producer_of
 from synergy_nb.lifecycle.records.messages import Graph, GraphChanged, Lost, no_session
 from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SENDS, SessionConfig
 from synergy_nb.lifecycle.sessions.deploying import Deploying
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan
 
-__all__ = ["RESEND_INTERVAL", "GraphChanger", "GraphChanges"]
+__all__ = ["GraphChanger", "GraphChanges"]
 
-RESEND_INTERVAL: Final = 1.0  # seconds until a message is sent again
 #: Seconds that a peer waits before it reports that a shared component, which a graph has there, has ended: if the
 #: component has moved, the origin of its owner reports that within this time.
 OWNER_REPORTS: Final = 5.0
-SENDS: Final = 3  # number of times that a graph is sent to every peer
 
 
 class GraphChanges:
@@ -181,26 +179,6 @@ class GraphChanges:
             self.peer.record(MessageOutdated, graph.application, message=what, sender=sender, reason=reason)
         return True
 
-    def back_up(self, member: Member) -> str:
-        """Commit the resources of the backups at this peer; return an empty text, or the reason of a refusal."""
-        graph, address = member.graph, self.peer.address
-        for operator in graph.roles.backed_up(address):
-            refusal = self.commit_backup_link(graph, member.plan, operator)
-            if refusal:
-                return f"backup of {operator} at {address}: {refusal}"
-        member.backups_committed = True
-        self.deploying.deploy(graph.application)
-        return ""
-
-    def commit(self, graph: Graph, plan: Plan, operator: str) -> str:
-        """Commit the resources of a component, replacing those of its backup or of an earlier graph."""
-        read = [up for up in graph.roles.reads(plan, operator).values() if up]
-        links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in read}
-        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
-        self.ledger.drop(graph.application, operator)
-        load, external = plan.load(operator), plan.on_spark(operator)
-        return self.ledger.commit(graph.application, operator, load, remote, external=external)
-
     def adopt(self, member: Member, graph: Graph) -> None:
         """Adopt a graph of an application in which this peer takes part."""
         before, member.graph = member.graph, graph
@@ -230,10 +208,10 @@ class GraphChanges:
         backed_up = before.roles.backed_up(address)
         for operator in graph.roles.backed_up(address):
             if operator not in backed_up or before.roles.peers[operator] != graph.roles.peers[operator]:
-                self.commit_backup(member, operator)
+                self.components.commit_backup(member, operator)
         for operator in backed_up:
             if operator not in member.deployed and operator not in graph.roles.backed_up(address):
-                self.commit_backup(member, operator)
+                self.components.commit_backup(member, operator)
         member.keeping &= graph.roles.followers.keys()
         followed = {name for name, to in followers.items() if to == address} | member.keeping
         member.ready &= followed.union(graph.roles.backed_up(address), rebuilds, rebuilds.values())
@@ -294,24 +272,13 @@ class GraphChanges:
             reason = f"{producer.operator} of {producer.application} at {self.peer.address} has ended"
             self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason, graph.epoch))
 
-    def commit_backup(self, member: Member, operator: str) -> None:
-        """Commit the link of the backup of an operator at this peer; release the resources if it has no backup here."""
-        self.ledger.drop(member.graph.application, operator)
-        if operator in member.graph.roles.backed_up(self.peer.address):
-            self.commit_backup_link(member.graph, member.plan, operator)
-
     def _recommit(self, member: Member, operator: str) -> None:
         """Commit a component's links again, because its inputs have moved."""
         graph = member.graph
-        refusal = self.commit(graph, member.plan, operator)
+        refusal = self.components.commit(graph, member.plan, operator)
         if refusal:
             reason = f"{operator} at {self.peer.address}: {refusal}"
             self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason))
-
-    def commit_backup_link(self, graph: Graph, plan: Plan, operator: str) -> str:
-        """Commit the link from the primary to a backup at this peer; return an empty text, or why that is refused."""
-        link = graph.roles.peers[operator], operator
-        return self.ledger.commit(graph.application, operator, 0.0, {link: plan.bandwidth(operator)})
 
     def _graph_changed(self, sender: str, message: GraphChanged) -> None:
         graph, address = message.graph, self.peer.address

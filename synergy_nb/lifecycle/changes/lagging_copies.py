@@ -19,10 +19,10 @@ from typing import Any
 
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import CopiesBehind
-from synergy_nb.lifecycle.changes.graph_changes import RESEND_INTERVAL, SENDS
 from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.records.messages import CopiesLag
 from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SENDS
 
 __all__ = ["LaggingCopies"]
 

@@ -84,7 +84,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -93,18 +93,84 @@ from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp, MovePostpo
 from synergy_nb.events.application_states import CHANGING, State
 from synergy_nb.lifecycle.changes.approvals import Approvals, Asked
 from synergy_nb.lifecycle.changes.early_followers import EarlyFollowers
-from synergy_nb.lifecycle.changes.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
+from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.changes.movable import component_to_move
-from synergy_nb.lifecycle.changes.present_moves import Command, Move
 from synergy_nb.lifecycle.records.members import Member, other_replicas
 from synergy_nb.lifecycle.records.messages import End, Follow, Followed, Graph
 from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
+from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.spark_parts import PART
 
 __all__ = ["Migrations"]
+
+
+class _Move:
+    """A move that is under way."""
+
+    __slots__ = (
+        "before",
+        "began",
+        "following",
+        "graph",
+        "kept",
+        "moved",
+        "old",
+        "operator",
+        "orphaned",
+        "ready",
+        "request",
+        "timer",
+        "to",
+        "waiting",
+    )
+
+    def __init__(
+        self, before: Graph, operator: str, to: str, began: float, moved: Callable[[str], None], request: int
+    ) -> None:
+        self.before = before
+        self.graph = before.changed(before.roles.with_follower(operator, to))
+        self.operator = operator
+        self.old = before.roles.peers[operator]
+        self.to = to
+        self.began = began
+        self.moved = moved
+        self.waiting = {self.old, to}  # peers that have not agreed
+        self.ready = False  # whether the follower could replace the component now
+        self.kept = False  # whether the old peer has what it needs for the backup that it gets, if it gets one
+        self.following = False  # whether the graph with the follower has been published
+        self.orphaned = False  # whether the old peer has died, so that the follower is asked whether it is ready
+        self.request = request  # number of the old peer's request, which the new peer has to accept; 0: none
+        self.timer: AnswerLimit | None = None
+
+    @property
+    def swaps(self) -> bool:
+        """Whether the new peer has a backup of the component, which the old one gets in exchange."""
+        return self.to in self.before.roles.backups.get(self.operator, ())
+
+    @property
+    def unanswered(self) -> set[str]:
+        """Peers that have not agreed; or else those that are not ready for the new graph."""
+        return self.waiting or {self.to, *(() if self.kept else (self.old,))}
+
+    def is_of(self, peer: str, operator: str) -> bool:
+        """Whether a component moves to or from a peer."""
+        return operator == self.operator and peer in (self.old, self.to)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the new peer may still refuse the request of the old one."""
+        return bool(self.request) and self.to in self.waiting
+
+
+class _Command(NamedTuple):
+    """A command to move a component, which waits until another change has ended."""
+
+    operator: str
+    to: str
+    moved: Callable[[str], None]
 
 
 class Migrations(GraphChanger):
@@ -146,8 +212,8 @@ class Migrations(GraphChanger):
         self.cannot_take_over = cannot_take_over
         self.approvals = Approvals()
         self.early = EarlyFollowers(changes, self._start_follower)
-        self._moves: dict[str, Move] = {}
-        self._commands: dict[str, list[Command]] = {}  # those that wait, by application, in the order of arrival
+        self._moves: dict[str, _Move] = {}
+        self._commands: dict[str, list[_Command]] = {}  # those that wait, by application, in the order of arrival
         changes.on_change_ended.append(self._change_ended)
         changes.on_joined.append(self._answer_origins)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -183,7 +249,7 @@ class Migrations(GraphChanger):
         if to in other_replicas(graph, Plan.from_bytes(graph.plan), operator):
             raise ValueError(f"to: {to!r}; another replica of {original(operator)} is there; expected another peer")
         request.enter(State.MOVING)
-        move = self._moves[application] = Move(graph, operator, to, self.peer.now, moved, asked)
+        move = self._moves[application] = _Move(graph, operator, to, self.peer.now, moved, asked)
         if not move.doubtful:
             self._record_begun(application, move)
         self.membership.watch(to)
@@ -211,7 +277,7 @@ class Migrations(GraphChanger):
             self.move(application, operator, to, moved)
             return
         reason = self._present_change(request)
-        self._commands.setdefault(application, []).append(Command(operator, to, moved))
+        self._commands.setdefault(application, []).append(_Command(operator, to, moved))
         self.peer.record(MovePostponed, application, operator=operator, to=to, reason=reason)
 
     def _checked(self, application: str, operator: str, to: str) -> tuple[Request, str]:
@@ -252,20 +318,20 @@ class Migrations(GraphChanger):
         if not waiting:
             self._commands.pop(application, None)
 
-    def _set_timeout(self, application: str, move: Move, seconds: float) -> None:
+    def _set_timeout(self, application: str, move: _Move, seconds: float) -> None:
         """Limit the present step of a move to that many seconds."""
         if move.timer is not None:
             move.timer.cancel()
         move.timer = self.membership.answers.after(seconds, (move.old, move.to), self._timed_out, application, move)
 
-    def _resend(self, application: str, move: Move) -> None:
+    def _resend(self, application: str, move: _Move) -> None:
         """Send Follow to the peers that have not agreed or are not ready, now and once every interval."""
         if self._moves.get(application) is move:
             for address in sorted(move.unanswered):
                 self._send_follow(application, move, address)
             self.peer.after(RESEND_INTERVAL, self._resend, application, move)
 
-    def _send_follow(self, application: str, move: Move, address: str) -> None:
+    def _send_follow(self, application: str, move: _Move, address: str) -> None:
         sharers = () if move.orphaned else self.sharers(application, move.operator)
         self.peer.send(address, Follow(move.graph, move.operator, sharers, move.request, move.swaps))
 
@@ -293,14 +359,14 @@ class Migrations(GraphChanger):
             if not move.waiting:
                 self._advance(application, move)
 
-    def _advance(self, application: str, move: Move) -> None:
+    def _advance(self, application: str, move: _Move) -> None:
         """Complete a move whose follower is ready, or publish the follower; both peers have agreed."""
         if move.ready and move.kept and move.to not in self.cannot_take_over(application, move.operator):
             self._complete(application, move)
         elif not move.following:
             self._publish_follower(application, move)
 
-    def _publish_follower(self, application: str, move: Move) -> None:
+    def _publish_follower(self, application: str, move: _Move) -> None:
         """Publish the graph with the follower."""
         move.following = True
         self.changes.change(application, move.graph)
@@ -308,7 +374,7 @@ class Migrations(GraphChanger):
         self._set_timeout(application, move, self.config.moving)
         self._send_follow(application, move, move.to)
 
-    def _complete(self, application: str, move: Move) -> None:
+    def _complete(self, application: str, move: _Move) -> None:
         """Complete a move: publish the graph in which the new peer executes the component."""
         self._conclude(application, move)
         graph, operator = move.graph, move.operator
@@ -323,22 +389,22 @@ class Migrations(GraphChanger):
         move.moved("")
         self.changes.change_ended(application)
 
-    def _record_begun(self, application: str, move: Move) -> None:
+    def _record_begun(self, application: str, move: _Move) -> None:
         graph = move.graph
         self.peer.record(MoveBegun, application, operator=move.operator, at=move.old, to=move.to, epoch=graph.epoch)
 
-    def _record_moved(self, application: str, move: Move) -> None:
+    def _record_moved(self, application: str, move: _Move) -> None:
         seconds, peers = self.peer.now - move.began, self.led[application].roles.peers
         self.peer.record(
             ComponentMoved, application, operator=move.operator, at=move.old, to=move.to, seconds=seconds, peers=peers
         )
 
-    def _conclude(self, application: str, move: Move) -> None:
+    def _conclude(self, application: str, move: _Move) -> None:
         """Remove a move that is completed or given up; its application runs on."""
         self.led[application].enter(State.RUNNING)
         self._forget(application, move)
 
-    def _forget(self, application: str, move: Move) -> None:
+    def _forget(self, application: str, move: _Move) -> None:
         del self._moves[application]
         self.membership.unwatch(move.to)
         if move.timer is not None:
@@ -362,7 +428,7 @@ class Migrations(GraphChanger):
         if application in self._moves:
             self.abort(application, reason)
 
-    def _timed_out(self, application: str, move: Move) -> None:
+    def _timed_out(self, application: str, move: _Move) -> None:
         if self._moves.get(application) is move:
             silent = " and ".join(sorted(move.waiting))
             unready = f"{move.operator} at {move.to} was not ready" if move.kept else f"{move.old} kept no snapshot"
@@ -384,7 +450,7 @@ class Migrations(GraphChanger):
         self.abort(application, f"peer {address} died")
         return application not in self.led
 
-    def _take_over(self, application: str, move: Move, *, ready: bool) -> None:
+    def _take_over(self, application: str, move: _Move, *, ready: bool) -> None:
         """Have the follower take over from its dead primary if it is ready; else give the move up."""
         if not ready:
             self.abort(application, f"peer {move.old} died before {move.operator} at {move.to} was ready")
@@ -465,9 +531,11 @@ class Migrations(GraphChanger):
         if member.plan.operators[operator].kind == PART and not self.spark():
             return "it has no Spark"
         if operator not in member.deployed:
-            refusal = self.impact_refusal(member, operator) or self.changes.commit(graph, member.plan, operator)
+            refusal = self.impact_refusal(member, operator) or self.changes.components.commit(
+                graph, member.plan, operator
+            )
             if refusal:
-                self.changes.commit_backup(member, operator)
+                self.changes.components.commit_backup(member, operator)
                 return refusal
             member.deployed.add(operator)
             self.changes.components.add(graph, member.plan, operator)

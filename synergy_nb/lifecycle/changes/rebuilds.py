@@ -33,7 +33,7 @@ import msgspec
 from synergy_nb.control.peer import Message
 from synergy_nb.events import BackupRestored, RebuildGivenUp
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.changes.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
+from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.changes.rebuilt_streams import RebuiltStreams
 from synergy_nb.lifecycle.records.members import Member, other_replicas
 from synergy_nb.lifecycle.records.messages import (
@@ -42,7 +42,7 @@ from synergy_nb.lifecycle.records.messages import (
     Rebuild,
     Rebuilt,
 )
-from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
@@ -401,9 +401,9 @@ class Rebuilds(GraphChanger):
     def _refusal(self, member: Member, graph: Graph, operator: str, *, backup: bool) -> str:
         """Commit what a replica or a backup needs here; return an empty text, or the reason of a refusal."""
         if not backup:
-            return self.impact_refusal(member, operator) or self.changes.commit(graph, member.plan, operator)
+            return self.impact_refusal(member, operator) or self.changes.components.commit(graph, member.plan, operator)
         self.changes.ledger.drop(graph.application, operator)
-        return self.changes.commit_backup_link(graph, member.plan, operator)
+        return self.changes.components.commit_backup_link(graph, member.plan, operator)
 
     def ready(self, member: Member, operator: str) -> None:
         """The driver's report that its copy could take over, or that its rebuilt replica reads all of its inputs."""

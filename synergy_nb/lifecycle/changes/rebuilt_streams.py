@@ -13,9 +13,9 @@ from typing import Any
 from synergy_nb.control.driver_messages import InputsReported
 from synergy_nb.control.peer import Message
 from synergy_nb.events import ReplicaRebuilt
-from synergy_nb.lifecycle.changes.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
+from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.records.messages import ReadersComplete, ReadersQuestion
-from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 

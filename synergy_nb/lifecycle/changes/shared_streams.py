@@ -27,48 +27,18 @@ from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Message
 from synergy_nb.events import SharedStreamMoved
 from synergy_nb.events.application_states import CHANGING, State
-from synergy_nb.lifecycle.changes.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
+from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.changes.migration import Migrations
 from synergy_nb.lifecycle.records.members import present_producer, producer_of
-from synergy_nb.lifecycle.records.messages import End, Graph, ProducersFollowed, ProducersMoved
-from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.records.messages import End, Graph, ProducersFollowed, ProducersMoved, Sharer, SharerLed
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
 
-__all__ = ["SharedStreams", "Sharer", "SharerLed"]
+__all__ = ["SharedStreams"]
 
 SHARER_ENDED: Final = -1  # epoch in an acknowledgement: the sharer has ended
 DEAD: Final = 1 << 60  # later than any epoch: the origin has died
-
-
-class SharerLed(Message, frozen=True):
-    """A report to the origin of an owner: the sender leads an application that shares its streams from now on."""
-
-    graph: Graph
-
-
-class Sharer(msgspec.Struct, frozen=True, array_like=True):
-    """An application that shares streams of another one.
-
-    Parameters
-    ----------
-    attempt, epoch, origin, successor
-        Number of the attempt to set it up, epoch of its graph, its origin, and its successor.
-    operators
-        Components of the other application that it uses.
-    """
-
-    attempt: int
-    epoch: int
-    origin: str
-    successor: str
-    operators: frozenset[str]
-
-    @classmethod
-    def of(cls, graph: Graph, application: str) -> Sharer:
-        """Describe the application of a graph as a sharer of another one."""
-        used = frozenset(producer.operator for producer in graph.producers if producer.application == application)
-        return cls(graph.attempt, graph.epoch, graph.origin, graph.successor, used)
 
 
 class SharedStreams(GraphChanger):

@@ -8,9 +8,7 @@ from typing import Final
 import msgspec
 
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.changes.shared_streams import Sharer
-from synergy_nb.lifecycle.records.messages import End, Graph
-from synergy_nb.lifecycle.records.succession_messages import Claimed
+from synergy_nb.lifecycle.records.messages import Claimed, End, Graph, Sharer
 from synergy_nb.lifecycle.sessions.deploying import EPOCHS
 
 __all__ = ["TERM", "ending", "first_graph", "known_sharers", "not_executed"]

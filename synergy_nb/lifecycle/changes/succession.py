@@ -7,13 +7,13 @@ application ends anyway, so it depends on no further peer; and every member find
 (``Graph.successor``), so nobody has to be elected. If the origin has that sink, its death ends the application.
 
 *What it knows.* During set-up the origin sends it what is not in the graph: the submitted plan, and how it was decided
-(:class:`~.succession_messages.Entrust`). The application runs only after the successor has confirmed that. From then on
+(:class:`~.messages.Entrust`). The application runs only after the successor has confirmed that. From then on
 the origin changes the graph without asking it.
 
 *Succession.* When the failure detector of the successor S declares the origin O dead, S sends
-:class:`~.succession_messages.Claim` to all peers of the graph that it knows, once a second until each has answered or
+:class:`~.messages.Claim` to all peers of the graph that it knows, once a second until each has answered or
 is declared dead. A member answers with the latest graph that it has adopted, and with what it executes
-(:class:`~.succession_messages.Claimed`). By this answer it promises to adopt no graph of O any more: it refuses every
+(:class:`~.messages.Claimed`). By this answer it promises to adopt no graph of O any more: it refuses every
 message with one, by name. So the graph with the highest epoch among the answers is the last one of O that any of these
 peers adopts. Peers that it names and S did not know are asked as well. Then S leads: its first graph has the epoch
 :data:`.TERM`, or a later one. So the epoch orders all graphs of an application, as a term and a number within it would.
@@ -55,17 +55,16 @@ from synergy_nb.control.peer import Message
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import LeadershipLost, MessageOutdated, OriginSucceeded, SuccessionBegun
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.changes.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
+from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.changes.lagging_copies import LaggingCopies
 from synergy_nb.lifecycle.changes.rebuilds import Rebuilds
-from synergy_nb.lifecycle.changes.shared_streams import SharedStreams, Sharer
+from synergy_nb.lifecycle.changes.shared_streams import SharedStreams
 from synergy_nb.lifecycle.changes.succeeded_graphs import TERM, ending, first_graph, known_sharers, not_executed
 from synergy_nb.lifecycle.changes.takeover import TakeOvers
 from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member
-from synergy_nb.lifecycle.records.messages import Confirmed, End, Graph
+from synergy_nb.lifecycle.records.messages import Claim, Claimed, Confirmed, End, Entrust, Entrusted, Graph, Sharer
 from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.records.session_config import SessionConfig
-from synergy_nb.lifecycle.records.succession_messages import Claim, Claimed, Entrust, Entrusted
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
 from synergy_nb.lifecycle.sessions.agreements import Agreements
 from synergy_nb.lifecycle.sessions.feedback import Feedbacks
 from synergy_nb.lifecycle.sessions.sink_reports import SinkReports

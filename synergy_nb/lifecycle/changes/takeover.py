@@ -29,9 +29,9 @@ from synergy_nb.control.peer import Message
 from synergy_nb.events import ActiveReplicasLost, TakenOver, TakeoverBegun
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.changes.awaited_peers import AwaitedPeers
-from synergy_nb.lifecycle.changes.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
+from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.records.messages import Graph, TakeOver, TookOver
-from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 
@@ -301,7 +301,7 @@ class TakeOvers(GraphChanger):
         for name in sorted(name for name, peer in graph.roles.peers.items() if peer == address):
             # all operators of the graph at this peer: adopting it would discard the backups of those left out
             if name not in member.deployed and not refusal:
-                refusal = self.changes.commit(graph, member.plan, name)
+                refusal = self.changes.components.commit(graph, member.plan, name)
                 if refusal:
                     refusal = f"{name} at {address}: {refusal}"
                 else:

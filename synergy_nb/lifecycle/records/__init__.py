@@ -3,9 +3,9 @@
 ==========================  ========================================================================================
 :mod:`.request`             an application at its origin, and the alternative by which it runs (``Request``)
 :mod:`.members`             an application at each peer that takes part (``Member``); look-ups in component graphs
-:mod:`.messages`            what these peers send each other, and the component graph that messages carry (``Graph``);
-                            :mod:`.succession_messages`: what an origin, its successor and the members send
-:mod:`.hosted_components`   the components of a peer and the users of each
+:mod:`.messages`            what these peers send each other, and the component graph that messages carry (``Graph``)
+:mod:`.hosted_components`   the components of a peer, the users of each, and the resources that they hold
+:mod:`.spark_offer`         the Spark server of a peer
 :mod:`.session_config`      time limits and intervals
 ==========================  ========================================================================================
 """

@@ -16,7 +16,7 @@ import msgspec
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer
-from synergy_nb.lifecycle.records.members import producers_of
+from synergy_nb.lifecycle.records.members import Member, producers_of
 from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.models.signatures import Segment
 from synergy_nb.overlay.published_streams import PublishedStreams
@@ -134,6 +134,40 @@ class Components:
             self._used[user].discard(name)
         self._components[name] = component
         self._add_user(name, graph.application)
+
+    # -- resources ----------------------------------------------------------------------------------------------------
+
+    def commit(self, graph: Graph, plan: Plan, operator: str) -> str:
+        """Commit the resources of a component, replacing those of its backup or of an earlier graph."""
+        read = [up for up in graph.roles.reads(plan, operator).values() if up]
+        links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in read}
+        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
+        self.ledger.drop(graph.application, operator)
+        load, external = plan.load(operator), plan.on_spark(operator)
+        return self.ledger.commit(graph.application, operator, load, remote, external=external)
+
+    def commit_backups(self, member: Member) -> str:
+        """Commit the links of an application's backups at this peer; return an empty text, or why that is refused."""
+        graph, address = member.graph, self.peer.address
+        for operator in graph.roles.backed_up(address):
+            refusal = self.commit_backup_link(graph, member.plan, operator)
+            if refusal:
+                return f"backup of {operator} at {address}: {refusal}"
+        member.backups_committed = True
+        return ""
+
+    def commit_backup(self, member: Member, operator: str) -> None:
+        """Commit the link of the backup of an operator at this peer; release the resources if it has no backup here."""
+        self.ledger.drop(member.graph.application, operator)
+        if operator in member.graph.roles.backed_up(self.peer.address):
+            self.commit_backup_link(member.graph, member.plan, operator)
+
+    def commit_backup_link(self, graph: Graph, plan: Plan, operator: str) -> str:
+        """Commit the link from the primary to a backup at this peer; return an empty text, or why that is refused."""
+        link = graph.roles.peers[operator], operator
+        return self.ledger.commit(graph.application, operator, 0.0, {link: plan.bandwidth(operator)})
+
+    # -- users ----------------------------------------------------------------------------------------------------
 
     def use(self, component: ComponentId, application: str) -> bool:
         """Register an application as a user of a component; return False if the component is not at this peer."""

@@ -1,4 +1,4 @@
-"""The messages of sessions, the component graph that they carry, and the time limits of sessions."""
+"""All messages of the life of applications, and what they carry: component graphs, measurements, sharers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ import msgspec
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Message
 from synergy_nb.control.roles import Roles
+from synergy_nb.events import SkippedLines
 
 __all__ = [
     "Begin",
+    "Claim",
+    "Claimed",
     "ComponentTimes",
     "Confirm",
     "Confirmed",
     "CopiesLag",
     "End",
+    "Entrust",
+    "Entrusted",
     "Feedback",
     "Follow",
     "Followed",
     "Graph",
+    "GraphAsked",
     "GraphChanged",
     "GrowthAnswered",
     "GrowthAsked",
@@ -35,6 +41,10 @@ __all__ = [
     "Rebuilt",
     "Refused",
     "Share",
+    "Sharer",
+    "SharerLed",
+    "SinksReported",
+    "SkippedReported",
     "TakeOver",
     "Times",
     "TimesReported",
@@ -477,3 +487,132 @@ class ProducersFollowed(Message, frozen=True):
     attempt: int
     owner: str
     epoch: int
+
+
+class SharerLed(Message, frozen=True):
+    """A report to the origin of an owner: the sender leads an application that shares its streams from now on."""
+
+    graph: Graph
+
+
+class Sharer(msgspec.Struct, frozen=True, array_like=True):
+    """An application that shares streams of another one.
+
+    Parameters
+    ----------
+    attempt, epoch, origin, successor
+        Number of the attempt to set it up, epoch of its graph, its origin, and its successor.
+    operators
+        Components of the other application that it uses.
+    """
+
+    attempt: int
+    epoch: int
+    origin: str
+    successor: str
+    operators: frozenset[str]
+
+    @classmethod
+    def of(cls, graph: Graph, application: str) -> Sharer:
+        """Describe the application of a graph as a sharer of another one."""
+        used = frozenset(producer.operator for producer in graph.producers if producer.application == application)
+        return cls(graph.attempt, graph.epoch, graph.origin, graph.successor, used)
+
+
+class GraphAsked(Message, frozen=True):
+    """A question to the peer that leads an application: does it go on, and with which graph?"""
+
+    application: str
+    attempt: int
+
+
+class SinksReported(Message, frozen=True):
+    """A report to the origin: the ``delay`` that the sinks at the sender measured last, and whether all streams ended.
+
+    The delay is in seconds; it is negative before the first measurement.
+    """
+
+    application: str
+    attempt: int
+    delay: float
+    ended: bool
+
+
+class SkippedReported(Message, frozen=True):
+    """A report to the origin: a source that the application uses skips malformed ``lines`` of its trace."""
+
+    application: str
+    attempt: int
+    source: str
+    lines: SkippedLines
+
+
+class Entrusted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a successor has to know of an application beside its graph.
+
+    Parameters
+    ----------
+    plan
+        Submitted plan, encoded.
+    decided_by, spread
+        Name of the decider, and whether graphs with the most peers were preferred.
+    submitted
+        Time of the submission, seconds.
+    placement
+        Number of the attempt by which its replicas were placed; 0 where the placement protocol has placed none.
+    lease
+        Lease of its client, seconds; 0 for none.
+    """
+
+    plan: bytes
+    decided_by: str
+    spread: bool
+    submitted: float
+    placement: int
+    lease: float = 0.0
+
+
+class Entrust(Message, frozen=True):
+    """The receiver is to lead the application if the sender dies; it answers with :class:`Confirmed`."""
+
+    graph: Graph
+    record: Entrusted
+
+
+class Claim(Message, frozen=True):
+    """The sender leads the application from now on, as its origin has died; see :class:`Claimed`."""
+
+    application: str
+    attempt: int
+
+
+class Claimed(Message, frozen=True, gc=False):
+    """The answer to :class:`Claim`: a promise to adopt no graph of the origin before, and what the sender knows.
+
+    Parameters
+    ----------
+    application, attempt
+        Id of the application, and number of the attempt to set it up.
+    graph
+        Latest graph that the sender has adopted; None if it takes no part.
+    executes, ready
+        Operators that it executes, and those whose copy there could take over.
+    runs
+        Whether it was told that the application runs.
+    ended
+        End of the application of which it was told; None if it was told of none.
+    lagging
+        Last reports of copies that cannot take over.
+    sharers
+        Applications that share streams of its components, by id.
+    """
+
+    application: str
+    attempt: int
+    graph: Graph | None
+    executes: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    runs: bool = False
+    ended: End | None = None
+    lagging: tuple[CopiesLag, ...] = ()
+    sharers: tuple[tuple[str, Sharer], ...] = ()

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import msgspec
 
-from synergy_nb.control.graph import Report
+from synergy_nb.control.graph import Producer, Report
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import SkippedLines
 from synergy_nb.events.application_states import RUNS, STATUS, State, Status, check
 from synergy_nb.lifecycle.records.messages import Graph
-from synergy_nb.lifecycle.requests.alternatives import Alternative
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import expanded
 
-__all__ = ["Request"]
+__all__ = ["Alternative", "Request"]
+
+
+class Alternative(NamedTuple):
+    """One way to run a submitted plan: an equivalent plan, and the streams of other applications that it reads.
+
+    Parameters
+    ----------
+    plan
+        Query plan that is to be run; a stream of another application stands in it as a tap.
+    shared
+        Tap, then address of a peer that provides its stream, to the components that produce this stream.
+    """
+
+    plan: Plan
+    shared: Mapping[str, Mapping[str, tuple[Producer, ...]]] = {}
 
 
 class Request:

@@ -1,13 +1,18 @@
-"""The time limits and intervals of sessions."""
+"""The time limits and intervals of sessions, and how often messages are repeated that nobody acknowledges."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
 
-__all__ = ["SessionConfig"]
+__all__ = ["RESEND_INTERVAL", "SENDS", "SessionConfig"]
+
+RESEND_INTERVAL: Final = 1.0  # seconds until a message is sent again
+SENDS: Final = 3  # number of times that a message is sent to a peer that does not acknowledge it
 
 
 class SessionConfig(msgspec.Struct, frozen=True):

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import EnginesChosen, SignaturesFound
-from synergy_nb.lifecycle.requests.engine_choice import MICRO_BATCH, NAMED_BY_PLAN, SparkOffer, choose
+from synergy_nb.lifecycle.records.request import Alternative
+from synergy_nb.lifecycle.records.spark_offer import MICRO_BATCH, SparkOffer
+from synergy_nb.lifecycle.requests.engine_choice import NAMED_BY_PLAN, choose
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
 from synergy_nb.plan.stream_sharing import Provider, is_live, reduced, sharable_points
 from synergy_nb.plan.stream_signatures import Rates, read, signature
 
-__all__ = ["Alternative", "Alternatives", "DirectoryEntries", "owners_of", "sharing_alternative"]
+__all__ = ["Alternatives", "DirectoryEntries", "owners_of", "sharing_alternative"]
 
 DirectoryEntries: TypeAlias = Mapping[str, tuple[Entry, ...]]
 """Entries of the directory by name."""
@@ -25,21 +27,6 @@ DirectoryEntries: TypeAlias = Mapping[str, tuple[Entry, ...]]
 _NUMBERS: Final = ("rate", "cost", "selectivity")  # of a profile
 
 _producers_decoder = msgspec.json.Decoder(tuple[Producer, ...])
-
-
-class Alternative(NamedTuple):
-    """One way to run a submitted plan: an equivalent plan, and the streams of other applications that it reads.
-
-    Parameters
-    ----------
-    plan
-        Query plan that is to be run; a stream of another application stands in it as a tap.
-    shared
-        Tap, then address of a peer that provides its stream, to the components that produce this stream.
-    """
-
-    plan: Plan
-    shared: Mapping[str, Mapping[str, tuple[Producer, ...]]] = {}
 
 
 def sharing_alternative(

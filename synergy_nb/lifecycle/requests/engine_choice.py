@@ -15,52 +15,24 @@ peers execute the operator if the delay limit leaves no room for that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from synergy_nb.lifecycle.records.spark_offer import MICRO_BATCH, SparkOffer
 from synergy_nb.plan import Plan
-from synergy_nb.plan.engines import off_spark
 from synergy_nb.plan.memory_estimates import held
 from synergy_nb.plan.source_sizes import Basis
 from synergy_nb.plan.spark_parts import Profile, has_state, profiled, replace_parts, trusted_profiles
 from synergy_nb.plan.units import counted, format_duration
 from synergy_nb.reporting.formatting import size
 
-__all__ = ["MICRO_BATCH", "Choice", "SparkOffer", "choose"]
+__all__ = ["NAMED_BY_PLAN", "Choice", "choose"]
 
-MICRO_BATCH: Final = 0.5  # seconds, on two cores, until a peer has measured its own
 _LEAST_LOAD: Final = 0.001  # cores below which a load is not stated
 STATE_OVERHEAD: Final = 4.0  # bytes of state per byte of tuple
 NAMED_BY_PLAN: Final = "asked for by the plan"
-
-
-def _refusal_by_plan(plan: Plan, operator: str, _inside: Collection[str]) -> str:
-    node = plan.operators[operator]
-    return off_spark(node.kind, node.params)
-
-
-class SparkOffer(msgspec.Struct, frozen=True):
-    """Properties of the Spark server that a peer can use.
-
-    Parameters
-    ----------
-    micro_batch
-        Time of a micro-batch, seconds.
-    state_bytes
-        Expected state above which an operator is too heavy for a peer, bytes.
-    cores
-        Expected processing above which an operator is too heavy for a peer, cores.
-    refuses
-        Function of (plan, operator, other operators of the same part) that returns the reason why Spark cannot execute
-        the operator, empty if it can. The driver's function checks more than the plan alone can show.
-    """
-
-    micro_batch: float = MICRO_BATCH
-    state_bytes: float = 256e6
-    cores: float = 1.0
-    refuses: Callable[[Plan, str, Collection[str]], str] = _refusal_by_plan
 
 
 class Choice(msgspec.Struct, frozen=True):

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from synergy_nb.control.peer import Message, Peer
-from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
 from synergy_nb.lifecycle.records.members import Member, producer_of
 from synergy_nb.lifecycle.records.messages import Confirm, Confirmed, Graph, Refused, Share
 from synergy_nb.lifecycle.sessions.agreements import Agreements
+from synergy_nb.lifecycle.sessions.deploying import Deploying
 from synergy_nb.lifecycle.sessions.impact import Impacts
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
@@ -28,8 +28,8 @@ class Commitments:
 
     Parameters
     ----------
-    peer, changes, impacts
-        The peer, its protocol for changed graphs, and its projection of impact.
+    peer, deploying, impacts
+        The peer, its instructions to its driver, and its projection of impact.
     join
         Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
         the message is refused.
@@ -48,17 +48,16 @@ class Commitments:
     def __init__(
         self,
         peer: Peer,
-        changes: GraphChanges,
+        deploying: Deploying,
         impacts: Impacts,
         join: Callable[[str, Graph, str], Member | None],
         admit: Callable[[Graph], tuple[str, str]],
         agreements: Agreements,
     ) -> None:
         self.peer = peer
-        self.changes = changes
-        self.deploying = changes.deploying
-        self.components = changes.components
-        self.ledger = changes.ledger
+        self.deploying = deploying
+        self.components = deploying.components
+        self.ledger = deploying.components.ledger
         self.impacts = impacts
         self.join = join
         self.admit = admit
@@ -74,11 +73,18 @@ class Commitments:
             if member is None:
                 return
             tap, refusal = self.deploying.add_user(member)
-            refusal = refusal or self.changes.back_up(member)
+            refusal = refusal or self._back_up(member)
             if not refusal and address in graph.producer_peers and self._asks(graph):
                 self.agreements.ask(member, "", lambda refusal: self._confirm_sharing(graph, tap, refusal))
                 return
         self._confirm_sharing(graph, tap, refusal)
+
+    def _back_up(self, member: Member) -> str:
+        """Commit and deploy the backups at this peer; return an empty text, or the reason of a refusal."""
+        refusal = self.components.commit_backups(member)
+        if not refusal:
+            self.deploying.deploy(member.graph.application)
+        return refusal
 
     def _confirm_sharing(self, graph: Graph, tap: str, refusal: str) -> None:
         if refusal:

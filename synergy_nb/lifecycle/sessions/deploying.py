@@ -55,8 +55,8 @@ def needed_by(graph: Graph) -> set[ComponentId]:
     }
 
 
-class _Sharer(NamedTuple):
-    """What the owners of streams have to know of an application that shares them, by its graph."""
+class _SharingGraph(NamedTuple):
+    """The graph of an application that shares streams, and what follows from it for the owners of these streams."""
 
     graph: Graph
     producers: tuple[Producer, ...]
@@ -65,7 +65,7 @@ class _Sharer(NamedTuple):
     delay: float | None
 
     @classmethod
-    def of(cls, graph: Graph) -> _Sharer:
+    def of(cls, graph: Graph) -> _SharingGraph:
         delay = Plan.from_bytes(graph.plan).qos.delay
         return cls(graph, tuple(graph.producers), tuple(graph.addresses), version_of(graph), delay)
 
@@ -93,7 +93,7 @@ class Deploying:
         # sharer, then producer, to the inputs of the sharer that read it; and producer, then sharer, to the same
         self._reads: dict[str, dict[ComponentId, list[SharedReader]]] = {}
         self._shared_readers: dict[ComponentId, dict[str, tuple[SharedReader, ...]]] = {}
-        self._sharing: dict[str, _Sharer] = {}
+        self._sharing: dict[str, _SharingGraph] = {}
         self._sharers: dict[str, set[str]] = {}  # owner to its sharers, also those through further streams
 
     def deploy(self, application: str) -> None:
@@ -124,7 +124,7 @@ class Deploying:
         if before is graph or (before is None and (graph is None or not graph.shared)):
             return set()
         if graph is not None and graph.shared:
-            self._sharing[application] = _Sharer.of(graph)
+            self._sharing[application] = _SharingGraph.of(graph)
         else:
             del self._sharing[application]
         owners = {

@@ -13,7 +13,7 @@ from typing import Final
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.lifecycle.records.hosted_components import Component, ComponentId, Components
 from synergy_nb.lifecycle.records.members import Member
-from synergy_nb.lifecycle.requests.engine_choice import SparkOffer
+from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.models.projection import Application, Impact, Load, Local, ProjectionConfig, impacts, refused
 from synergy_nb.models.projectors import Traffic, sojourn_times
 from synergy_nb.models.signatures import Pattern

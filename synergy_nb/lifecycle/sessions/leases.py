@@ -15,20 +15,13 @@ from typing import Any
 
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.lifecycle.records.members import Member
-from synergy_nb.lifecycle.records.messages import End, GraphChanged
+from synergy_nb.lifecycle.records.messages import End, GraphAsked, GraphChanged
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.lifecycle.sessions.sink_reports import SinkReports
 from synergy_nb.overlay.membership import Membership
 
-__all__ = ["GraphAsked", "Leases"]
-
-
-class GraphAsked(Message, frozen=True):
-    """A question to the peer that leads an application: does it go on, and with which graph?"""
-
-    application: str
-    attempt: int
+__all__ = ["Leases"]
 
 
 class Leases:

@@ -12,28 +12,16 @@ from typing import Any
 
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events.application_states import State, Status
-from synergy_nb.lifecycle.changes.graph_changes import RESEND_INTERVAL, SENDS
 from synergy_nb.lifecycle.records.members import Member
-from synergy_nb.lifecycle.records.messages import End, Graph
+from synergy_nb.lifecycle.records.messages import End, Graph, SinksReported
 from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SENDS
 from synergy_nb.plan import Plan
 
-__all__ = ["RETAINING", "SinkReports", "SinksReported", "sink_peers"]
+__all__ = ["RETAINING", "SinkReports", "sink_peers"]
 
 #: Status of ended applications whose results are retained.
 RETAINING = frozenset({Status.FINISHED.value, Status.FAILED.value})
-
-
-class SinksReported(Message, frozen=True):
-    """A report to the origin: the ``delay`` that the sinks at the sender measured last, and whether all streams ended.
-
-    The delay is in seconds; it is negative before the first measurement.
-    """
-
-    application: str
-    attempt: int
-    delay: float
-    ended: bool
 
 
 def sink_peers(graph: Graph) -> set[str]:

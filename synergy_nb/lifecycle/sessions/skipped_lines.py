@@ -18,25 +18,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from synergy_nb.control.driver_messages import LinesMalformed
-from synergy_nb.control.peer import Message, Peer, Protocol
-from synergy_nb.events import LinesSkipped, MessageOutdated, SkippedLines
+from synergy_nb.control.peer import Peer, Protocol
+from synergy_nb.events import LinesSkipped, MessageOutdated
 from synergy_nb.lifecycle.records.hosted_components import Components
 from synergy_nb.lifecycle.records.members import Member
+from synergy_nb.lifecycle.records.messages import SkippedReported
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.plan.active_replicas import original
 
-__all__ = ["SkippedReported", "SkippedReports"]
+__all__ = ["SkippedReports"]
 
 INTERVAL: Final = 1.0  # seconds between two reports of the same lines
-
-
-class SkippedReported(Message, frozen=True):
-    """A report to the origin: a source that the application uses skips malformed ``lines`` of its trace."""
-
-    application: str
-    attempt: int
-    source: str
-    lines: SkippedLines
 
 
 class SkippedReports(Protocol):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from synergy_nb.control.driver_messages import SparkOffered
 from synergy_nb.dataflow.meters import Ewma
 from synergy_nb.events import Recorder, SparkDied, SparkFailed, SparkReady
-from synergy_nb.lifecycle.requests.engine_choice import MICRO_BATCH
+from synergy_nb.lifecycle.records.spark_offer import MICRO_BATCH
 from synergy_nb.runtime.process.requests import ClusterError, SparkState, SparkStatus
 
 if TYPE_CHECKING:
