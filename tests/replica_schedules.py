@@ -29,10 +29,10 @@ from synergy_nb.plan.catalogue import ALL_COMPONENTS, KINDS
 from synergy_nb.plan.replica_agreement import agreement
 from synergy_nb.plan.replica_degrees import is_replicable
 from synergy_nb.simulator.peer_world import PeerWorld
-from synergy_nb.simulator.replica_world import ReplicaWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.campaigns import CUTS
 from tests.moving_schedules import KEYS, packets, table
+from tests.replica_world import ReplicaWorld
 
 PEERS = tuple("abcdefgh")
 SAFE = "a"  # peer of the sources and of the sink

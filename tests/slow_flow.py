@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from synergy_nb.simulator.flow_applications import Application, Arrivals, Component
+from synergy_experiments.flows.flow_applications import Application, Arrivals, Component
 
 MASK = (1 << 64) - 1
 
@@ -83,7 +83,7 @@ class Running:
 
 
 class SlowFlow:
-    """What :class:`synergy_nb.simulator.flow.Flow` does, as one would say it."""
+    """What :class:`synergy_experiments.flows.flow.Flow` does, as one would say it."""
 
     def __init__(
         self,

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.scripted_faults import Faults
-from synergy_nb.simulator.stream_world import StreamWorld
 from tests.campaigns import CUTS
 
 PEERS = tuple("abcdefg")

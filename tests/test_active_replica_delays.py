@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
+from synergy_experiments.flows.timed_world import Promises, TimedWorld
 from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicas_of, replicated
-from synergy_nb.simulator.timed_world import Promises, TimedWorld
 
 PEERS = tuple(f"p{number}" for number in range(6))
 ROUND_S = 2.0  # a tuple of each source; longer than any path

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.streams.log.log import Limits, StreamLog
@@ -20,7 +21,6 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicas_of, replicated
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.simulator.scripted_faults import Faults
-from synergy_nb.simulator.stream_world import StreamWorld
 from tests import replica_schedules
 from tests.campaigns import ALL, blocks
 from tests.quick_cases import quick_first

@@ -20,6 +20,7 @@ from synergy_experiments.chapters.accuracy import (
     recorded,
     synthetic,
 )
+from synergy_experiments.flows.flow_applications import Arrivals
 from synergy_experiments.framework import runner
 from synergy_experiments.framework.measurements import Point
 from synergy_experiments.framework.parameters import Value
@@ -42,7 +43,6 @@ from synergy_experiments.worlds.projected_delays import (
     run,
     scores,
 )
-from synergy_nb.simulator.flow_applications import Arrivals
 
 C13, C14 = accuracy.CLAIMED
 

@@ -11,6 +11,7 @@ import pytest
 
 from synergy_experiments.chapters import find
 from synergy_experiments.chapters.sensitivity import MERGED
+from synergy_experiments.flows.workload import Parameters
 from synergy_experiments.framework import parameters, runner
 from synergy_experiments.framework.claim import Result, metric_of
 from synergy_experiments.framework.measurements import Measured, Point
@@ -29,7 +30,6 @@ from synergy_experiments.worlds.sweeps import (
 )
 from synergy_nb.models.projection import WITHIN
 from synergy_nb.plan.stream_sharing import taps_of
-from synergy_nb.simulator.workload import Parameters
 
 SMALL = {"components": 12, "replication": 3, "requests": 12, "sources": 3, "operators": (2, 4), "population": 6}
 

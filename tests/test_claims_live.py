@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from synergy_experiments.chapters import find
+from synergy_experiments.flows.workload import Parameters
 from synergy_experiments.framework import parameters, runner
 from synergy_experiments.worlds.live_requests import live, run_live
 from synergy_experiments.worlds.scenario import Scenario
-from synergy_nb.simulator.workload import Parameters
 
 WORKLOAD = Parameters(
     components=6,

@@ -8,9 +8,9 @@ from itertools import pairwise, product
 import pytest
 
 from synergy_experiments.chapters.optimum import best, compared, graphs
+from synergy_experiments.flows.workload import Parameters
 from synergy_experiments.worlds.composed_requests import Composed
 from synergy_experiments.worlds.scenario import Scenario
-from synergy_nb.simulator.workload import Parameters
 
 WORKLOAD = Parameters(components=8, replication=3, requests=6, operators=(2, 3), sources=3, population=20, zipf=0.0)
 

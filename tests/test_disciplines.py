@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb import Cluster
 from synergy_nb.dataflow.meters import DelayHistogram
 from synergy_nb.dataflow.streams.log.values import Chunk
@@ -17,7 +18,6 @@ from synergy_nb.lifecycle.sessions.deploying import remaining_times
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.plan.requirements import DISCIPLINES
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.simulator.stream_world import StreamWorld
 from tests.stream_bench import Bench, work_of
 from tests.stream_schedules import stream, table
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synergy_experiments.flows.flow import Flow
+from synergy_experiments.flows.flow_applications import Application, Arrivals, Component, Service, from_plan
+from synergy_experiments.flows.flow_kernel import INSTANT, RING
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.models import compiling
 from synergy_nb.plan import source
-from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service, from_plan
-from synergy_nb.simulator.flow_kernel import INSTANT, RING
 from synergy_nb.simulator.kernel import Simulation, Uniform
 from synergy_nb.simulator.network import Topology, transit_stub
 from tests.slow_flow import OUTSIDE, SlowFlow, chain

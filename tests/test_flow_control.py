@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synergy_experiments.flows.flow import Flow
+from synergy_experiments.flows.flow_applications import Application, Arrivals, Component, Service, Tap
+from synergy_experiments.flows.flow_control import FlowControl
 from synergy_nb.models.hot_spot_config import HotSpotConfig
-from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service, Tap
-from synergy_nb.simulator.flow_control import FlowControl
 from synergy_nb.simulator.kernel import Uniform
 
 RISEN = 0.0125  # seconds from one tuple of application 2 to the next, after the rise

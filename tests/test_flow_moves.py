@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from synergy_nb.simulator.flow import Drop, Flow
-from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
+from synergy_experiments.flows.flow import Drop, Flow
+from synergy_experiments.flows.flow_applications import Application, Arrivals, Component, Service
 from tests.slow_flow import OUTSIDE, chain
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synergy_experiments.flows.flow import Flow
+from synergy_experiments.flows.flow_applications import Application, Arrivals, Component, Service
 from synergy_nb.models.queueing import execution_time, tandem_tail, waiting_time
-from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
 from synergy_nb.simulator.kernel import Uniform
 from tests.slow_flow import OUTSIDE, chain
 

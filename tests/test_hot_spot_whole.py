@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from synergy_experiments.bench.hotspots import SPEED, arrivals, stretches
+from synergy_experiments.flows.timed_world import TimedWorld
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
 from synergy_nb.control.graph import ComponentGraph, Hop
@@ -25,7 +26,6 @@ from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.kernel import Uniform
-from synergy_nb.simulator.timed_world import TimedWorld
 from tests.simulated import Ring
 from tests.test_session_streams import Deployed
 

@@ -228,12 +228,13 @@ def algorithms_stand_alone(module: Module) -> Iterator[str]:
 
 
 def _drives(module: Module) -> bool:
-    """Whether it deals with the world as it is: drivers do, but for the simulator's, and what runs Spark."""
-    return module.parts[0] == SPARK or (module.level >= DRIVERS and module.parts[0] != "simulator")
+    """Whether it deals with the world as it is: drivers do, but for simulations, and what runs Spark."""
+    simulated = module.parts[0] == "simulator" or module.parts[:2] == (EXPERIMENTS, "flows")
+    return module.parts[0] == SPARK or (module.level >= DRIVERS and not simulated)
 
 
 def no_outside_world(module: Module) -> Iterator[str]:
-    """Below the drivers, and in the simulator, nobody sees an event loop, a socket, a clock or Dask."""
+    """Below the drivers, and in simulations, nobody sees an event loop, a socket, a clock or Dask."""
     if _drives(module):
         return
     for line, name in module.imports:
@@ -245,7 +246,7 @@ def no_outside_world(module: Module) -> Iterator[str]:
 
 
 def only_seeded_randomness(module: Module) -> Iterator[str]:
-    """Below the drivers, and in the simulator, randomness is a seeded generator."""
+    """Below the drivers, and in simulations, randomness is a seeded generator."""
     if _drives(module):
         return
     for line, name in module.uses:

@@ -25,10 +25,10 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.placement_modes import check_placement
 from synergy_nb.plan.replica_agreement import agreements
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.simulator.replica_world import ReplicaWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.moving_schedules import packets, table
 from tests.replica_schedules import ideal
+from tests.replica_world import ReplicaWorld
 from tests.simulated import Ring
 
 PEERS = tuple("abcdefgh")

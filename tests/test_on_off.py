@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from synergy_nb.models.on_off import PENALTY, binned, expected_rates, recurrence, segments_of, two_levels
+from synergy_experiments.flows.on_off import PENALTY, binned, expected_rates, recurrence, segments_of, two_levels
 
 
 def alternating(windows: int, bins: int, high: float, low: float, half: int, seed: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from synergy_experiments.flows.workload import Parameters
 from synergy_experiments.worlds.composed_requests import compose
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_nb import Cluster, WideArea, source
@@ -19,7 +20,6 @@ from synergy_nb.plan import Plan
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.client.origins import FRESH, Origins
 from synergy_nb.runtime.process.requests import MeasureDelays, unpack
-from synergy_nb.simulator.workload import Parameters
 
 OFFERS = {
     "a": ["source:packets", "source:python", "filter"],

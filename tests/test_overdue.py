@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb import Cluster, CompositionConfig
 from synergy_nb.dataflow.streams.component.losses import lost_results
 from synergy_nb.dataflow.streams.log.frames import Data
@@ -20,7 +21,6 @@ from synergy_nb.events import ApplicationRunning, Event, SinkMeasured
 from synergy_nb.lifecycle.records.hosted_components import Component as Hosted
 from synergy_nb.plan import Plan, builder, plan, source
 from synergy_nb.simulator.collected_results import Results
-from synergy_nb.simulator.stream_world import StreamWorld
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.status_text import status_pieces
 from tests.campaigns import blocks

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from synergy_experiments.flows.timed_world import TimedWorld
 from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.deployments import Assignment, Feed, Role
@@ -22,7 +23,6 @@ from synergy_nb.models.execution_times import Basis, Predicted
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.slack import Persistence
 from synergy_nb.plan import Plan, source
-from synergy_nb.simulator.timed_world import TimedWorld
 from tests.stream_bench import Bench, made, work_of
 from tests.test_stream_engines import Elsewhere
 from tests.test_stream_merge import batch

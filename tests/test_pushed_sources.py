@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
@@ -18,7 +19,6 @@ from synergy_nb.plan.active_replicas import replicas_of, replicated
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
-from synergy_nb.simulator.stream_world import StreamWorld
 from tests.campaigns import blocks
 from tests.moving_schedules import table, undisturbed
 from tests.replica_schedules import ideal

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import Role
 from synergy_nb.simulator.scripted_faults import Faults
-from synergy_nb.simulator.stream_world import StreamWorld
 from tests.stream_schedules import finish, sorted_rows, stream, table
 
 SERVICE_S = 0.01  # a tuple, so that the second peer repeats for about a second what the first one had read

@@ -41,12 +41,12 @@ from synergy_nb.plan.active_replicas import original, replicas_of, replicated
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.peer_world import PeerWorld
-from synergy_nb.simulator.replica_world import ReplicaWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.status_text import status_pieces
 from tests.moving_schedules import packets, table
 from tests.replica_schedules import ideal
+from tests.replica_world import ReplicaWorld
 
 PEERS = tuple("abcdefg")
 KINDS = {"u": "union", "f": "filter", "x": "aggregate"}

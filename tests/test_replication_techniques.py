@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import Role
 from synergy_nb.dataflow.streams.hosting.effects import FactKind
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
@@ -22,7 +23,6 @@ from synergy_nb.dataflow.streams.log.values import COPY
 from synergy_nb.plan import Plan
 from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.validation import Checked, Operator
-from synergy_nb.simulator.stream_world import StreamWorld
 from tests.moving_schedules import undisturbed
 from tests.quick_cases import quick_first
 from tests.stream_schedules import (

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.dataflow.deployments import Deployment
@@ -17,7 +18,6 @@ from synergy_nb.dataflow.streams.hosting.effects import FactKind
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.collected_results import Results
-from synergy_nb.simulator.stream_world import StreamWorld
 from tests import moving_schedules
 from tests.quick_cases import quick_first
 from tests.simulated import Ring

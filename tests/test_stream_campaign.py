@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.streams.hosting.effects import FactKind
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.simulator.scripted_faults import Faults
-from synergy_nb.simulator.stream_world import StreamWorld
 from tests.campaigns import CUTS, blocks
 from tests.moving_schedules import undisturbed
 from tests.quick_cases import quick_first

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from synergy_experiments.flows.flow import Flow
+from synergy_experiments.flows.flow_applications import from_plan
+from synergy_experiments.flows.workload import TUPLE_BYTES, Parameters, Query, Request, Workload, generate
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import from_plan
 from synergy_nb.simulator.network import Topology, TransitStub, transit_stub
-from synergy_nb.simulator.workload import TUPLE_BYTES, Parameters, Query, Request, Workload, generate
 from tests.simulated import Ring
 
 SMALL = TransitStub(transit_domains=2, transit_routers=2, stub_domains=2, stub_routers=4)

@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 
 from synergy_experiments.bench.answers import Answer
+from synergy_experiments.flows.flow import Flow
+from synergy_experiments.flows.flow_applications import Application, Arrivals, Component, Service
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
 from synergy_nb.assembly.peer_options import LATE
@@ -26,8 +28,6 @@ from synergy_nb.models.overheads import HOP, LINK, SOURCE, Overhead, Overheads
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.data.instances import SPAN
-from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
 from synergy_nb.simulator.kernel import Simulation, Uniform
 
 __all__ = ["simulated"]

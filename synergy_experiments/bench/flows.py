@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from synergy_experiments.bench.measurements import machine_load, measurement, spread
+from synergy_experiments.flows.workload import Parameters, Request, Workload, generate
 from synergy_nb.simulator.network import transit_stub
-from synergy_nb.simulator.workload import Parameters, Request, Workload, generate
 
 __all__ = ["flow"]
 
@@ -33,7 +33,7 @@ def flow(*, small: bool = False) -> dict[str, Any]:
 
 
 def _run(peers: int, requests: int, tuples: int, repeats: int) -> dict[str, Any]:
-    from synergy_nb.simulator.flow import Flow  # noqa: PLC0415 - starting the compiler takes a while
+    from synergy_experiments.flows.flow import Flow  # noqa: PLC0415 - starting the compiler takes a while
 
     topology = transit_stub(peers, seed=1)
     parameters = Parameters(
@@ -70,7 +70,7 @@ def _run(peers: int, requests: int, tuples: int, repeats: int) -> dict[str, Any]
 
 def _application(workload: Workload, request: Request, rng: random.Random) -> Any:
     """The request with a random component for each operator."""
-    from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service  # noqa: PLC0415 - as above
+    from synergy_experiments.flows.flow_applications import Application, Arrivals, Component, Service  # noqa: PLC0415 - as above
 
     query = workload.queries[request.query]
     feed = workload.feeds[query.source]

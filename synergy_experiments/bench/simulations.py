@@ -32,9 +32,9 @@ def sim(*, small: bool = False) -> dict[str, Any]:
 
 
 def _run(peers: int, requests: int) -> dict[str, Any]:
+    from synergy_experiments.flows.workload import Parameters  # noqa: PLC0415 - as above
     from synergy_experiments.worlds.composed_requests import Composed  # noqa: PLC0415 - starting the compiler takes a while
     from synergy_experiments.worlds.scenario import Scenario  # noqa: PLC0415 - as above
-    from synergy_nb.simulator.workload import Parameters  # noqa: PLC0415 - as above
 
     workload = Parameters(
         components=2 * peers // 5, requests=requests, arrivals=ARRIVALS * max(peers, 500), costs=(0.002, 0.006)

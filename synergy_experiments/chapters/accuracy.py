@@ -25,9 +25,9 @@ means at the high rate, where queues have no time to fill. Single segments vary 
 of high rate exceed even the maximum's projection where segments are found, and a third and more where they are not.
 
 *Beyond the paper.* The transient projector lets queues fill and empty. With the segments of a signature, it removes a
-third of M/M/1's error of the means. The ON/OFF model folds eight windows (:mod:`~synergy_nb.models.on_off`) and so
-finds the segments of all synthetic patterns. What was expected in each window is compared with what came: the share of
-the variation that came again is the weight of the expected segment, and the rest is the time of any tuple in the
+third of M/M/1's error of the means. The ON/OFF model folds eight windows (:mod:`~synergy_experiments.flows.on_off`) and
+so finds the segments of all synthetic patterns. What was expected in each window is compared with what came: the share
+of the variation that came again is the weight of the expected segment, and the rest is the time of any tuple in the
 signatures of the last eight windows, wherever its segment was. On recorded and generated streams, where hardly anything
 comes again, this removes six tenths of M/M/1's error of the means; without the weight the ON/OFF model removed a fifth,
 since it projected for a stream that does not repeat itself as if it were even. The model and its constants were chosen
@@ -58,6 +58,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from synergy_experiments.flows.flow_applications import Arrivals
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Coordinate, Decision, Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import IncompatibleParameters, Setup, files, number, several, whole
@@ -77,7 +78,6 @@ from synergy_experiments.worlds.projected_delays import (
     scores,
 )
 from synergy_nb import traces
-from synergy_nb.simulator.flow_applications import Arrivals
 from synergy_nb.traces import datasets
 
 __all__ = ["CLAIMED", "PATTERNS", "recorded", "synthetic"]

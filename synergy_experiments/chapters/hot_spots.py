@@ -41,6 +41,7 @@ from typing import Final
 
 import numpy as np
 
+from synergy_experiments.flows.flow_graph import DROPS, Drop
 from synergy_experiments.framework.claim import Cell, Check, Claim, Judged, Panel
 from synergy_experiments.framework.measurements import Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, files, number, several, whole, wholes
@@ -55,7 +56,6 @@ from synergy_experiments.worlds.monitors_under_load import (
     monitored,
     named,
 )
-from synergy_nb.simulator.flow_graph import DROPS, Drop
 
 __all__ = ["CLAIMED"]
 

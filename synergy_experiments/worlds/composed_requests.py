@@ -42,6 +42,9 @@ from typing import Final
 
 import msgspec
 
+from synergy_experiments.flows.flow import Flow
+from synergy_experiments.flows.flow_applications import Application, Component, Tap, from_plan
+from synergy_experiments.flows.workload import Request, Workload
 from synergy_experiments.worlds.scenario import Outcome, Scenario, Served
 from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
 from synergy_nb.control.driver_messages import CoresAdvertised, DelayMeasured, OfferComponents, SubmitPlan
@@ -53,11 +56,8 @@ from synergy_nb.events.journal import Journal
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import provider, taps_of
-from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import Application, Component, Tap, from_plan
 from synergy_nb.simulator.kernel import Simulation, collector_at_rest
 from synergy_nb.simulator.network import KnownDelays, Topology
-from synergy_nb.simulator.workload import Request, Workload
 
 __all__ = ["Composed", "compose", "executed"]
 
@@ -259,7 +259,7 @@ def compose(scenario: Scenario, seed: int) -> Outcome:
 
     Examples
     --------
-    >>> from synergy_nb.simulator.workload import Parameters
+    >>> from synergy_experiments.flows.workload import Parameters
     >>> outcome = compose(Scenario(Parameters(components=20, requests=5), peers=20), seed=1)
     >>> [each.status for each in outcome.served]
     ['running', 'running', 'running', 'running', 'running']

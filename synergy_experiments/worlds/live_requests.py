@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from synergy_experiments.flows.workload import Workload
 from synergy_experiments.worlds.scenario import Outcome, Scenario, Served
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
@@ -23,7 +24,6 @@ from synergy_nb.runtime.process.requests import ClusterError, NotAdmitted
 from synergy_nb.runtime.process.starting import start_cluster
 from synergy_nb.runtime.transport.wide_area import WideArea
 from synergy_nb.simulator.network import Topology
-from synergy_nb.simulator.workload import Workload
 
 __all__ = ["live", "run_live"]
 

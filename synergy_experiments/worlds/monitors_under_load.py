@@ -28,13 +28,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from synergy_experiments.flows.flow import Drop, Flow
+from synergy_experiments.flows.flow_applications import Application, Arrivals, Component, Service
+from synergy_experiments.flows.flow_control import FlowControl, Migrated
+from synergy_experiments.flows.flow_meters import RateReading
 from synergy_experiments.framework.measurements import Point
 from synergy_nb import traces
 from synergy_nb.models.hot_spot_config import HotSpotConfig
-from synergy_nb.simulator.flow import Drop, Flow
-from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
-from synergy_nb.simulator.flow_control import FlowControl, Migrated
-from synergy_nb.simulator.flow_meters import RateReading
 from synergy_nb.simulator.network import transit_stub
 from synergy_nb.traces import datasets
 

@@ -21,12 +21,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from synergy_experiments.flows.flow import Flow
+from synergy_experiments.flows.flow_applications import Application, Arrivals, Component, Service
+from synergy_experiments.flows.on_off import binned, expected_rates, recurrence, segments_of
 from synergy_experiments.framework.measurements import Point
-from synergy_nb.models.on_off import binned, expected_rates, recurrence, segments_of
 from synergy_nb.models.projectors import Traffic, execution
 from synergy_nb.models.signatures import Pieces, Profiled, Segment, Signature, aggregate
-from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
 
 __all__ = [
     "BOUND",

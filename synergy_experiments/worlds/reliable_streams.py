@@ -27,12 +27,12 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
+from synergy_experiments.flows.timed_world import Promises, TimedWorld
 from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import degrees_of, replicated
-from synergy_nb.simulator.timed_world import Promises, TimedWorld
 
 __all__ = [
     "DELAYS_MS",

@@ -3,7 +3,7 @@
 A peer is overloaded when more than a stated amount of work waits at it, as memory would run out then. Tuples beyond
 that are lost and counted, and the run continues. A placement may be relieved by one migration: the hot spots of
 chapter 3 of the dissertation are predicted, and the first component that leaves one is the last
-(:class:`~synergy_nb.simulator.flow_control.FlowControl`). How much work has to wait whatever the placement and the
+(:class:`~synergy_experiments.flows.flow_control.FlowControl`). How much work has to wait whatever the placement and the
 migrations says which runs no policy can survive.
 """
 
@@ -16,6 +16,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from synergy_experiments.flows.flow import Flow
+from synergy_experiments.flows.flow_applications import Arrivals, from_plan
+from synergy_experiments.flows.flow_control import FlowControl
+from synergy_experiments.flows.flow_meters import ComponentMeter
 from synergy_experiments.framework.measurements import Point
 from synergy_experiments.worlds.packet_monitoring import (
     assignments,
@@ -28,10 +32,6 @@ from synergy_experiments.worlds.packet_monitoring import (
     substreams,
 )
 from synergy_nb.plan import Plan, source
-from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import Arrivals, from_plan
-from synergy_nb.simulator.flow_control import FlowControl
-from synergy_nb.simulator.flow_meters import ComponentMeter
 
 __all__ = ["BOUND", "Workload", "moved", "replayed", "survival", "unavoidable", "workload"]
 

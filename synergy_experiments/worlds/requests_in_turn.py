@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from synergy_experiments.flows.flow import Flow
+from synergy_experiments.flows.flow_applications import Tap, from_plan
+from synergy_experiments.flows.workload import TUPLE_BYTES, Request, Workload
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_nb.models.projection import WITHIN
-from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import Tap, from_plan
 from synergy_nb.simulator.network import Topology
-from synergy_nb.simulator.workload import TUPLE_BYTES, Request, Workload
 
 __all__ = ["RULES", "Planner", "executed_in_turn", "served_in_turn"]
 
@@ -180,7 +180,7 @@ def executed_in_turn(given: Scenario, seed: int) -> dict[str, float]:
 
     Examples
     --------
-    >>> from synergy_nb.simulator.workload import Parameters
+    >>> from synergy_experiments.flows.workload import Parameters
     >>> executed_in_turn(Scenario(Parameters(components=20, requests=5, isolated="least"), peers=20), seed=1)
     {'success': 1.0}
     """
@@ -221,7 +221,7 @@ def served_in_turn(given: Scenario, seed: int) -> dict[str, float]:
 
     Examples
     --------
-    >>> from synergy_nb.simulator.workload import Parameters
+    >>> from synergy_experiments.flows.workload import Parameters
     >>> served_in_turn(Scenario(Parameters(components=20, requests=5, isolated="least"), peers=20), seed=1)
     {'success': 1.0}
     """

@@ -10,6 +10,7 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
+from synergy_experiments.flows.workload import Parameters, Request, Workload, generate
 from synergy_nb.algorithms.composition import POLICIES, CompositionConfig
 from synergy_nb.events import (
     ApplicationRunning,
@@ -24,7 +25,6 @@ from synergy_nb.events import (
 from synergy_nb.lifecycle.requests.origins import ends_of, nearest
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.network import CAPACITIES, Topology, TransitStub, measured, transit_stub
-from synergy_nb.simulator.workload import Parameters, Request, Workload, generate
 
 __all__ = ["Outcome", "Scenario", "Served"]
 

@@ -35,6 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, cast
 
+from synergy_experiments.flows.workload import Parameters
 from synergy_experiments.framework.claim import Cell, Check, Panel, metric_of
 from synergy_experiments.framework.measurements import Coordinate, Decision, Measured
 from synergy_experiments.framework.parameters import Parameter, Setup, choice, number, numbers, several, whole, wholes
@@ -42,7 +43,6 @@ from synergy_experiments.framework.verdicts import at_all, own
 from synergy_experiments.worlds.composed_requests import compose
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_nb.algorithms.composition import POLICIES
-from synergy_nb.simulator.workload import Parameters
 
 __all__ = [
     "COMPARED",

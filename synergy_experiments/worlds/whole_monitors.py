@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from synergy_experiments.flows.flow_applications import Application, Service
 from synergy_experiments.framework.measurements import Point
 from synergy_experiments.worlds.monitors_under_load import (
     POLICIES,
@@ -38,7 +39,6 @@ from synergy_nb.events import ApplicationRunning, MigrationEnded
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
-from synergy_nb.simulator.flow_applications import Application, Service
 from synergy_nb.simulator.network import transit_stub
 from synergy_nb.simulator.scripted_faults import Faults
 

@@ -4,9 +4,8 @@ Theory of operation
 -------------------
 The heap contains (time, sequence, action). Peers are the same :class:`.hosting.Hosting`
 values that the runtime drives. A frame arrives after a delay, unless it is lost; work is executed at once and finishes
-after its service time, and so does a snapshot. Deployments come from a director
-(:mod:`~synergy_nb.simulator.stream_world`), or from the sessions of the peers
-(:mod:`~synergy_nb.simulator.peer_world`).
+after its service time, and so does a snapshot. Deployments come from whoever derives from :class:`DataPaths`: in
+:mod:`~synergy_nb.simulator.peer_world` from the sessions of the peers.
 
 A crashed peer receives nothing any more. A hung peer receives all frames at once when it resumes, and one that gets
 only a share of a processor in its turns (:class:`~synergy_nb.simulator.processor_turns.Turns`). Over a link that was

@@ -20,12 +20,12 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from synergy_experiments.flows.flow_applications import Tap
 from synergy_nb.models.execution_times import ExecutionTimes
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.rate_combination import CombinedRate
 from synergy_nb.models.rate_prediction import CorrelatedRate, RatePredictor
 from synergy_nb.models.slack import Persistence
-from synergy_nb.simulator.flow_applications import Tap
 
 __all__ = ["ComponentMeter", "RateReading"]
 

@@ -1,7 +1,7 @@
 """Hot spots in the flow simulator: predicted and alleviated by the formulas and decisions of chapter 3.
 
 After each step of virtual time, every component measures and predicts its rate and execution time
-(:mod:`~synergy_nb.simulator.flow_meters`), and computes the slack of the tuples that arrived
+(:mod:`~synergy_experiments.flows.flow_meters`), and computes the slack of the tuples that arrived
 (:mod:`~synergy_nb.models.slack`). Where tuples persistently have none, the component that exceeds its processing time
 by most acts: its peer selects the executions that leave (:mod:`~synergy_nb.algorithms.migration.selection`), and asks
 peers that offer the operator, the least loaded first. A peer that is asked projects the slack of all its executions and
@@ -34,6 +34,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from synergy_experiments.flows.flow import Flow
+from synergy_experiments.flows.flow_applications import Application, Tap
+from synergy_experiments.flows.flow_meters import RATE_WINDOW, ComponentMeter, RateReading
 from synergy_nb.algorithms.migration import (
     Candidate,
     Execution,
@@ -51,9 +54,6 @@ from synergy_nb.models.execution_times import ExecutionTimes, Predicted, confide
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overlapping_levels import SEVERE, OverlappingLevels
 from synergy_nb.models.slack import PredictedPaths
-from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import Application, Tap
-from synergy_nb.simulator.flow_meters import RATE_WINDOW, ComponentMeter, RateReading
 
 __all__ = ["FlowControl", "Migrated"]
 

@@ -29,9 +29,9 @@ from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
-from synergy_nb.simulator import flow_kernel, flow_tables
-from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service, Tap
-from synergy_nb.simulator.flow_tables import Table, aligned
+from synergy_experiments.flows import flow_kernel, flow_tables
+from synergy_experiments.flows.flow_applications import Application, Arrivals, Component, Service, Tap
+from synergy_experiments.flows.flow_tables import Table, aligned
 
 __all__ = ["DROPS", "Distances", "Drop", "FlowGraph"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import Assignment, Feed
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.plan.active_replicas import replica_id
-from synergy_nb.simulator.stream_world import StreamWorld
 
 __all__ = ["ReplicaWorld"]
 

@@ -3,8 +3,8 @@
 A peer serves the tuples of all its components one at a time, first come first served. A link of finite bandwidth does
 the same with the tuples of all streams between two peers, and then adds its delay. So applications delay each other as
 the projection (section 2.3.4) assumes, and :mod:`synergy_nb.models.queueing` gives the exact results in simple cases.
-:mod:`synergy_nb.simulator.flow_applications` describes components and sources,
-:mod:`synergy_nb.simulator.flow_kernel` is the compiled part.
+:mod:`synergy_experiments.flows.flow_applications` describes components and sources,
+:mod:`synergy_experiments.flows.flow_kernel` is the compiled part.
 
 The same seed gives the same run. The random numbers of a component depend only on the seed and on the names of its
 application and itself, so the same applications with different placements have the same arrivals and service times.
@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.simulator import flow_kernel, flow_tables
-from synergy_nb.simulator.flow_applications import Tap
-from synergy_nb.simulator.flow_graph import DROPS, Distances, Drop, FlowGraph
+from synergy_experiments.flows import flow_kernel, flow_tables
+from synergy_experiments.flows.flow_applications import Tap
+from synergy_experiments.flows.flow_graph import DROPS, Distances, Drop, FlowGraph
 
 __all__ = ["Delays", "Distances", "Drop", "Executed", "Flow", "Observed"]
 
@@ -121,7 +121,7 @@ class Flow(FlowGraph):
         Seconds of work that may wait at a peer; a tuple that would wait longer is lost, and counted. It bounds the
         memory that an overloaded peer takes.
     drop
-        Rule of peers for late tuples (:mod:`synergy_nb.simulator.flow_graph`).
+        Rule of peers for late tuples (:mod:`synergy_experiments.flows.flow_graph`).
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class Flow(FlowGraph):
     --------
     An M/M/1 queue of load 0.8, its mean delay 0.5 s in theory:
 
-    >>> from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
+    >>> from synergy_experiments.flows.flow_applications import Application, Arrivals, Component, Service
     >>> queue = Component("v1", Service.exponential(0.1), ["feed"])
     >>> flow = Flow(seed=1)
     >>> flow.add(Application("a", {"feed": Component(), "queue": queue}, {"feed": Arrivals.poisson(8.0)}))

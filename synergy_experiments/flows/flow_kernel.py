@@ -1,4 +1,4 @@
-"""The compiled part of :mod:`synergy_nb.simulator.flow`: a calendar of events, and the execution of events.
+"""The compiled part of :mod:`synergy_experiments.flows.flow`: a calendar of events, and the execution of events.
 
 Theory of operation
 -------------------
@@ -17,9 +17,9 @@ the rate of events.
 Every component has its own random generator (splitmix64), so its n-th tuple takes the same time in every simulation:
 policies are compared on equal inputs.
 
-All state is in the tables of :mod:`synergy_nb.simulator.flow_tables`, so a run can stop and continue, with components
-added in between. The compiled code is cached on disk until this file changes, so the constants that it contains are
-defined here.
+All state is in the tables of :mod:`synergy_experiments.flows.flow_tables`, so a run can stop and continue, with
+components added in between. The compiled code is cached on disk until this file changes, so the constants that it
+contains are defined here.
 
 References
 ----------

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-:class:`~synergy_nb.simulator.stream_world.StreamWorld` draws batches, delays and faults. Here nothing is drawn: a
+:class:`~synergy_experiments.flows.stream_world.StreamWorld` draws batches, delays and faults. Here nothing is drawn: a
 source emits each tuple by itself at its time, a peer executes one chunk after another, and each tuple takes the time
 that is stated for its component. So queues, and the time of a hot spot, can be computed by hand. The peers are the same
 hosting values; applications are deployed in the second before time 0.
@@ -32,6 +32,7 @@ from functools import partial
 
 import polars as pl
 
+from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component.component import Component
@@ -44,7 +45,6 @@ from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.kernel import Network
 from synergy_nb.simulator.scripted_faults import Faults
-from synergy_nb.simulator.stream_world import StreamWorld
 
 __all__ = ["Promises", "TimedWorld"]
 
