@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from synergy_nb.dataflow.batch_merging import mergeable
+from synergy_nb.dataflow.streams.log.chunking import mergeable
 
 __all__ = ["BirthTimes"]
 
@@ -17,7 +17,7 @@ class BirthTimes:
     """Records at which birth time all inputs of a query had passed an event time, while results may still need that.
 
     Rows that were born at about the same time get the birth time of the oldest, see
-    :func:`~synergy_nb.dataflow.batch_merging.mergeable`.
+    :func:`~synergy_nb.dataflow.streams.log.chunking.mergeable`.
 
     Attributes
     ----------

@@ -23,10 +23,10 @@ from synergy_experiments.framework.claim import Result
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Value
 from synergy_experiments.worlds.reliable_streams import CRASH, HANG, SLOW, Reliable, query
+from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.component import component_settings
 from synergy_nb.dataflow.streams.component.copy_holders import CopyHolders
-from synergy_nb.dataflow.streams.component.execution import Logic
-from synergy_nb.dataflow.streams.replicas import stream_merging
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.replicas.ordered_inputs import OrderedInputs
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
@@ -127,7 +127,7 @@ def test_outputs_that_are_not_held_are_found(result: Result, monkeypatch: pytest
 
 @pytest.mark.slow
 def test_replicas_that_do_not_sort_are_found(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_merging, "OrderedInputs", lambda logic, *_, **__: logic)
+    monkeypatch.setattr(component_settings, "OrderedInputs", lambda logic, *_, **__: logic)
     found = failed(result, through(AT_ONCE, CRASH, *GIVEN))
     assert f"{AT_ONCE}, B: latency before the crash, ms (computed)" in found
     assert "synchronization and deterministic order are slower before the crash" in found

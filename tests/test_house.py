@@ -54,6 +54,16 @@ LAYERS = (
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in layer}
 DRIVERS = LEVEL["runtime"]
+# Rooms inside a package, from the bottom up: a module may import its own room and those on the floors below it
+FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "dataflow": (
+        ("deployments", "memory_shares", "meters", "prediction_reports", "tuples"),
+        ("expressions", "logic"),
+        ("operators",),
+        ("streams",),
+    ),
+    "dataflow.streams": (("log", "replicas"), ("component",), ("hosting",)),
+}
 TOP = LEVEL["cli"]
 
 # Of the runtime, what may know Dask: the plugin on a worker, the bounds of its ports, the processes that hold workers,
@@ -209,6 +219,23 @@ def imports_point_down(module: Module) -> Iterator[str]:
     for line, target in _ours(module):
         if LEVEL.get(target[0], 0) > module.level:
             yield f"line {line}: imports {'.'.join(target)}, which is higher in the house"
+
+
+def rooms_point_down(module: Module) -> Iterator[str]:
+    """Where a package has rooms, no module imports a room above its own, or beside it."""
+    for package, floors in FLOORS.items():
+        depth, floor = package.count(".") + 1, {room: level for level, rooms in enumerate(floors) for room in rooms}
+        if ".".join(module.parts[:depth]) != package or len(module.parts) == depth:
+            continue
+        own = module.parts[depth]
+        if own not in floor:
+            yield f"{own!r} is none of the rooms of {package}: {', '.join(floor)}"
+            continue
+        for line, target in _ours(module):
+            if target[:depth] == module.parts[:depth] and len(target) > depth:
+                other = target[depth]
+                if other != own and floor.get(other, len(floors)) >= floor[own]:
+                    yield f"line {line}: imports {'.'.join(target)}; {package}.{own} is not above {other}"
 
 
 def drivers_stand_apart(module: Module) -> Iterator[str]:
@@ -435,6 +462,7 @@ def hides_no_module(module: Module) -> Iterator[str]:
 RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     is_in_a_room,
     imports_point_down,
+    rooms_point_down,
     drivers_stand_apart,
     algorithms_stand_alone,
     no_outside_world,
@@ -569,6 +597,10 @@ def test_tests_never_sleep() -> None:
         (imports_point_down, "events.journal", "import synergy_nb.runtime.transport.link as link"),
         (imports_point_down, "overlay.pastry", "from ..algorithms import composition"),
         (imports_point_down, "dataflow.tuples", "from synergy_nb import source"),
+        (rooms_point_down, "dataflow.streams.cursors", ""),
+        (rooms_point_down, "dataflow.streams.log.log", "from synergy_nb.dataflow.streams.hosting import roles"),
+        (rooms_point_down, "dataflow.streams.log.log", "def f():\n    from ..replicas.sorted_input import in_order"),
+        (rooms_point_down, "dataflow.meters", "from synergy_nb.dataflow.streams.log.values import Point"),
         (drivers_stand_apart, "runtime.host", "from synergy_nb.simulator.kernel import World"),
         (algorithms_stand_alone, "algorithms.sharing", "from .composition import messages"),
         (no_outside_world, "overlay.pastry", "import asyncio.queues"),
@@ -606,6 +638,12 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
     [
         (imports_point_down, "cli", "from synergy_nb.runtime import cluster"),
         (imports_point_down, "overlay.directory", "from synergy_nb.overlay.pastry import Pastry"),
+        (
+            rooms_point_down,
+            "dataflow.streams.hosting.roles",
+            "from synergy_nb.dataflow.streams.log.values import Point",
+        ),
+        (rooms_point_down, "dataflow.streams", "from synergy_nb.dataflow.streams.hosting.hosting import Hosting"),
         (drivers_stand_apart, "runtime.host", "from synergy_nb.runtime import link"),
         (algorithms_stand_alone, "algorithms.composition.probing", "from .messages import Probe"),
         (no_outside_world, "runtime.host", "import asyncio"),

@@ -14,11 +14,10 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.logic import Logic, SavedState
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.operators.rows import Filter
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Logic
 from synergy_nb.dataflow.streams.hosting.effects import Effect, Fact, FactKind
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point

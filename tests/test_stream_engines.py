@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.logic import Logic, SavedState
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Committed, Logic
+from synergy_nb.dataflow.streams.component.execution import Committed
 from synergy_nb.dataflow.streams.log.frames import State
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed, SharedReader
+from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Logic
 from synergy_nb.dataflow.streams.hosting.effects import Capture, Effect, Fact, FactKind, Open, Restore, Send
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.batch_merging import mergeable
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_metrics import RESOLUTION
 from synergy_nb.dataflow.streams.component.execution import Outcome
 from synergy_nb.dataflow.streams.hosting.exchange import ACK_S
+from synergy_nb.dataflow.streams.log.chunking import mergeable
 from synergy_nb.dataflow.streams.log.frames import Ack
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import Chunk

@@ -34,9 +34,10 @@ import polars as pl
 
 from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Logic, Work
+from synergy_nb.dataflow.streams.component.execution import Work
 from synergy_nb.dataflow.streams.hosting.effects import Effect
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.values import Chunk, chunks_of

@@ -32,7 +32,7 @@ class SavedState(NamedTuple):
 
 
 class Logic(Protocol):
-    """The logic of an operator: it processes the items of a component."""
+    """The logic of an operator: it processes the items of a component; its state is saved, and restored elsewhere."""
 
     @property
     def late(self) -> int:
@@ -47,6 +47,12 @@ class Logic(Protocol):
 
     def execute(self, port: int, item: Item, /) -> Iterator[Item]:
         """Process an item of a port, and produce its output piece by piece."""
+
+    def save(self) -> SavedState:
+        """Return all that a new instance needs to resume from here, without copying it."""
+
+    def restore(self, saved: SavedState, /) -> None:
+        """Resume where the instance was that saved this state."""
 
 
 def error_reason(error: BaseException) -> str:

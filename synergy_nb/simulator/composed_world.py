@@ -25,18 +25,17 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import PlacementRequest, Report
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.component_settings import configure
-from synergy_nb.dataflow.streams.component.execution import Logic
+from synergy_nb.dataflow.streams.component.component_settings import configure, merged
 from synergy_nb.dataflow.streams.component.losses import lost_results
 from synergy_nb.dataflow.streams.component.sink_quality import SinkQuality
 from synergy_nb.dataflow.streams.hosting.effects import Effect, Fact, FactKind
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.hosting.input_reports import first_counts
 from synergy_nb.dataflow.streams.log.values import Chunk
-from synergy_nb.dataflow.streams.replicas.stream_merging import merged
 from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original

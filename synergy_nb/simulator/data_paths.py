@@ -27,9 +27,11 @@ import polars as pl
 
 from synergy_nb.control.cuts import Cut
 from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.component.component_settings import merged
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.streams.hosting.effects import (
     Capture,
     Captured,
@@ -45,7 +47,6 @@ from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, chunks_of
 from synergy_nb.dataflow.streams.log.wire import decode, encode
-from synergy_nb.dataflow.streams.replicas.stream_merging import merged
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original

@@ -16,11 +16,12 @@ from synergy_nb import events
 from synergy_nb.control.driver_messages import DepartureLimits, InputsReported, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_settings import configure
-from synergy_nb.dataflow.streams.component.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.streams.component.losses import lost_results
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting

@@ -13,15 +13,14 @@ import msgspec
 import polars as pl
 
 from synergy_nb import traces
-from synergy_nb.dataflow.logic import ANYTHING
+from synergy_nb.dataflow.logic import ANYTHING, Logic
 from synergy_nb.dataflow.operators import create, exact_code
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_metrics import ComponentMetrics
-from synergy_nb.dataflow.streams.component.execution import Logic
+from synergy_nb.dataflow.streams.component.component_settings import merged
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.streams.replicas import duplicate_code
-from synergy_nb.dataflow.streams.replicas.stream_merging import merged
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator, Plan

@@ -24,9 +24,8 @@ from typing import Any, TypeAlias
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS, mergeable
 from synergy_nb.dataflow.logic import ANYTHING
-from synergy_nb.dataflow.streams.log.chunking import coalesce, cut
+from synergy_nb.dataflow.streams.log.chunking import TOGETHER_ROWS, coalesce, cut, mergeable
 from synergy_nb.dataflow.streams.log.pushes import rest_of
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode

@@ -20,13 +20,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
-from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS
 from synergy_nb.dataflow.deployments import Deployment
-from synergy_nb.dataflow.logic import ANYTHING, SavedState
+from synergy_nb.dataflow.logic import ANYTHING, Logic, SavedState
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.streams.hosting.effects import (
     Arrived,
     Capture,
@@ -41,6 +40,7 @@ from synergy_nb.dataflow.streams.hosting.effects import (
 )
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.hosting.input_reports import InputsMeasured
+from synergy_nb.dataflow.streams.log.chunking import TOGETHER_ROWS
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, Subscribe
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import Chunk, Point

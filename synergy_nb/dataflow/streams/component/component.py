@@ -25,12 +25,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, cast
 
 from synergy_nb.dataflow.deployments import Assignment, Feed, Role
-from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.logic import Logic, SavedState
 from synergy_nb.dataflow.memory_shares import Memory, Share
 from synergy_nb.dataflow.streams.component.alignment import Alignment
 from synergy_nb.dataflow.streams.component.component_metrics import ComponentMetrics
 from synergy_nb.dataflow.streams.component.copy_holders import CopyHolders
-from synergy_nb.dataflow.streams.component.execution import Committed, Engine, Logic, Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import Committed, Engine, Outcome, Work
 from synergy_nb.dataflow.streams.component.losses import Losses
 from synergy_nb.dataflow.streams.component.reading_order import ReadingOrder
 from synergy_nb.dataflow.streams.log.chunking import coalesce

@@ -1,15 +1,21 @@
-"""What a plan states about a component: its limit, its scheduling, its cost and its memory."""
+"""What a plan states about a component: its limit, scheduling, cost and memory, and how it reads its inputs."""
 
 from __future__ import annotations
 
 import math
 
 from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.replicas.ordered_inputs import OrderedInputs
+from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic, Reading
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.replica_agreement import agreement, stated_order
 from synergy_nb.plan.spark_parts import PART
 
-__all__ = ["configure", "downstream_s"]
+__all__ = ["configure", "downstream_s", "merged"]
 
 
 def configure(component: Component, plan: Plan, deployment: Deployment) -> None:
@@ -33,3 +39,35 @@ def downstream_s(plan: Plan, operator: str) -> float:
     for name in reversed(list(plan.operators)):
         known[name] = max((plan.processing_time(down) + known[down] for down in plan.downstream(name)), default=0.0)
     return known[operator]
+
+
+def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
+    """Put in front of an operator what merges its inputs, where these are not read one by one as they arrive.
+
+    These are duplicate filters if its component is an active replica or reads active replicas, or a sort if its backups
+    execute it in the same order.
+
+    Parameters
+    ----------
+    operator
+        Logic of the operator.
+    component
+        Component that executes it.
+    plan
+        Plan of the component, expanded by replicas.
+    """
+    if component.in_order and len(component.feeds) > 1:
+        node = plan.operators[component.operator]
+        return OrderedInputs(
+            operator, [stated_order(plan, up) for up in node.inputs], joined=KINDS[node.kind].commutative
+        )
+    if not component.feed_ports and not component.replica_of:
+        return operator
+    name = component.operator if component.operator in plan.operators else original(component.operator)
+    found, node = agreement(plan, name), plan.operators[name]
+    orders = [stated_order(plan, up) for up in node.streams] if found.sorts or component.feed_ports else None
+    ports = component.feed_ports or {number: number for number in component.feeds}
+    repeats = bool(component.feed_ports) and component.epoch > component.rebuilt
+    how = Reading.ALIGNED if found.alone else Reading.SORTED if found.sorts else Reading.ARRIVING
+    joined = found.alone and KINDS[node.kind].commutative  # otherwise it may know more of one port than of others
+    return MergedLogic(operator, ports, orders, how, aligned=repeats, joined=joined)

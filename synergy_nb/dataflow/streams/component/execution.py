@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from synergy_nb.dataflow import logic
+from synergy_nb.dataflow.logic import ANYTHING, Logic, SavedState
 from synergy_nb.dataflow.memory_shares import MemoryExceeded
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS
@@ -24,20 +24,10 @@ from synergy_nb.dataflow.tuples import Batch, Item
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component.component import Component
 
-__all__ = ["Committed", "Encode", "Engine", "Link", "Logic", "Outcome", "Work"]
+__all__ = ["Committed", "Encode", "Engine", "Link", "Outcome", "Work"]
 
 Encode: TypeAlias = Callable[[Chunk], None]
 """Function that encodes a chunk."""
-
-
-class Logic(logic.Logic, Protocol):
-    """An operator's logic whose state can be saved and restored elsewhere."""
-
-    def save(self) -> logic.SavedState:
-        """Return all that a new instance needs to resume from here, without copying it."""
-
-    def restore(self, saved: logic.SavedState, /) -> None:
-        """Resume where the instance was that saved this state."""
 
 
 class Committed(NamedTuple):
@@ -61,7 +51,7 @@ class Committed(NamedTuple):
     end: Point
     step: int
     whole: bool
-    state: Callable[[], logic.SavedState]
+    state: Callable[[], SavedState]
 
 
 class Engine(Logic, Protocol):
@@ -241,7 +231,7 @@ class Work(NamedTuple):
             outcome.error = error
         except (MemoryError, pa.ArrowCapacityError) as error:
             outcome.error = component.share.failed(error)
-        except logic.ANYTHING as error:  # only the operator's own application may fail
+        except ANYTHING as error:  # only the operator's own application may fail
             overflow = "capacity overflow" in str(error)  # Rust's message for an allocation that is too large
             outcome.error = component.share.failed(error) if overflow else error
         outcome.finished = clock()

@@ -18,12 +18,11 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from synergy_nb.dataflow.batch_merging import TOGETHER_WORK, mergeable
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
-from synergy_nb.dataflow.logic import error_reason
+from synergy_nb.dataflow.logic import Logic, error_reason
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.streams.component.predictions import PeerPredictions
 from synergy_nb.dataflow.streams.hosting import disciplines
 from synergy_nb.dataflow.streams.hosting.chains import chain
@@ -38,11 +37,12 @@ from synergy_nb.dataflow.streams.hosting.effects import (
     Send,
 )
 from synergy_nb.dataflow.streams.hosting.exchange import RESEND_MOST_S, Exchange
-from synergy_nb.dataflow.streams.hosting.input_orders import Orders
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
+from synergy_nb.dataflow.streams.hosting.order_recovery import Orders
 from synergy_nb.dataflow.streams.hosting.roles import Roles
 from synergy_nb.dataflow.streams.hosting.snapshots import SNAPSHOT_S, Snapshots
 from synergy_nb.dataflow.streams.hosting.timers import Timers
+from synergy_nb.dataflow.streams.log.chunking import TOGETHER_WORK, mergeable
 from synergy_nb.dataflow.streams.log.frames import (
     Ack,
     Data,

@@ -1,5 +1,7 @@
 """Recovery of the order in which a component with several inputs read these before a take-over. No IO, no clock.
 
+A peer knows the :class:`Orders` that came with the chunks that anything on it depends on.
+
 A backup that takes over from a dead component asks all peers of the application. Each answers once it knows the
 deployment named in the question: from its answer on it refuses frames of the replaced component, so the answer covers
 all that anybody will ever depend on. Peers of applications that share the streams answer once they read from the
@@ -23,10 +25,54 @@ from synergy_nb.dataflow.streams.hosting.copies import Copy
 from synergy_nb.dataflow.streams.log.frames import Determinants, Recall
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Determinant, Point, Stream
 
-__all__ = ["LAST_ORDER_S", "RECALL_S", "Recovery", "arrived", "still_repeats"]
+__all__ = ["LAST_ORDER_S", "RECALL_S", "Orders", "Recovery", "arrived", "still_repeats"]
 
 RECALL_S = 0.1
 LAST_ORDER_S = 0.5  # seconds that a former follower waits for the order of the component that it replaces
+
+
+class Orders:
+    """Determinants of all streams that something on this peer depends on, until they are stable.
+
+    Examples
+    --------
+    >>> stream = Stream("app", "join")
+    >>> first = Determinant(stream, Point(0, 0), Point(5, 0), (), ORIGIN)
+    >>> second = Determinant(stream, Point(5, 0), Point(9, 0), (), Point(5, 0))
+    >>> orders = Orders()
+    >>> orders.add([first, first]), len(orders.of(stream))
+    (None, 1)
+    >>> orders.add([second]), orders.of(stream) == (second,)
+    (None, True)
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Stream, dict[tuple[Point, Point], Determinant]] = {}
+        self._stable: dict[Stream, Point] = {}
+
+    def add(self, determinants: Iterable[Determinant]) -> None:
+        """Add determinants, and drop those that have become stable."""
+        for each in determinants:
+            stable = self._stable.get(each.stream, ORIGIN)
+            if each.stable > stable:
+                stable = self._stable[each.stream] = each.stable
+                known = self._found.get(each.stream, {})
+                for key in [key for key in known if key[1] <= stable]:
+                    del known[key]
+            if each.end > stable:
+                found = self._found.setdefault(each.stream, {})
+                found.setdefault((each.start, each.end), each)
+
+    def of(self, stream: Stream) -> tuple[Determinant, ...]:
+        """Return all known determinants of a stream."""
+        return tuple(self._found.get(stream, {}).values())
+
+    def forget(self, application: str) -> None:
+        """Drop the determinants of an application that has ended."""
+        for stream in [stream for stream in self._found if stream.application == application]:
+            del self._found[stream]
+        for stream in [stream for stream in self._stable if stream.application == application]:
+            del self._stable[stream]
 
 
 def arrived(components: Iterable[Component], copy: Copy | None, stream: Stream) -> Point:

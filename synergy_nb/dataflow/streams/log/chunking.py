@@ -1,14 +1,15 @@
 """Cutting of items into chunks: slices that fit the window of a reader, and their encoding.
 
 The opposite, :func:`coalesce`, merges waiting items. The overhead of an item (calls, wake-ups, entries in queues) would
-otherwise prevent a component that is behind from catching up.
+otherwise prevent a component that is behind from catching up. How much may be merged is limited by
+:data:`TOGETHER_ROWS`, :data:`TOGETHER_WORK` and :func:`mergeable`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import polars as pl
@@ -16,7 +17,25 @@ import polars as pl
 from synergy_nb.dataflow.streams.log.values import OVERHEAD, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, concatenated
 
-__all__ = ["coalesce", "cut"]
+__all__ = ["TOGETHER_BORN", "TOGETHER_ROWS", "TOGETHER_WORK", "coalesce", "cut", "mergeable"]
+
+TOGETHER_ROWS: Final = 16_384  # most tuples in one batch: beyond them, the overhead of an item is negligible
+TOGETHER_BORN: Final = 0.2  # seconds, see mergeable()
+TOGETHER_WORK: Final = 0.2  # longest predicted time of an execution of several items, seconds
+
+
+def mergeable(one: float, other: float) -> bool:
+    """Whether two items with these times of entry into the system may be merged; the result has the earlier time.
+
+    They may if both times lie between the same two multiples of 0.2 s. However often a stream is merged on its way, no
+    delay is measured as longer by more than that.
+
+    Examples
+    --------
+    >>> mergeable(10.01, 10.19), mergeable(10.19, 10.21)
+    (True, False)
+    """
+    return math.floor(one / TOGETHER_BORN) == math.floor(other / TOGETHER_BORN)
 
 
 def coalesce(items: Sequence[Item]) -> list[Item]:

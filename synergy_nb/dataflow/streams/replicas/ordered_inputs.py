@@ -34,7 +34,7 @@ from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput, in_or
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
 if TYPE_CHECKING:
-    from synergy_nb.dataflow.streams.component.execution import Logic
+    from synergy_nb.dataflow.logic import Logic
 
 __all__ = ["OrderedInputs"]
 

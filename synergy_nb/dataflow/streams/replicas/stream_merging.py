@@ -18,26 +18,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.streams.component.execution import Logic
+from synergy_nb.dataflow.logic import Logic, SavedState
 from synergy_nb.dataflow.streams.replicas.combined_states import Part, PartHead, decoded_head, restore_parts, save_parts
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
-from synergy_nb.dataflow.streams.replicas.ordered_inputs import OrderedInputs
 from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput, in_order
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.replica_agreement import agreement, stated_order
 
-if TYPE_CHECKING:
-    from synergy_nb.dataflow.streams.component.component import Component
-    from synergy_nb.plan import Plan
-
-__all__ = ["MergedLogic", "merged"]
+__all__ = ["MergedLogic", "Reading"]
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
@@ -46,38 +36,6 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     latest: int
     aligned: bool
     parts: list[PartHead]
-
-
-def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
-    """Put in front of an operator what merges its inputs, where these are not read one by one as they arrive.
-
-    These are duplicate filters if its component is an active replica or reads active replicas, or a sort if its backups
-    execute it in the same order.
-
-    Parameters
-    ----------
-    operator
-        Logic of the operator.
-    component
-        Component that executes it.
-    plan
-        Plan of the component, expanded by replicas.
-    """
-    if component.in_order and len(component.feeds) > 1:
-        node = plan.operators[component.operator]
-        return OrderedInputs(
-            operator, [stated_order(plan, up) for up in node.inputs], joined=KINDS[node.kind].commutative
-        )
-    if not component.feed_ports and not component.replica_of:
-        return operator
-    name = component.operator if component.operator in plan.operators else original(component.operator)
-    found, node = agreement(plan, name), plan.operators[name]
-    orders = [stated_order(plan, up) for up in node.streams] if found.sorts or component.feed_ports else None
-    ports = component.feed_ports or {number: number for number in component.feeds}
-    repeats = bool(component.feed_ports) and component.epoch > component.rebuilt
-    how = Reading.ALIGNED if found.alone else Reading.SORTED if found.sorts else Reading.ARRIVING
-    joined = found.alone and KINDS[node.kind].commutative  # otherwise it may know more of one port than of others
-    return MergedLogic(operator, ports, orders, how, aligned=repeats, joined=joined)
 
 
 class Reading(enum.Enum):
