@@ -63,6 +63,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("streams",),
     ),
     "dataflow.streams": (("log", "replicas"), ("component",), ("hosting",)),
+    "lifecycle": (("records",), ("requests", "sessions"), ("changes",), ("session",), ("engine",)),
 }
 TOP = LEVEL["cli"]
 
@@ -597,6 +598,13 @@ def test_tests_never_sleep() -> None:
         (imports_point_down, "events.journal", "import synergy_nb.runtime.transport.link as link"),
         (imports_point_down, "overlay.pastry", "from ..algorithms import composition"),
         (imports_point_down, "dataflow.tuples", "from synergy_nb import source"),
+        (
+            rooms_point_down,
+            "lifecycle.records.request",
+            "from synergy_nb.lifecycle.requests.alternatives import owners_of",
+        ),
+        (rooms_point_down, "lifecycle.sessions.impact", "from synergy_nb.lifecycle.requests import engine_choice"),
+        (rooms_point_down, "lifecycle.changes.takeover", "from synergy_nb.lifecycle.session import Session"),
         (rooms_point_down, "dataflow.streams.cursors", ""),
         (rooms_point_down, "dataflow.streams.log.log", "from synergy_nb.dataflow.streams.hosting import roles"),
         (rooms_point_down, "dataflow.streams.log.log", "def f():\n    from ..replicas.sorted_input import in_order"),
