@@ -18,7 +18,7 @@ from synergy_nb.lifecycle.sessions.deploying import remaining_times
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.active_replicas import original, replicas_of, replicated
-from synergy_nb.plan.placement_modes import check_placement
+from synergy_nb.plan.placement_modes import decider_of
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.kernel import Uniform
 from tests.simulated import Ring
@@ -308,9 +308,9 @@ def test_messages_of_the_survey_survive_their_encoding() -> None:
 def test_wrong_requirements_of_replicas_are_one_error_each() -> None:
     expected = "qos.availability: 'active 9'; expected at most 8, a peer for each replica"
     with pytest.raises(ValueError, match=expected):
-        check_placement(query("active 9"), "composed", 8)
+        decider_of(query("active 9"), "composed", 8)
     with pytest.raises(ValueError, match="placement: 'resilient'; expected 'composed'"):
-        check_placement(query(), "resilient")
+        decider_of(query(), "resilient")
     with pytest.raises(PlanError, match="engine"):
         source("packets").filter("bytes > 1", engine="spark").sink("out", availability="active 2")
     with pytest.raises(PlanError, match="either active replicas or degree 2"):

@@ -22,7 +22,7 @@ from synergy_nb.events import ReplicasDeployed, TakenOver
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.active_replicas import degrees_of, replicated
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.placement_modes import check_placement
+from synergy_nb.plan.placement_modes import decider_of
 from synergy_nb.plan.replica_agreement import agreements
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.scripted_faults import Faults
@@ -116,11 +116,11 @@ def test_an_availability_that_cannot_be_had_is_refused_by_name(plan: object, pro
 
 
 def test_more_replicas_than_peers_are_refused_by_the_operator_that_asks_for_them() -> None:
-    check_placement(asked(), "composed", peers=3)
+    decider_of(asked(), "composed", peers=3)
     with pytest.raises(ValueError, match="operator 'filter': availability: 'active 3'; expected at most 2, a peer for"):
-        check_placement(asked(), "composed", peers=2)
+        decider_of(asked(), "composed", peers=2)
     with pytest.raises(ValueError, match="operator 'aggregate': availability: 'degree 4'; expected at most 3"):
-        check_placement(asked(sums="degree 4"), "composed", peers=3)
+        decider_of(asked(sums="degree 4"), "composed", peers=3)
 
 
 def test_only_an_operator_with_backups_that_reads_active_replicas_sorts_for_them() -> None:

@@ -17,7 +17,7 @@ from synergy_nb.events import DegreeChosen, PlacementCompleted, TakenOver
 from synergy_nb.lifecycle.records.messages import TakeOver
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.placement_modes import check_placement
+from synergy_nb.plan.placement_modes import decider_of
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets.report import report as page_of
 from tests.quick_cases import quick_first
@@ -297,7 +297,7 @@ def test_an_availability_becomes_a_degree() -> None:
 
 def test_an_unreachable_availability_is_refused_before_anything_starts() -> None:
     with pytest.raises(ValueError, match=r"qos\.availability: 'degree 9'; expected at most 7, a peer for each replica"):
-        check_placement(available("degree 9"), "composed", 7)
+        decider_of(available("degree 9"), "composed", 7)
     with pytest.raises(ValueError, match=r"qos\.availability: '100 %'; expected less than 1"):
         available("100 %")
 

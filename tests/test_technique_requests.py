@@ -10,7 +10,7 @@ from synergy_nb import Plan, PlanError, source
 from synergy_nb.cli.printing import requirement
 from synergy_nb.editing.analysis import analyse
 from synergy_nb.events import PlacementCompleted
-from synergy_nb.plan.placement_modes import check_placement, replicates
+from synergy_nb.plan.placement_modes import decider_of
 from synergy_nb.plan.replica_degrees import sums_exactly
 from synergy_nb.plan.replication_techniques import technique_sentences
 from synergy_nb.reporting.explanation import Explanation
@@ -35,7 +35,7 @@ def test_a_technique_is_written_and_read_in_every_form(technique: str) -> None:
         exec(plan.to_python(), made)
         assert made["query"] == plan
         assert not plan.validate()
-        assert replicates(plan)
+        assert decider_of(plan, "composed") == "replicated"
         text = plan.to_yaml()
         assert analyse(text).plan == plan
 
@@ -44,11 +44,11 @@ def test_the_degree_counts_in_any_technique() -> None:
     with pytest.raises(
         ValueError, match=r"qos\.availability: 'ordered 4'; expected at most 3, a peer for each replica"
     ):
-        check_placement(query(availability="ordered 4"), "composed", peers=3)
+        decider_of(query(availability="ordered 4"), "composed", peers=3)
     with pytest.raises(ValueError, match="operator 'u': availability: 'synchronized 4'; expected at most 3"):
-        check_placement(query("synchronized 4"), "composed", peers=3)
+        decider_of(query("synchronized 4"), "composed", peers=3)
     with pytest.raises(ValueError, match="placement: 'resilient'; expected 'composed' where availability places"):
-        check_placement(query("ordered 2"), "resilient")
+        decider_of(query("ordered 2"), "resilient")
 
 
 @pytest.mark.parametrize(

@@ -211,10 +211,10 @@ def run(
         keys = secrets(key or [])
     with bad_input(str(plan)):
         check(parsed, peers=count, keys=keys)
-    from synergy_nb.plan.placement_modes import check_placement
+    from synergy_nb.plan.placement_modes import decider_of
 
     with bad_input(str(plan)):
-        check_placement(parsed, placement, count)
+        decider_of(parsed, placement, count)
     check_peer_modes(discipline, hotspots)
     where = chosen_spark(spark)
     from synergy_nb.cli.console import Bars

@@ -39,8 +39,7 @@ from synergy_nb.lifecycle.requests.decider import Answer, Decider, Decision, com
 from synergy_nb.lifecycle.session import Session
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.plan import Plan
-from synergy_nb.plan.placement_modes import SPREAD, check_placement, replicates
-from synergy_nb.plan.replica_degrees import asks_for_active
+from synergy_nb.plan.placement_modes import SPREAD, decider_of
 from synergy_nb.plan.spark_parts import parts_of
 from synergy_nb.reporting.formatting import known_rows
 
@@ -140,19 +139,16 @@ class Requests(Mapping[str, Request]):
         ValueError
             If the id is in use, or if this peer cannot place the plan with that decider.
         """
-        check_placement(plan, placement)
-        spread, placement = placement == SPREAD, "composed" if placement == SPREAD else placement
+        decided_by = decider_of(plan, placement)
         known = self._requests.get(name)
         if known is not None and known.status not in ENDED:
             raise ValueError(f"request: {name!r}; expected an identifier that is not in use")
-        active = asks_for_active(plan.operators.values(), plan.qos)
-        decided_by = "active" if active else "replicated" if replicates(plan) else placement
         if decided_by not in self._deciders:
             raise ValueError("availability: this peer places no replicas; expected none")
         self._discard_ended()
         request = Request(
             name, plan, decided_by, self._peer.now,
-            spread=spread, trial=trial, lease=lease, origin_names=self._names,
+            spread=placement == SPREAD, trial=trial, lease=lease, origin_names=self._names,
         )  # fmt: skip
         self._requests[name] = request
         self.leases.begin(request)

@@ -1,4 +1,4 @@
-"""Placement modes: the algorithms that find peers for components, and the plans that each can place."""
+"""Placement modes: what users choose among the algorithms that find peers, and which of these places a plan."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.replica_degrees import technique
 from synergy_nb.plan.units import WrongValue, nearest
 
-__all__ = ["PLACEMENTS", "SPREAD", "check_placement", "placement_of", "replicates"]
+__all__ = ["PLACEMENTS", "SPREAD", "decider_of", "placement_of"]
 
 #: Composition by probes that balance the load, or placement that withstands the largest set of source rates (ROD).
 PLACEMENTS: Final = ("composed", "resilient")
 #: Composition that prefers the graphs with the most peers, as ``submit(plan, spread=True)`` asks for it.
 SPREAD: Final = "spread"
 
-
-def replicates(plan: Plan) -> bool:
-    """Whether a plan asks for replicas, active ones or backups, of all its operators or of some."""
-    qos = plan.qos
-    whole = any(each is not None for each in (qos.degree, qos.availability, qos.active, qos.synchronized, qos.ordered))
-    return whole or any(max(each) > 1 for each in degrees_of(plan).values())
+_NOT_SPREAD: Final = "spread: True; expected False where availability places replicas on different peers"
 
 
 def placement_of(plan: Plan, placement: str, *, spread: bool, peers: int | None = None) -> str:
@@ -42,22 +37,25 @@ def placement_of(plan: Plan, placement: str, *, spread: bool, peers: int | None 
     Raises
     ------
     ValueError
-        If the mode cannot place the plan, see :func:`check_placement`, or is not composition and the peers are to be
-        spread.
+        If the mode cannot place the plan, see :func:`decider_of`, or is not composition and the peers are to be spread.
     """
     if not isinstance(spread, bool):
         raise ValueError(f"spread: {spread!r}; expected True or False")
-    check_placement(plan, placement, peers)
+    decider = decider_of(plan, placement, peers)
     if not spread:
         return placement
     if placement != "composed":
         raise ValueError(f"spread: True; expected False with placement {placement!r}, which selects peers otherwise")
-    check_placement(plan, SPREAD, peers)
+    if decider != placement:
+        raise ValueError(_NOT_SPREAD)
     return SPREAD
 
 
-def check_placement(plan: Plan, placement: str, peers: int | None = None) -> None:
-    """Raise ValueError if a placement mode cannot place a plan.
+def decider_of(plan: Plan, placement: str, peers: int | None = None) -> str:
+    """Return the name of the decider that places a plan in a placement mode.
+
+    A plan that asks for replicas has a decider of its own: ``active`` if any of them is to be active, ``replicated`` if
+    all are backups. Any other is placed as its mode says.
 
     Parameters
     ----------
@@ -74,17 +72,20 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
         If the mode does not exist, cannot place replicas or the number of them, or cannot place operators that are
         bound to Spark, which only composition can.
     """
+    qos, degrees = plan.qos, degrees_of(plan)
+    active = qos.active is not None or any(each.active > 1 for each in degrees.values())
+    whole = any(each is not None for each in (qos.degree, qos.availability, qos.synchronized, qos.ordered))
+    replicated = active or whole or any(each.passive > 1 for each in degrees.values())
     if placement == SPREAD:
-        if replicates(plan):
-            raise ValueError("spread: True; expected False where availability places replicas on different peers")
+        if replicated:
+            raise ValueError(_NOT_SPREAD)
         placement = "composed"
     if placement not in PLACEMENTS:
         raise ValueError(f"placement: {WrongValue(placement, ' or '.join(PLACEMENTS), nearest(placement, PLACEMENTS))}")
-    if replicates(plan) and placement != "composed":
+    if replicated and placement != "composed":
         raise ValueError(f"placement: {placement!r}; expected 'composed' where availability places replicas")
-    qos = plan.qos
     asked = [("qos.", name, getattr(qos, name) or 1) for name in Availability._fields[1:]]
-    for name, each in degrees_of(plan).items():
+    for name, each in degrees.items():
         if plan.operators[name].availability is not None:
             passive = technique(plan.operators[name], qos).value
             kind, number = ("active", each.active) if each.active > 1 else (passive, each.passive)
@@ -96,3 +97,4 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
     bound = sorted(name for name, operator in plan.operators.items() if operator.engine == "spark")
     if bound and placement != "composed":
         raise ValueError(f"operator {bound[0]!r}: engine: 'spark'; expected peer or auto with placement {placement!r}")
+    return "active" if active else "replicated" if replicated else placement
