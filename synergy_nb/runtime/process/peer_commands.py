@@ -1,4 +1,8 @@
-"""Commands of clients that a peer answers: each is a message with a number, and so is the answer."""
+"""What clients wait for at a peer: the answer to a command, or a state that the peer reaches by itself.
+
+A command is a message with a number, and so is its answer. A state is the peer's own, such as that of an application:
+nothing is kept of it here, and it is looked at whenever the peer reports a change.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +28,52 @@ MOVES_WITHIN = 150.0  # seconds after which a client is answered that nothing is
 
 
 class Commands:
-    """Sends commands to a peer, and waits for their answers.
+    """Sends commands to a peer, and waits for their answers and for its states.
 
     Parameters
     ----------
     request
         Function that sends a message of the driver to the peer; it raises what the peer's handler raises.
+    loop
+        Event loop of the peer.
     """
 
-    def __init__(self, request: Callable[[DriverMessage], None]) -> None:
+    def __init__(self, request: Callable[[DriverMessage], None], loop: asyncio.AbstractEventLoop) -> None:
         self._request = request
+        self._loop = loop
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._awaited: dict[asyncio.Future[None], Callable[[], bool]] = {}  # to the condition that ends the wait
+        self._looking = False  # whether the conditions will be looked at soon
+
+    async def until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait until a condition on the peer's state holds, but not for longer than some seconds."""
+        if condition():
+            return
+        held = self._loop.create_future()
+        self._awaited[held] = condition
+        try:
+            async with asyncio.timeout(seconds):
+                await held
+        except TimeoutError:
+            pass
+        finally:
+            del self._awaited[held]
+
+    def look(self) -> None:
+        """Look at the conditions that are waited for, once the peer has finished what it does now."""
+        if not self._looking:
+            self._looking = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        for held, condition in self._awaited.items():
+            if not held.done() and condition():
+                held.set_result(None)
 
     async def _command(self, number: int, message: DriverMessage) -> Any:
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        answer = self._waiting[number] = self._loop.create_future()
         try:
             self._request(message)
             return await answer

@@ -105,11 +105,10 @@ class Service:
         self.runtime = runtime
         self.synergy = synergy
         self._measurements: defaultdict[str, _Measured] = defaultdict(_Measured)  # by request of this peer
-        self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
         self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
-        self._commands = Commands(runtime.request)
+        self._commands = Commands(runtime.request, runtime.loop)
         self._spark_reports = SparkReports(lambda: self.spark.offer, runtime.report)
         self._overheads = MeasuredOverheads(SPAN, runtime.loop, runtime.report)
         self._advertised = Advertised(runtime.clock, runtime.report)
@@ -151,9 +150,9 @@ class Service:
         )
         if PART in synergy.config.components:
             runtime.on_start.append(self._spark_reports.publish)
-            synergy.alternatives.on_spark_parts.append(lambda _: self._notify())  # a Spark server may be needed
-        synergy.pastry.on_joined.append(self._notify)
-        synergy.directory.on_confirmed.append(self._notify)
+            synergy.alternatives.on_spark_parts.append(lambda _: self._commands.look())  # a Spark server may be needed
+        synergy.pastry.on_joined.append(self._commands.look)
+        synergy.directory.on_confirmed.append(self._commands.look)
         self._knobs = PeerKnobs(runtime.links, self.host.context.changed)
         operations: dict[str, Callable[[bytes], Any]] = {
             **self._knobs.operations,
@@ -196,11 +195,13 @@ class Service:
     def carry_out(self, instruction: msgspec.Struct) -> None:
         """Carry out an instruction of the peer's protocols."""
         if isinstance(instruction, Report):
-            self._notify()
+            self._commands.look()
         elif isinstance(instruction, driver.Answer | driver.HostsLookedUp):
             self._commands.answered(instruction)
         elif isinstance(instruction, PlacementRequest):
-            self._retain(self.runtime.loop.create_task(self._decide(instruction)))
+            task = self.runtime.loop.create_task(self._decide(instruction))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         else:
             self.host.carry_out(instruction)
             self.measuring.wake()
@@ -293,31 +294,13 @@ class Service:
         threading.Thread(target=load, name="synergy warming", daemon=True).start()
         return b""
 
-    def _notify(self) -> None:
-        self._retain(self.runtime.loop.create_task(self._wake()))
-
-    def _retain(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _wake(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
-    async def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds), self._changed:
-                await self._changed.wait_for(condition)
-        except TimeoutError:
-            pass
-
     # -- answers -------------------------------------------------------------------------------------------------
 
     async def _join(self, payload: bytes) -> bytes:
         request = unpack(payload, Join)
         self.runtime.request(driver.JoinRing(request.contact))
         pastry, directory = self.synergy.pastry, self.synergy.directory
-        await self._wait_until(lambda: pastry.joined and directory.confirmed, POLL)
+        await self._commands.until(lambda: pastry.joined and directory.confirmed, POLL)
         if not pastry.joined:
             raise ValueError(
                 f"contact: {request.contact!r}; expected a peer through which this one joins in {POLL:g} s"
@@ -360,7 +343,7 @@ class Service:
         def decided() -> bool:
             return request.state not in UNDECIDED or (request.on_spark and (on_spark or not self.spark.ready))
 
-        await self._wait_until(decided, DECIDED)
+        await self._commands.until(decided, DECIDED)
         return self._state_of(request)
 
     async def _decision(self, payload: bytes) -> bytes:
@@ -420,7 +403,7 @@ class Service:
 
     async def _wait(self, payload: bytes) -> bytes:
         request = self._named_request(payload)
-        await self._wait_until(lambda: request.status not in LASTING, POLL)
+        await self._commands.until(lambda: request.status not in LASTING, POLL)
         return pack(self._state_of(request))
 
     async def _stop(self, payload: bytes) -> bytes:
