@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.assembly.resilient_placement import decided
+from synergy_nb.assembly.placement_by_rod import decided
 from synergy_nb.control.driver_messages import (
     DelayMeasured,
     JoinRing,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.assembly.resilient_placement import decided
+from synergy_nb.assembly.placement_by_rod import decided
 from synergy_nb.control.driver_messages import Answer, LinkFailed, OfferComponents, SubmitPlan
 from synergy_nb.control.graph import ComponentGraph, PlacementRequest, Report
 from synergy_nb.control.peer import Peer

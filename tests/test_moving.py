@@ -15,7 +15,7 @@ from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import Message
 from synergy_nb.dataflow.deployments import Deployment, Role
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
-from synergy_nb.lifecycle.records.messages import Feedback, Follow, Followed, GraphChanged, Measured
+from synergy_nb.lifecycle.records.messages import Feedback, Follow, Followed, GraphChanged, MeasuredApplication
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.plan import Plan, source
@@ -574,7 +574,7 @@ def test_late_feedback_to_the_old_peer_of_a_component_harms_nothing() -> None:
     outcome = move(ring, "o0", "peer-4")
     ring.run(3.0)
     assert outcome == [""]
-    late = Feedback((Measured("r", 1, 0.1),))
+    late = Feedback((MeasuredApplication("r", 1, 0.1),))
     ring.simulation.call("peer-0", ring.synergy["peer-0"].peer.send, "peer-2", late)
     ring.run(3.0)
     assert ring.status("r") == "running"

@@ -18,7 +18,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Determinant, L
 from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
 from synergy_nb.events import ApplicationRunning, Event, SinkMeasured
-from synergy_nb.lifecycle.records.hosted_components import Component as Hosted
+from synergy_nb.lifecycle.records.hosted_components import HostedComponent
 from synergy_nb.plan import Plan, builder, plan, source
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.widgets.journal_series import JournalSeries
@@ -186,9 +186,9 @@ def test_a_dropped_tuple_counts_as_the_results_that_others_become() -> None:
 
 def test_streams_that_have_been_thinned_are_not_shared() -> None:
     query = stream("n").filter("v >= 0", id="f").sink("out", id="out", delay="1 s", overdue="drop")
-    assert [Hosted(query, name, (), 0.0, 0).complete for name in ("n", "f")] == [True, False]
+    assert [HostedComponent(query, name, (), 0.0, 0).complete for name in ("n", "f")] == [True, False]
     kept = stream("n").filter("v >= 0", id="f").sink("out", id="out", delay="1 s")
-    assert Hosted(kept, "f", (), 0.0, 0).complete
+    assert HostedComponent(kept, "f", (), 0.0, 0).complete
 
 
 # -- what dropping is good for ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.assembly.resilient_placement import decided
+from synergy_nb.assembly.placement_by_rod import decided
 from synergy_nb.control.graph import PlacementRequest
 from synergy_nb.events import PlacementComputed
 from synergy_nb.plan import Plan, plan, source
@@ -98,7 +98,7 @@ def test_an_unknown_placement_is_refused() -> None:
 def test_placing_can_be_loaded_before_it_is_needed() -> None:
     """In an interpreter of its own, as what is loaded stays loaded."""
     code = (
-        "import sys; from synergy_nb.assembly.resilient_placement import decided, warm\n"
+        "import sys; from synergy_nb.assembly.placement_by_rod import decided, warm\n"
         "from synergy_nb.control.graph import PlacementRequest\n"
         "before = 'numba' in sys.modules; warm(); loaded = set(sys.modules)\n"
         "from synergy_nb.plan import source\n"

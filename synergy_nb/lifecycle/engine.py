@@ -35,7 +35,7 @@ from synergy_nb.lifecycle.records.request import Alternative, Request
 from synergy_nb.lifecycle.requests.alternatives import Alternatives, DirectoryEntries, owners_of
 from synergy_nb.lifecycle.requests.claims import INTERVAL, Claims
 from synergy_nb.lifecycle.requests.client_leases import ClientLeases
-from synergy_nb.lifecycle.requests.decider import Answer, Decider, Decision, component_names
+from synergy_nb.lifecycle.requests.decider import Decider, Decision, Refusal, component_names
 from synergy_nb.lifecycle.session import Session
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.plan import Plan
@@ -246,7 +246,7 @@ class Requests(Mapping[str, Request]):
     def _decider(self, request: Request) -> Decider:
         return self._deciders[request.decided_by]
 
-    def _decided(self, request: Request, answer: Answer) -> None:
+    def _decided(self, request: Request, answer: Decision | Refusal) -> None:
         """Act on the answer of the decider."""
         if self._requests.get(request.name) is not request or request.state is not State.DECIDING:
             return  # the request has ended meanwhile

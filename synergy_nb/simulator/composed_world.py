@@ -20,7 +20,7 @@ import msgspec
 
 from synergy_nb import events
 from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
-from synergy_nb.assembly.resilient_placement import decided
+from synergy_nb.assembly.placement_by_rod import decided
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import PlacementRequest, Report
 from synergy_nb.control.peer import DriverMessage

@@ -29,7 +29,7 @@ from synergy_nb.control.peer import Peer
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction
 from synergy_nb.lifecycle.records.hosted_components import ComponentId, Components
 from synergy_nb.lifecycle.records.members import Member, producer_of
-from synergy_nb.lifecycle.records.messages import ComponentTimes, Times, TimesReported
+from synergy_nb.lifecycle.records.messages import ApplicationTimes, ComponentTimes, TimesReported
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.slack import PredictedPaths
 from synergy_nb.overlay.latency import Latency
@@ -198,12 +198,14 @@ class SlackMonitor:
 
     def _report_times(self) -> None:
         """Send the predicted times of the components here to the origins of their applications."""
-        found: dict[str, list[Times]] = {}
+        found: dict[str, list[ApplicationTimes]] = {}
         for application, member in sorted(self.members.items()):
             here = sorted(member.operators & member.deployed)
             times = {each: known for each in here if (known := self._times(member, each)) is not None}
             if times and not member.ended:
-                found.setdefault(member.graph.origin, []).append(Times(application, member.graph.attempt, times))
+                found.setdefault(member.graph.origin, []).append(
+                    ApplicationTimes(application, member.graph.attempt, times)
+                )
         for origin, reported in found.items():
             self.peer.send(origin, TimesReported(tuple(reported)))
 

@@ -22,13 +22,13 @@ from synergy_nb.models.signatures import Segment
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
 
-__all__ = ["Component", "ComponentId", "Components"]
+__all__ = ["ComponentId", "Components", "HostedComponent"]
 
 ComponentId: TypeAlias = tuple[str, str]
 """Application that had it deployed, and operator."""
 
 
-class Component:
+class HostedComponent:
     """A component of this peer.
 
     Parameters
@@ -103,30 +103,30 @@ class Components:
         self.ledger = ledger
         self.streams = streams
         self.touched: dict[str, None] = {}
-        self._components: dict[ComponentId, Component] = {}
+        self._components: dict[ComponentId, HostedComponent] = {}
         self._used: dict[str, set[ComponentId]] = {}  # by application that uses them
 
     def __contains__(self, component: object) -> bool:
         return component in self._components
 
-    def __getitem__(self, component: ComponentId) -> Component:
+    def __getitem__(self, component: ComponentId) -> HostedComponent:
         return self._components[component]
 
     def __len__(self) -> int:
         return len(self._components)
 
-    def get(self, component: ComponentId) -> Component | None:
+    def get(self, component: ComponentId) -> HostedComponent | None:
         """The component, or None."""
         return self._components.get(component)
 
-    def items(self) -> Iterable[tuple[ComponentId, Component]]:
+    def items(self) -> Iterable[tuple[ComponentId, HostedComponent]]:
         """All components by their ids."""
         return self._components.items()
 
     def add(self, graph: Graph, plan: Plan, operator: str) -> None:
         """Add a component that an application has deployed at this peer."""
         producers, reached = producers_of(graph, plan, operator), graph.reached.get(operator, 0.0)
-        component = Component(plan, operator, producers, reached, graph.roles.epochs.get(operator, 0))
+        component = HostedComponent(plan, operator, producers, reached, graph.roles.epochs.get(operator, 0))
         component.promised = graph.promised.get(operator)
         name = graph.application, operator
         before = self._components.get(name)
@@ -185,7 +185,7 @@ class Components:
         self._used.setdefault(application, set()).add(name)
         self._touch(component)
 
-    def _touch(self, component: Component) -> None:
+    def _touch(self, component: HostedComponent) -> None:
         """Mark all users of a component as changed: of users that share a component, only one counts its load."""
         self.touched.update(dict.fromkeys(sorted(component.users)))
 
@@ -194,7 +194,7 @@ class Components:
         name = plan.stream_name(operator)
         return [owner for (owner, its), each in self._components.items() if each.plan.stream_name(its) == name]
 
-    def of(self, application: str) -> list[tuple[ComponentId, Component]]:
+    def of(self, application: str) -> list[tuple[ComponentId, HostedComponent]]:
         """Components at this peer that an application uses, with their ids."""
         return [(name, self._components[name]) for name in self.used_by(application)]
 
@@ -280,7 +280,7 @@ class Components:
             self._used.pop(application, None)
         return owners
 
-    def _orphan(self, application: str, component: Component) -> None:
+    def _orphan(self, application: str, component: HostedComponent) -> None:
         """Remove the origin from a component whose application has ended while others use it."""
         producers = (
             producer.orphaned() if producer.application == application else producer for producer in component.producers

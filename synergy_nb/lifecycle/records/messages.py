@@ -12,6 +12,7 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.events import SkippedLines
 
 __all__ = [
+    "ApplicationTimes",
     "Begin",
     "Claim",
     "Claimed",
@@ -32,7 +33,7 @@ __all__ = [
     "GrowthAsked",
     "GrowthChanged",
     "Lost",
-    "Measured",
+    "MeasuredApplication",
     "ProducersFollowed",
     "ProducersMoved",
     "ReadersComplete",
@@ -46,7 +47,6 @@ __all__ = [
     "SinksReported",
     "SkippedReported",
     "TakeOver",
-    "Times",
     "TimesReported",
     "TookOver",
     "no_session",
@@ -235,7 +235,7 @@ class ComponentTimes(msgspec.Struct, frozen=True, gc=False, array_like=True):
     hops: dict[str, float] = {}
 
 
-class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class MeasuredApplication(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Measurements of an application.
 
     Parameters
@@ -264,7 +264,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
     epoch: int = 0
 
 
-class Times(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ApplicationTimes(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Predicted times of the components of an application at one peer.
 
     Parameters
@@ -283,13 +283,13 @@ class Times(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class TimesReported(Message, frozen=True, gc=False):
     """Predicted times of the components at the sender, of all applications that the receiver leads."""
 
-    times: tuple[Times, ...]
+    times: tuple[ApplicationTimes, ...]
 
 
 class Feedback(Message, frozen=True, gc=False):
     """Measurements of the applications that the sender leads; each renews the lease of its session."""
 
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredApplication, ...]
 
 
 class End(Message, frozen=True):

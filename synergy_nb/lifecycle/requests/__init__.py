@@ -1,4 +1,4 @@
-"""What happens to a plan from its submission to the decision which peers execute it; :mod:`..engine` calls all of it.
+"""From the submission of a plan to the decision which peers execute it; :mod:`~synergy_nb.lifecycle.engine` calls it.
 
 ==============================  ====================================================================================
 :mod:`.submission`              checks before a plan is sent; :mod:`.origins` chooses the peer that is to lead it

@@ -32,7 +32,6 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import KINDS, TAP
 
 __all__ = [
-    "Answer",
     "Decided",
     "Decider",
     "Decision",
@@ -87,8 +86,7 @@ class Refusal(NamedTuple):
     missing: bool = False
 
 
-Answer: TypeAlias = Decision | Refusal
-Decided: TypeAlias = Callable[[Request, Answer], None]
+Decided: TypeAlias = Callable[[Request, Decision | Refusal], None]
 """Callback that receives the answer of a decider."""
 
 

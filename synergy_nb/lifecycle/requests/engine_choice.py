@@ -28,14 +28,14 @@ from synergy_nb.plan.spark_parts import Profile, has_state, profiled, replace_pa
 from synergy_nb.plan.units import counted, format_duration
 from synergy_nb.reporting.formatting import size
 
-__all__ = ["NAMED_BY_PLAN", "Choice", "choose"]
+__all__ = ["NAMED_BY_PLAN", "EngineChoice", "choose"]
 
 _LEAST_LOAD: Final = 0.001  # cores below which a load is not stated
 STATE_OVERHEAD: Final = 4.0  # bytes of state per byte of tuple
 NAMED_BY_PLAN: Final = "asked for by the plan"
 
 
-class Choice(msgspec.Struct, frozen=True):
+class EngineChoice(msgspec.Struct, frozen=True):
     """The plan to compose, and the fallback if that cannot be composed.
 
     Parameters
@@ -53,7 +53,7 @@ class Choice(msgspec.Struct, frozen=True):
     reasons: dict[str, tuple[str, str]]
 
 
-def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]) -> Choice:
+def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]) -> EngineChoice:
     """Choose the operators that Spark executes.
 
     Parameters
@@ -79,14 +79,14 @@ def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]
     """
     if offer is None:
         named = {name for name, operator in plan.operators.items() if operator.engine == "spark"}
-        return Choice(replace_parts(plan, named, MICRO_BATCH) if named else plan, None, {})
+        return EngineChoice(replace_parts(plan, named, MICRO_BATCH) if named else plan, None, {})
     chosen, reasons = _on_spark(plan, offer, profiles)
     named = {name for name in chosen if plan.operators[name].engine == "spark"}
     if not chosen:
-        return Choice(plan, None, reasons)
+        return EngineChoice(plan, None, reasons)
     placed = replace_parts(plan, chosen, offer.micro_batch)
     if chosen == _with_readable(plan, named, offer):  # the plan names these operators, or they feed the named ones
-        return Choice(placed, None, reasons)
+        return EngineChoice(placed, None, reasons)
     rest = _with_readable(plan, named, offer)
     otherwise = replace_parts(plan, rest, offer.micro_batch) if rest else plan
     limit, added = plan.qos.delay, _added_delay(placed)
@@ -96,8 +96,10 @@ def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]
         for name in chosen - rest:
             if name in reasons:
                 reasons[name] = ("peer", f"{late}, though {reasons[name][1]}")
-        return Choice(otherwise, None, {name: why for name, why in reasons.items() if why[0] == "peer" or name in rest})
-    return Choice(placed, otherwise, reasons)
+        return EngineChoice(
+            otherwise, None, {name: why for name, why in reasons.items() if why[0] == "peer" or name in rest}
+        )
+    return EngineChoice(placed, otherwise, reasons)
 
 
 def _added_delay(placed: Plan) -> float:

@@ -29,14 +29,14 @@ __all__ = ["CLIENT", "POLICIES", "ends_of", "nearest"]
 POLICIES: Final = ("client", "source", "sink", "near")
 
 #: An end of an application (source, sink or client): its possible peers, of which the nearest counts; None: the client.
-End: TypeAlias = frozenset[str] | None
-CLIENT: Final[End] = None
+_End: TypeAlias = frozenset[str] | None
+CLIENT: Final[_End] = None
 
 TIED: Final = 0.002  # seconds; peers whose delays differ by less are equally near
 TIED_SHARE: Final = 0.1  # share of the least delay; peers whose delays differ by less are equally near
 
 
-def ends_of(plan: Plan, policy: str, peers: Mapping[str, Collection[str]], names: Mapping[str, str]) -> list[End]:
+def ends_of(plan: Plan, policy: str, peers: Mapping[str, Collection[str]], names: Mapping[str, str]) -> list[_End]:
     """Find the ends of an application that its origin should be near.
 
     Parameters
@@ -58,7 +58,7 @@ def ends_of(plan: Plan, policy: str, peers: Mapping[str, Collection[str]], names
     >>> [sorted(end) if end else end for end in ends_of(plan, "near", offers, {})]
     [None, ['a', 'c'], ['b'], None]
     """
-    ends: list[End] = [CLIENT] if policy in ("client", "near") else []
+    ends: list[_End] = [CLIENT] if policy in ("client", "near") else []
     for name, operator in plan.operators.items():
         is_source, is_sink = not operator.inputs, operator.kind == "sink"
         if not ((is_source and policy in ("source", "near")) or (is_sink and policy in ("sink", "near"))):
@@ -75,7 +75,7 @@ def ends_of(plan: Plan, policy: str, peers: Mapping[str, Collection[str]], names
 
 def nearest(
     candidates: Sequence[str],
-    ends: Sequence[End],
+    ends: Sequence[_End],
     client: Mapping[str, float],
     between: Callable[[str, str], float | None],
 ) -> list[str]:
@@ -121,7 +121,7 @@ def nearest(
 
 
 def _delay(
-    candidate: str, end: End, client: Mapping[str, float], between: Callable[[str, str], float | None]
+    candidate: str, end: _End, client: Mapping[str, float], between: Callable[[str, str], float | None]
 ) -> float | None:
     if end is None:
         return client.get(candidate)

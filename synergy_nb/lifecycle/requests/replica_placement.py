@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from synergy_nb.control.roles import Roles
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
-from synergy_nb.lifecycle.requests.decider import Answer, Decided, Prober, Refusal, component_name
+from synergy_nb.lifecycle.requests.decider import Decided, Decision, Prober, Refusal, component_name
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import degrees_of
@@ -97,7 +97,7 @@ class ReplicaPlacement:
     def _probe(self, request: Request, placed: Roles, decided: Decided) -> None:
         backups = {name: peers for name, peers in placed.backups.items() if peers}
 
-        def probed(request: Request, answer: Answer) -> None:
+        def probed(request: Request, answer: Decision | Refusal) -> None:
             if isinstance(answer, Refusal) and answer.retry and answer.refused_by:  # other peers may accept it
                 self._refused[request.name] = answer
                 self._placements.release(request.name)

@@ -22,7 +22,7 @@ from synergy_nb.lifecycle.records.messages import (
     ComponentTimes,
     Feedback,
     GraphChanged,
-    Measured,
+    MeasuredApplication,
     TimesReported,
 )
 from synergy_nb.lifecycle.records.request import Request
@@ -138,14 +138,14 @@ class Feedbacks:
         self._timer = self._peer.after(self._config.feedback, self._round) if running else None
 
     def _send(self, applications: Iterable[str]) -> None:
-        measurements: dict[str, list[Measured]] = {}
+        measurements: dict[str, list[MeasuredApplication]] = {}
         for application in applications:
             graph = self._led[application].graph
             predicted = self._predicted.get(application)
             times, helpless = ({}, ()) if predicted is None else predicted.next(self._peer.now)
             delay, account = self._delay(application), self._account(application)
             epoch = graph.epoch if self._led[application].state is State.RUNNING else 0  # else it may not be published
-            measured = Measured(application, graph.attempt, delay, times, helpless, account, epoch)
+            measured = MeasuredApplication(application, graph.attempt, delay, times, helpless, account, epoch)
             for address in graph.addresses:
                 measurements.setdefault(address, []).append(measured)
         for address, sent in measurements.items():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from synergy_nb.control.ledger import Ledger
-from synergy_nb.lifecycle.records.hosted_components import Component, ComponentId, Components
+from synergy_nb.lifecycle.records.hosted_components import ComponentId, Components, HostedComponent
 from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.models.projection import Application, Impact, Load, Local, ProjectionConfig, impacts, refused
@@ -142,7 +142,7 @@ class Impacts:
             application.time = self._members[user].execution_time
         return self._known
 
-    def _note_promised(self, user: str, here: Sequence[tuple[ComponentId, Component]]) -> None:
+    def _note_promised(self, user: str, here: Sequence[tuple[ComponentId, HostedComponent]]) -> None:
         member = self._members[user]
         if not member.graph.promised or member.plan.qos.delay is None:
             self._promised.pop(user, None)
@@ -188,7 +188,7 @@ class Impacts:
             if many
         }
 
-    def _application(self, user: str, here: Sequence[tuple[ComponentId, Component]]) -> Application:
+    def _application(self, user: str, here: Sequence[tuple[ComponentId, HostedComponent]]) -> Application:
         member = self._members[user]
         parts: list[Local] = []
         upstream: dict[str, tuple[str, ...]] = {name: member.plan.upstream(name) for name in member.plan.operators}

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.assembly import SynergyPeer
-from synergy_nb.assembly.resilient_placement import decided, warm
+from synergy_nb.assembly.placement_by_rod import decided, warm
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import PlacementRequest, Report
 from synergy_nb.events import REFUSED, LateRows, PeerTrouble, encode_events
