@@ -13,15 +13,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.declaration import REQUIRED, Declaration, Parameter
-from synergy_nb.plan.engines import off_spark
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.operators.declaration import REQUIRED, Declaration, Parameter
+from synergy_nb.plan.operators.engines import off_spark
 from synergy_nb.plan.operators.sources import CONNECTORS
-from synergy_nb.plan.units import format_duration
+from synergy_nb.plan.terms.units import format_duration
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "plans.md"
-METHODS: Final = ROOT / "synergy_nb" / "plan" / "methods.py"
+METHODS: Final = ROOT / "synergy_nb" / "plan" / "operators" / "methods.py"
 _PROFILE: Final = ("id", "cost", "selectivity", "at", "engine", "availability")
 _WIDTH: Final = 120
 _AGREEMENT: Final = """
@@ -29,10 +29,9 @@ Active replicas of an operator receive the same tuples in different orders. Most
 nevertheless. The others *sort* their input: they hold each tuple until a punctuation promises that no earlier one
 follows, and read the tuples ordered by time and, among equal times, by the order of a `sort` or `top` before them, and
 then by all columns. So do all operators with windows of rows, and an operator with backups that reads active replicas,
-so that its backup repeats what it did. No sort is needed by an operator that reads a source, a
-`distinct` of all columns, and a `sample` of everything. In Python,
-`synergy_nb.plan.replica_agreement.agreement_text(plan)` says for each operator of a plan whether its replicas sort, and
-why.
+so that its backup repeats what it did. No sort is needed by an operator that reads a source, a `distinct` of all
+columns, and a `sample` of everything. In Python, `synergy_nb.plan.derived.replica_agreement.agreement_text(plan)` says
+for each operator of a plan whether its replicas sort, and why.
 """
 
 # -- the page --------------------------------------------------------------------------------------------------------
@@ -99,7 +98,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from synergy_nb.plan.method_arguments import column_names, columns_with_expressions, without_none
+from synergy_nb.plan.operators.method_arguments import column_names, columns_with_expressions, without_none
 
 __all__ = ["Methods"]
 

@@ -1,9 +1,9 @@
 """Translation of SQL expressions of the plan's subset to Spark SQL.
 
-The tree that :func:`synergy_nb.plan.sql.parse` has checked is written node by node
-(:mod:`synergy_nb.plan.sql_translation`) as text that Spark parses, so that an expression is data on this engine, too.
-The meaning is what ``sql.py`` documents and what :mod:`synergy_nb.dataflow.expressions` computes on peers.
-The translation compensates for these differences of Spark:
+The tree that :func:`synergy_nb.plan.sql.sql.parse` has checked is written node by node
+(:mod:`synergy_nb.plan.sql.sql_translation`) as text that Spark parses, so that an expression is data on this engine,
+too. The meaning is what ``sql.py`` documents and what :mod:`synergy_nb.dataflow.expressions` computes on peers. The
+translation compensates for these differences of Spark:
 
 * Operands get their common type by explicit casts.
 * Integers wrap around, as on peers, only while ``spark.sql.ansi.enabled`` is off; :data:`MEANING` says what a session
@@ -23,8 +23,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan import sql
-from synergy_nb.plan.sql_translation import Operations, Translation
+from synergy_nb.plan.sql import sql
+from synergy_nb.plan.sql.sql_translation import Operations, Translation
 
 __all__ = ["MEANING", "TYPES", "UntranslatableExpression", "aggregate", "decaying", "literal", "quote", "translate"]
 
@@ -95,7 +95,7 @@ def translate(text: str, schema: Mapping[str, str], kind: str | None = None) -> 
 
     Raises
     ------
-    synergy_nb.plan.sql.SqlError
+    synergy_nb.plan.sql.sql.SqlError
         If ``text`` is outside the subset or does not fit ``schema``.
     UntranslatableExpression
         If Spark sees some part of it differently.

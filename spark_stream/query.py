@@ -38,7 +38,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator
-from synergy_nb.plan.spark_parts import has_state
+from synergy_nb.plan.derived.spark_parts import has_state
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

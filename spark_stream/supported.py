@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from spark_stream.expressions import UntranslatableExpression, aggregate, translate
 from spark_stream.tables import MARK, POSITION
 from synergy_nb.dataflow.operators.windows import microseconds
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.engines import off_spark
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.operators.engines import off_spark
 
 if TYPE_CHECKING:
     from synergy_nb.plan import Operator, Plan

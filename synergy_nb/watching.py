@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from synergy_nb.errors import user_facing
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import type_of
+from synergy_nb.plan.terms.units import type_of
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.cluster import Application, Cluster

@@ -54,7 +54,7 @@ from synergy_nb.events import (
 from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.overlay.gossip import DEAD, News
 from synergy_nb.overlay.membership import Membership
-from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 from tests.campaigns import CUTS

@@ -18,7 +18,7 @@ import pytest
 from synergy_nb.dataflow.operators.base import OperatorLogic
 from synergy_nb.dataflow.tuples import TYPES, Batch
 from synergy_nb.plan import Plan, Stream, source
-from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.traces import read
 from tests.feeding import fresh, rows_of, through
 

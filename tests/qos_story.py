@@ -40,7 +40,7 @@ from synergy_nb.events import (
 )
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import replicated as replicated_plan
+from synergy_nb.plan.derived.active_replicas import replicated as replicated_plan
 
 __all__ = [
     "NAMES",

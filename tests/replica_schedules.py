@@ -23,11 +23,11 @@ from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import Event, ReplicaRebuilt
 from synergy_nb.plan import Plan, PlanError
-from synergy_nb.plan.active_replicas import degrees_of, replicas_of, replicated
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.catalogue import ALL_COMPONENTS, KINDS
-from synergy_nb.plan.replica_agreement import agreement
-from synergy_nb.plan.replica_degrees import is_replicable
+from synergy_nb.plan.checks.replica_degrees import is_replicable
+from synergy_nb.plan.derived.active_replicas import degrees_of, replicas_of, replicated
+from synergy_nb.plan.derived.replica_agreement import agreement
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS, KINDS
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.campaigns import CUTS

@@ -14,7 +14,7 @@ import msgspec
 from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import Assignment, Feed
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
-from synergy_nb.plan.active_replicas import replica_id
+from synergy_nb.plan.derived.active_replicas import replica_id
 
 __all__ = ["ReplicaWorld"]
 

@@ -22,7 +22,7 @@ from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.requests.decider import Decided, Decision, Refusal
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from synergy_nb.simulator.kernel import Network, Simulation, Uniform
 
 E = TypeVar("E", bound=Event)

@@ -17,8 +17,8 @@ from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.sessions.deploying import remaining_times
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan, PlanError, source
-from synergy_nb.plan.active_replicas import original, replicas_of, replicated
-from synergy_nb.plan.placement_modes import decider_of
+from synergy_nb.plan.derived.active_replicas import original, replicas_of, replicated
+from synergy_nb.plan.derived.placement_modes import decider_of
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.kernel import Uniform
 from tests.simulated import Ring

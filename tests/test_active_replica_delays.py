@@ -13,7 +13,7 @@ from synergy_experiments.flows.timed_world import Promises, TimedWorld
 from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.active_replicas import replicas_of, replicated
+from synergy_nb.plan.derived.active_replicas import replicas_of, replicated
 
 PEERS = tuple(f"p{number}" for number in range(6))
 ROUND_S = 2.0  # a tuple of each source; longer than any path

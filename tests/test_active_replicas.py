@@ -18,8 +18,8 @@ from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilte
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.active_replicas import replicas_of, replicated
-from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.derived.active_replicas import replicas_of, replicated
+from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.simulator.scripted_faults import Faults
 from tests import replica_schedules
 from tests.campaigns import ALL, blocks

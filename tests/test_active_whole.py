@@ -14,8 +14,8 @@ from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.events import ActiveReplicasLost, Event, RebuildImpossible, ReplicaRebuilt
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.active_replicas import replicated
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.plan.derived.active_replicas import replicated
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 

@@ -35,7 +35,7 @@ from synergy_nb.models.overheads import (
 from synergy_nb.models.projection import Application, Local, ProjectionConfig, impacts, refused
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.spark_parts import Profile, paced, trusted_profiles
+from synergy_nb.plan.derived.spark_parts import Profile, paced, trusted_profiles
 from synergy_nb.runtime.process.requests import NotAdmitted
 from tests.simulated import Ring
 

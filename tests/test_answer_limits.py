@@ -11,7 +11,7 @@ from synergy_nb.control.peer import Peer
 from synergy_nb.events import ApplicationFailed, ApplicationRunning, ReplicaRebuilt, RequestPostponed
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.overlay.answer_limits import MOST_RESTARTS, AnswerLimits
-from synergy_nb.plan.placement_modes import placement_of
+from synergy_nb.plan.derived.placement_modes import placement_of
 from tests.test_late_peers import OWN, Late
 from tests.test_replica_rebuilding import Run as Replicas
 from tests.test_succession import AT, ORIGIN

@@ -24,8 +24,8 @@ from synergy_nb.events import (
 )
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import degrees_of, replicated
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.plan.derived.active_replicas import degrees_of, replicated
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults

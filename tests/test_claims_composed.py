@@ -29,7 +29,7 @@ from synergy_experiments.worlds.sweeps import (
     unchecked,
 )
 from synergy_nb.models.projection import WITHIN
-from synergy_nb.plan.stream_sharing import taps_of
+from synergy_nb.plan.derived.stream_sharing import taps_of
 
 SMALL = {"components": 12, "replication": 3, "requests": 12, "sources": 3, "operators": (2, 4), "population": 6}
 

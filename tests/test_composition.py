@@ -26,7 +26,7 @@ from synergy_nb.events import (
 )
 from synergy_nb.lifecycle.records.messages import Confirm, Graph
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 

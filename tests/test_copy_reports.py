@@ -20,7 +20,7 @@ from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.deployments import Assignment
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.plan import source
-from synergy_nb.plan.spark_parts import replace_parts
+from synergy_nb.plan.derived.spark_parts import replace_parts
 from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.requests import SparkState, SparkStatus

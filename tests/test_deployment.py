@@ -8,7 +8,7 @@ from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import DeploymentConsidered, ProbeAccepted
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from tests.simulated import Ring
 
 WITHOUT = tuple(name for name in ALL_COMPONENTS if name not in ("distinct", "source:packets"))

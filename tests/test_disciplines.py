@@ -16,7 +16,7 @@ from synergy_nb.dataflow.streams.log.values import Chunk
 from synergy_nb.events import ComponentDeployed, RequestSubmitted
 from synergy_nb.lifecycle.sessions.deploying import remaining_times
 from synergy_nb.plan import Plan, plan, source
-from synergy_nb.plan.requirements import DISCIPLINES
+from synergy_nb.plan.checks.requirements import DISCIPLINES
 from synergy_nb.reporting.explanation import Explanation
 from tests.stream_bench import Bench, work_of
 from tests.stream_schedules import stream, table

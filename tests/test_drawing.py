@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from synergy_nb.drawing.graphs import STATES, Node, svg, text
 from synergy_nb.drawing.layout import layered
-from synergy_nb.plan.operator_texts import brief
+from synergy_nb.plan.text.operator_texts import brief
 from tests.example_plans import figure_2_6, monitoring
 
 SVG = "{http://www.w3.org/2000/svg}"

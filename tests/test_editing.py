@@ -17,8 +17,8 @@ from synergy_nb.editing.operations import Add, EditError, Operation, Remove, Ren
 from synergy_nb.editing.plan_text import EMPTY
 from synergy_nb.editing.yaml_text import YamlText
 from synergy_nb.plan import Plan, PlanError
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.units import WrongValue
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.terms.units import WrongValue
 from tests.test_python_source import built
 
 FLOW = """\

@@ -12,7 +12,7 @@ import pytest
 from synergy_nb import edit, source
 from synergy_nb.editing.sampling import LARGEST_SAMPLE, SampleError, compute_sample
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.operators.catalogue import KINDS
 from tests.test_plan_editor import Editor, ask
 
 pytestmark = pytest.mark.usefixtures("closed_editors")

@@ -15,8 +15,8 @@ from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.lifecycle.requests.engine_choice import choose
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
-from synergy_nb.plan.spark_parts import PART, Profile, cones, pace, parts_of, profiled, replace_parts
+from synergy_nb.plan.derived.spark_parts import PART, Profile, cones, pace, parts_of, profiled, replace_parts
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 

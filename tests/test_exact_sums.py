@@ -13,7 +13,7 @@ import pytest
 from synergy_nb.dataflow.operators import exact_code, exact_sums
 from synergy_nb.dataflow.operators.exact_sums import COLUMNS, merged_limbs, rounded, split
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.active_replicas import replicated
+from synergy_nb.plan.derived.active_replicas import replicated
 
 INF, NAN = math.inf, math.nan
 LEAST = 5e-324

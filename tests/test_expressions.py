@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from synergy_nb.dataflow.expressions import compile_expression, compile_node
 from synergy_nb.dataflow.tuples import TYPES
-from synergy_nb.plan import sql
+from synergy_nb.plan.sql import sql
 
 SCHEMA = {
     "time": "time",

@@ -56,6 +56,16 @@ LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in 
 DRIVERS = LEVEL["runtime"]
 # Rooms inside a package, from the bottom up: a module may import its own room and those on the floors below it
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "plan": (
+        ("terms",),
+        ("sql",),
+        ("operators",),
+        ("checks",),
+        ("text",),
+        ("data_frames", "stream_names"),
+        ("query_plan",),
+        ("builder", "derived"),
+    ),
     "dataflow": (
         ("deployments", "memory_shares", "meters", "prediction_reports", "tuples"),
         ("expressions", "logic"),
@@ -516,11 +526,11 @@ def _circles(modules: list[Module]) -> list[list[str]]:
 
 def test_no_modules_import_each_other() -> None:
     assert not _circles(MODULES), "of two modules that need each other, one is two, or what they share is a third"
-    used = Module(f"{PACKAGE}.plan.units", "import synergy_nb.plan.sql")
-    at_run_time = "def f():\n    import synergy_nb.plan.units"
-    only_typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import synergy_nb.plan.units"
-    assert _circles([used, Module(f"{PACKAGE}.plan.sql", at_run_time)])
-    assert not _circles([used, Module(f"{PACKAGE}.plan.sql", only_typed)])
+    used = Module(f"{PACKAGE}.plan.terms.units", "import synergy_nb.plan.sql.sql")
+    at_run_time = "def f():\n    import synergy_nb.plan.terms.units"
+    only_typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import synergy_nb.plan.terms.units"
+    assert _circles([used, Module(f"{PACKAGE}.plan.sql.sql", at_run_time)])
+    assert not _circles([used, Module(f"{PACKAGE}.plan.sql.sql", only_typed)])
 
 
 def test_every_error_is_documented() -> None:
@@ -605,6 +615,9 @@ def test_tests_never_sleep() -> None:
         ),
         (rooms_point_down, "lifecycle.sessions.impact", "from synergy_nb.lifecycle.requests import engine_choice"),
         (rooms_point_down, "lifecycle.changes.takeover", "from synergy_nb.lifecycle.session import Session"),
+        (rooms_point_down, "plan.terms.units", "from synergy_nb.plan.checks.validation import Problem"),
+        (rooms_point_down, "plan.sql.sql", "def f():\n    from synergy_nb.plan.text import plan_file"),
+        (rooms_point_down, "plan.query_plan", "from synergy_nb.plan.derived.spark_parts import parts_of"),
         (rooms_point_down, "dataflow.streams.cursors", ""),
         (rooms_point_down, "dataflow.streams.log.log", "from synergy_nb.dataflow.streams.hosting import roles"),
         (rooms_point_down, "dataflow.streams.log.log", "def f():\n    from ..replicas.sorted_input import in_order"),
@@ -632,9 +645,9 @@ def test_tests_never_sleep() -> None:
         (documented, "plan", "'''Doc.'''\nclass A: ..."),
         (documented, "plan", "'''Doc.'''\nclass A:\n    '''Doc.'''\n    def f(self): ..."),
         (errors_share_a_base, "plan", "class BrokenPlan(ValueError): ..."),
-        (hides_no_module, "plan", "from synergy_nb.plan.units import amount as naming"),
-        (hides_no_module, "plan", "def naming(): ..."),
-        (hides_no_module, "plan", "units: Final = 3"),
+        (hides_no_module, "plan.terms", "from synergy_nb.plan.terms.units import amount as naming"),
+        (hides_no_module, "plan.terms", "def naming(): ..."),
+        (hides_no_module, "plan.terms", "units: Final = 3"),
     ],
 )
 def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:

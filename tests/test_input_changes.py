@@ -17,7 +17,7 @@ from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilte
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START, Batch, Punctuation
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.active_replicas import replicated
+from synergy_nb.plan.derived.active_replicas import replicated
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.replica_schedules import ideal
 from tests.replica_world import ReplicaWorld

@@ -18,7 +18,7 @@ from synergy_nb.dataflow.operators import create as create_logic
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, encode
 from synergy_nb.plan import Plan, PlanError, Stream, plan, source
-from synergy_nb.plan.memory_estimates import check_memory, retained_bytes
+from synergy_nb.plan.checks.memory_estimates import check_memory, retained_bytes
 from synergy_nb.runtime.data import instances
 from synergy_nb.runtime.process.starting import start_cluster
 from tests.feeding import fresh, rows_of

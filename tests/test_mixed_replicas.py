@@ -20,10 +20,10 @@ from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import ReplicasDeployed, TakenOver
 from synergy_nb.plan import Plan, PlanError, source
-from synergy_nb.plan.active_replicas import degrees_of, replicated
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.placement_modes import decider_of
-from synergy_nb.plan.replica_agreement import agreements
+from synergy_nb.plan.derived.active_replicas import degrees_of, replicated
+from synergy_nb.plan.derived.placement_modes import decider_of
+from synergy_nb.plan.derived.replica_agreement import agreements
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.moving_schedules import packets, table

@@ -19,7 +19,7 @@ from synergy_nb.lifecycle.records.messages import Feedback, Follow, Followed, Gr
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.spark_parts import replace_parts
+from synergy_nb.plan.derived.spark_parts import replace_parts
 from synergy_nb.reporting.explanation import Explanation
 from tests.quick_cases import quick_first
 from tests.simulated import Ring

@@ -17,7 +17,7 @@ from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Output, Reader
 from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.plan import Operator, Plan, PlanError, source
-from synergy_nb.plan.naming import is_id, is_name, suggested_id
+from synergy_nb.plan.terms.naming import is_id, is_name, suggested_id
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets.qos_view import QoSView
 from synergy_nb.widgets.report import report

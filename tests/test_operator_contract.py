@@ -14,7 +14,7 @@ from synergy_nb.dataflow.operators import aggregates, kinds
 from synergy_nb.dataflow.operators.base import OperatorLogic
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, decode_table, encode, encode_table
 from synergy_nb.plan import source
-from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.operators.catalogue import KINDS
 from tests.feeding import accepted, drive, feed, fresh, micros, rows_of, through
 from tests.operator_cases import CASES, EXACT, SECOND, built, expected, http_requests, results, top_pairs, wanted
 from tests.quick_cases import quick_of_each

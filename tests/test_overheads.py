@@ -21,7 +21,7 @@ from synergy_nb.lifecycle.requests.selection_conditions import violated_conditio
 from synergy_nb.models.overheads import CORRELATION, HOP, REFERENCE, SOURCE, Overhead, Overheads, together
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.process.calibration import Calibration, calibration_cases
 from synergy_nb.runtime.process.peer_reports import MeasuredOverheads

@@ -14,12 +14,12 @@ from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.lifecycle.requests.engine_choice import choose
 from synergy_nb.plan import Plan, PlanError, source
-from synergy_nb.plan import catalogue as declared
-from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Parameter
-from synergy_nb.plan.engines import off_spark
-from synergy_nb.plan.memory_estimates import on_peers, retained_bytes
-from synergy_nb.plan.parameter_types import COLUMN, integer
-from synergy_nb.plan.schemas import Derivation
+from synergy_nb.plan.checks.memory_estimates import on_peers, retained_bytes
+from synergy_nb.plan.operators import catalogue as declared
+from synergy_nb.plan.operators.declaration import OWN_WINDOW, Declaration, Example, Parameter
+from synergy_nb.plan.operators.engines import off_spark
+from synergy_nb.plan.operators.parameter_types import COLUMN, integer
+from synergy_nb.plan.operators.schemas import Derivation
 from synergy_nb.runtime.process.calibration import CalibrationCase, calibration_cases, make_plans
 from tests.example_plans import problems_of
 from tests.feeding import through

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from synergy_nb.control.peer import key_of
 from synergy_nb.plan import Plan, PlanError, QoS, Stream, plan, source
-from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.operators.catalogue import KINDS
 from tests.example_plans import figure_2_6, monitoring, plans, problems_of
 
 # -- the papers' plans -----------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from synergy_nb.editing.operations import EditError
 from synergy_nb.editing.sampling import SampleError
 from synergy_nb.editing.templates import templates
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.requirements import QOS_FIELDS
+from synergy_nb.plan.checks.requirements import QOS_FIELDS
+from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.plan_editor import PlanEditor
 

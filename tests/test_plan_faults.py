@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.plan import Operator, Plan, PlanError, Problem, Stream, source
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.declaration import REQUIRED
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.operators.declaration import REQUIRED
 from synergy_nb.plan.operators.sources import CONNECTOR, CONNECTORS
 from tests.example_plans import plans, problems_of
 

@@ -11,14 +11,14 @@ import yaml
 
 from docs import generate
 from synergy_nb.plan import Operator, Plan, Problem, Stream, source
-from synergy_nb.plan.catalogue import KINDS, parameters_of
-from synergy_nb.plan.declaration import REQUIRED, Parameter
-from synergy_nb.plan.engines import ENGINES
+from synergy_nb.plan.checks.validation import check_parameters
+from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
+from synergy_nb.plan.operators.declaration import REQUIRED, Parameter
+from synergy_nb.plan.operators.engines import ENGINES
+from synergy_nb.plan.operators.parameter_types import TYPES
 from synergy_nb.plan.operators.sources import CONNECTORS, FORMATS, TRACE_SCHEMAS
-from synergy_nb.plan.parameter_types import TYPES
-from synergy_nb.plan.qos import QoS
-from synergy_nb.plan.sql import AGGREGATES, FUNCTIONS
-from synergy_nb.plan.validation import check_parameters
+from synergy_nb.plan.sql.sql import AGGREGATES, FUNCTIONS
+from synergy_nb.plan.terms.qos import QoS
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from distributed import LocalCluster
 from synergy_nb import connect_cluster, source
 from synergy_nb.models.signatures import Segment
 from synergy_nb.overlay.published_streams import RETAINED_PROFILES
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.runtime.process import peer_metrics, service
 from synergy_nb.runtime.process.plugin import runtime_of
 from synergy_nb.runtime.process.profiles import STABLE_AFTER, Profiles

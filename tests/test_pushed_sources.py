@@ -15,8 +15,8 @@ from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.events import BackupRestored
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import source
-from synergy_nb.plan.active_replicas import replicas_of, replicated
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.plan.derived.active_replicas import replicas_of, replicated
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.campaigns import blocks

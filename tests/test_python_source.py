@@ -14,8 +14,8 @@ from hypothesis import given, settings
 
 from synergy_nb.editing.document import PlanDocument
 from synergy_nb.plan import Plan, PlanError, plan, source
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.spark_parts import replace_parts
+from synergy_nb.plan.derived.spark_parts import replace_parts
+from synergy_nb.plan.operators.catalogue import KINDS
 from tests.example_plans import figure_2_6, monitoring, plans
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
@@ -138,9 +138,9 @@ def test_names_of_columns_and_operators_that_python_could_not_have() -> None:
 def test_python_of_an_own_operator() -> None:
     code = (
         "from synergy_nb.plan import Plan, source\n"
-        "from synergy_nb.plan.catalogue import declare\n"
-        "from synergy_nb.plan.declaration import Declaration, Parameter\n"
-        "from synergy_nb.plan.parameter_types import TEXT, integer\n"
+        "from synergy_nb.plan.operators.catalogue import declare\n"
+        "from synergy_nb.plan.operators.declaration import Declaration, Parameter\n"
+        "from synergy_nb.plan.operators.parameter_types import TEXT, integer\n"
         "declare(Declaration(kind='mark', help='Marks.', inputs=(1, 2), ports=('other',), parameters={'from': Parameter(TEXT, 'x'), 'n': Parameter(integer(0), 'y', 3)}))\n"
         "packets = source('packets')\n"
         "query = packets.operator('mark', packets.filter('bytes > 1'), id='m', cost='2 us', engine='peer', **{'from': 'a'}).sink()\n"

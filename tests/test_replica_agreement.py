@@ -18,10 +18,10 @@ from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput
 from synergy_nb.dataflow.streams.replicas.tuple_words import canonical
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.active_replicas import replicated
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.declaration import Declaration
-from synergy_nb.plan.replica_agreement import Agreement, agreement, agreement_text, agreements, stated_order
+from synergy_nb.plan.derived.active_replicas import replicated
+from synergy_nb.plan.derived.replica_agreement import Agreement, agreement, agreement_text, agreements, stated_order
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.operators.declaration import Declaration
 from tests import replica_schedules
 from tests.feeding import Feed, drive, feed, fresh, micros
 from tests.moving_schedules import packets

@@ -21,8 +21,8 @@ from synergy_nb.dataflow.streams.log.frames import Data, Frame, Recall
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import COPY
 from synergy_nb.plan import Plan
-from synergy_nb.plan.qos import QoS
-from synergy_nb.plan.validation import Checked, Operator
+from synergy_nb.plan.checks.validation import Checked, Operator
+from synergy_nb.plan.terms.qos import QoS
 from tests.moving_schedules import undisturbed
 from tests.quick_cases import quick_first
 from tests.stream_schedules import (

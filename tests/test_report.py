@@ -22,7 +22,7 @@ from synergy_nb.events import (
     SinkMeasured,
 )
 from synergy_nb.plan import Plan
-from synergy_nb.plan.operator_texts import brief
+from synergy_nb.plan.text.operator_texts import brief
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
 from synergy_nb.widgets.report import Number, Table, Verdict, report

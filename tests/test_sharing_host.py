@@ -24,9 +24,9 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Encoding, OnLag, Poin
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.catalogue import TAP
-from synergy_nb.plan.spark_parts import replace_parts
-from synergy_nb.plan.stream_sharing import provider, reduced
+from synergy_nb.plan.derived.spark_parts import replace_parts
+from synergy_nb.plan.derived.stream_sharing import provider, reduced
+from synergy_nb.plan.operators.catalogue import TAP
 from synergy_nb.runtime.data import host, instances
 from synergy_nb.runtime.data.sources import Feed
 from tests.quick_cases import quick_first

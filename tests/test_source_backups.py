@@ -12,8 +12,8 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import PlanError, Stream, source
-from synergy_nb.plan.active_replicas import replicas_of, replicated
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.plan.derived.active_replicas import replicas_of, replicated
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults

@@ -18,13 +18,13 @@ from synergy_nb import Simulation
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.lifecycle.requests.engine_choice import choose
 from synergy_nb.plan import Plan, PlanError, source
-from synergy_nb.plan.active_replicas import replicated
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.memory_estimates import check_memory, held, retained_bytes
-from synergy_nb.plan.plan_encoding import _Wire
-from synergy_nb.plan.source_sizes import Basis, SourceSize, tuples_within
-from synergy_nb.plan.spark_parts import parts_of
-from synergy_nb.plan.stream_sharing import reduced
+from synergy_nb.plan.checks.memory_estimates import check_memory, held, retained_bytes
+from synergy_nb.plan.checks.source_sizes import Basis, SourceSize, tuples_within
+from synergy_nb.plan.derived.active_replicas import replicated
+from synergy_nb.plan.derived.spark_parts import parts_of
+from synergy_nb.plan.derived.stream_sharing import reduced
+from synergy_nb.plan.text.plan_encoding import _Wire
 from synergy_nb.traces import trace_sizes
 from synergy_nb.traces.trace_sizes import WHOLE, size_of_rows, size_of_trace, sized_by_traces, sizes_of_rows
 

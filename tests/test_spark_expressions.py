@@ -22,7 +22,7 @@ from spark_stream.expressions import (
     translate,
 )
 from synergy_nb.dataflow.expressions import _POLARS, compile_expression
-from synergy_nb.plan import sql
+from synergy_nb.plan.sql import sql
 from tests.spark_server import COMPILED
 from tests.test_expressions import SCHEMA, TABLE, expressions
 

@@ -21,8 +21,8 @@ from spark_stream.progress import watermark_of
 from spark_stream.supported import supported
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation
 from synergy_nb.plan import Plan, Stream
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.engines import off_spark
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.operators.engines import off_spark
 from tests import stream_queries
 from tests.feeding import Feed, accepted, drive, feed, fresh, micros, rows_of, through
 from tests.operator_cases import (

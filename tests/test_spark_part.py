@@ -16,7 +16,7 @@ from spark_stream.spool import FIRST, Offset
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 from synergy_nb.plan import source
-from synergy_nb.plan.spark_parts import replace_parts
+from synergy_nb.plan.derived.spark_parts import replace_parts
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.requests import SparkState, SparkStatus

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.plan import sql
+from synergy_nb.plan.sql import sql
 
 SCHEMA = {
     "i": "int", "j": "int", "f": "float", "g": "float", "s": "str", "u": "str", "p": "bool", "q": "bool",

@@ -20,7 +20,7 @@ from synergy_nb.dataflow.tuples import END, START
 from synergy_nb.events import Event, RevivalImpossible, StreamRevived, StreamsDiscarded, StreamsWeighed
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import replicated
+from synergy_nb.plan.derived.active_replicas import replicated
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from synergy_nb import source
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parameter_types import MOST_SEGMENTS
-from synergy_nb.plan.spark_parts import Profile, profiled
-from synergy_nb.plan.stream_sharing import reduced
-from synergy_nb.plan.stream_signatures import (
+from synergy_nb.plan.checks.validation import PlanError
+from synergy_nb.plan.derived.spark_parts import Profile, profiled
+from synergy_nb.plan.derived.stream_sharing import reduced
+from synergy_nb.plan.derived.stream_signatures import (
     Rates,
     arrivals,
     mean_rate,
@@ -24,7 +24,7 @@ from synergy_nb.plan.stream_signatures import (
     together,
     write,
 )
-from synergy_nb.plan.validation import PlanError
+from synergy_nb.plan.operators.parameter_types import MOST_SEGMENTS
 
 BURSTS = [["2 s", "400/s"], ["8 s", "25/s"]]
 COLUMNS = {"v": "float", "key": "str"}

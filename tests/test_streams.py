@@ -13,7 +13,7 @@ from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.lifecycle.requests.alternatives import _profiles
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.overlay.published_streams import PublishedStreams
-from synergy_nb.plan.spark_parts import Profile
+from synergy_nb.plan.derived.spark_parts import Profile
 from tests.overlay_world import World
 
 

@@ -20,8 +20,8 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.events import BackupRestored, Event, OriginSucceeded, ReplicaRebuilt, ReplicasLeft, SessionExpired
 from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.plan import plan as joined
-from synergy_nb.plan.active_replicas import degrees_of, replicated
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.plan.derived.active_replicas import degrees_of, replicated
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.led_application import SUCCEEDS

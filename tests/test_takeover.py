@@ -17,7 +17,7 @@ from synergy_nb.events import DegreeChosen, PlacementCompleted, TakenOver
 from synergy_nb.lifecycle.records.messages import TakeOver
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.placement_modes import decider_of
+from synergy_nb.plan.derived.placement_modes import decider_of
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets.report import report as page_of
 from tests.quick_cases import quick_first

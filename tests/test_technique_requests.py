@@ -10,9 +10,9 @@ from synergy_nb import Plan, PlanError, source
 from synergy_nb.cli.printing import requirement
 from synergy_nb.editing.analysis import analyse
 from synergy_nb.events import PlacementCompleted
-from synergy_nb.plan.placement_modes import decider_of
-from synergy_nb.plan.replica_degrees import sums_exactly
-from synergy_nb.plan.replication_techniques import technique_sentences
+from synergy_nb.plan.checks.replica_degrees import sums_exactly
+from synergy_nb.plan.derived.placement_modes import decider_of
+from synergy_nb.plan.derived.replication_techniques import technique_sentences
 from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.plan.availability import Availability, parse_availability
-from synergy_nb.plan.units import (
+from synergy_nb.plan.terms.availability import Availability, parse_availability
+from synergy_nb.plan.terms.units import (
     WrongValue,
     format_duration,
     format_fraction,

@@ -31,7 +31,7 @@ from synergy_nb.events import (
 )
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import replicated as replicated_plan
+from synergy_nb.plan.derived.active_replicas import replicated as replicated_plan
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets import static_view
 from synergy_nb.widgets.charts import STYLE, Delay, delay_chart

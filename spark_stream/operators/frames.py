@@ -30,7 +30,7 @@ from pyspark.sql.connect import functions as sf
 from spark_stream.expressions import quote
 from spark_stream.tables import MARK, POSITION
 from synergy_nb.dataflow.operators.base import WINDOW
-from synergy_nb.plan.schemas import is_windowed
+from synergy_nb.plan.operators.schemas import is_windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

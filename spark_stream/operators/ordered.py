@@ -15,8 +15,8 @@ from spark_stream.expressions import quote
 from spark_stream.operators.frames import ORDER, UNORDERED, Work, columns_of, named, struct
 from spark_stream.operators.registry import implements
 from spark_stream.operators.windows import WINDOW_COLUMN, Windowed, windowed
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.units import ratio_of
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.terms.units import ratio_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

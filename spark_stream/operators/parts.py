@@ -16,8 +16,8 @@ from spark_stream.operators.registry import APPLIED
 from spark_stream.supported import supported
 from synergy_nb.dataflow.operators.base import WINDOW
 from synergy_nb.dataflow.operators.windows import microseconds
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.memory_estimates import span_of
+from synergy_nb.plan.checks.memory_estimates import span_of
+from synergy_nb.plan.operators.catalogue import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

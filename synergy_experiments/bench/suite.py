@@ -31,7 +31,7 @@ from synergy_experiments.bench import (
     throughput,
     view,
 )
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.terms.units import did_you_mean
 
 __all__ = ["LONG", "NAMES", "run"]
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Final
 
 from synergy_experiments.framework.claim import Claim
-from synergy_nb.plan.units import WrongValue, nearest
+from synergy_nb.plan.terms.units import WrongValue, nearest
 
 __all__ = ["CLAIMS", "find"]
 

@@ -39,7 +39,7 @@ from synergy_experiments.worlds.sweeps import SIMULATED, algorithms, scenario
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.lifecycle.requests.decider import component_name
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import TAP
+from synergy_nb.plan.operators.catalogue import TAP
 
 __all__ = ["CLAIMED", "Best", "best", "compared", "graphs"]
 

@@ -29,8 +29,8 @@ import polars as pl
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed, SharedReader
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import replicas_of
-from synergy_nb.plan.replica_degrees import Technique, technique
+from synergy_nb.plan.checks.replica_degrees import Technique, technique
+from synergy_nb.plan.derived.active_replicas import replicas_of
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.data_paths import DataPaths
 from synergy_nb.simulator.scripted_faults import Faults

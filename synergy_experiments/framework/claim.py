@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from synergy_experiments.framework.measurements import Coordinate, Measured, Point, Row
 from synergy_experiments.framework.parameters import Parameter, Setup, at_scale
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = [
     "Cell",

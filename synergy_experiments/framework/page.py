@@ -39,7 +39,7 @@ from synergy_experiments.framework.page_style import STYLE
 from synergy_experiments.framework.runner import Progress
 from synergy_experiments.framework.stored import load, restore
 from synergy_experiments.framework.verdicts import corrected, of_claim
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["write_page"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan.units import WrongValue, nearest
+from synergy_nb.plan.terms.units import WrongValue, nearest
 
 __all__ = [
     "SCALES",
@@ -59,7 +59,7 @@ class Parameter:
     quick, paper
         Value for a quick run, and value for a run at the paper's scale.
     read
-        Function that returns the value of a text, or raises :class:`~synergy_nb.plan.units.WrongValue`.
+        Function that returns the value of a text, or raises :class:`~synergy_nb.plan.terms.units.WrongValue`.
     usable
         Function that returns the value that replaces a default on a machine without the data that it needs.
     """
@@ -168,7 +168,7 @@ def choice(about: str, of: Sequence[str], quick: str | None = None, paper: str |
     >>> choice("network", ["transit-stub", "measured"]).read("mesured")
     Traceback (most recent call last):
         ...
-    synergy_nb.plan.units.WrongValue: 'mesured'; expected one of transit-stub, measured; did you mean 'measured'?
+    synergy_nb.plan.terms.units.WrongValue: 'mesured'; expected one of transit-stub, measured; did you mean 'measured'?
     """
     first = of[0] if quick is None else quick
 

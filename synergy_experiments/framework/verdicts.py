@@ -29,7 +29,7 @@ from typing import Final, TypeAlias
 
 from synergy_experiments.framework.claim import Check, ClaimVerdict, Verdict
 from synergy_experiments.framework.measurements import UNDECIDED, Decision, Estimate, Measured
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = [
     "Statement",

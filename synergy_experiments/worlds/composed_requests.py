@@ -55,7 +55,7 @@ from synergy_nb.events import Event
 from synergy_nb.events.journal import Journal
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import provider, taps_of
+from synergy_nb.plan.derived.stream_sharing import provider, taps_of
 from synergy_nb.simulator.kernel import Simulation, collector_at_rest
 from synergy_nb.simulator.network import KnownDelays, Topology
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from synergy_experiments.framework.parameters import Parameter, Setup, Value, choice
-from synergy_nb.plan.units import WrongValue
+from synergy_nb.plan.terms.units import WrongValue
 from synergy_nb.traces import datasets
 
 __all__ = ["matrix_path", "network"]

@@ -43,7 +43,7 @@ from synergy_experiments.worlds.reliable_streams import (
 )
 from synergy_nb import Feed, WideArea
 from synergy_nb.events import ActiveReplicasLost, TakeoverBegun
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.feeds import FeedError

@@ -5,8 +5,9 @@ union merges what A measures, another one the loads, and a join at OSU pairs bot
 at Purdue. All executions take no time, so that the delay of a result is that of links, and of what a technique waits
 for.
 
-All techniques are the platform's own, as plans ask for them (:class:`~synergy_nb.plan.replica_degrees.Technique`), and
-peers do the same on Dask workers (:mod:`~synergy_experiments.worlds.reliable_peers`):
+All techniques are the platform's own, as plans ask for them
+(:class:`~synergy_nb.plan.checks.replica_degrees.Technique`), and peers do the same on Dask workers
+(:mod:`~synergy_experiments.worlds.reliable_peers`):
 
 *Synchronization.* The backups of passive replication acknowledge each chunk, and the order of inputs that it carries,
 at once. Chunks leave the primary for other readers when all of its backups have acknowledged them.
@@ -32,7 +33,7 @@ from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.streams.component.execution import Outcome, Work
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.active_replicas import degrees_of, replicated
+from synergy_nb.plan.derived.active_replicas import degrees_of, replicated
 
 __all__ = [
     "DELAYS_MS",

@@ -24,7 +24,7 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
-from synergy_nb.plan.spark_parts import paced
+from synergy_nb.plan.derived.spark_parts import paced
 
 __all__ = ["DriverPort", "Parts", "SparkSupport"]
 

@@ -13,7 +13,7 @@ from synergy_nb.assembly.synergy_peer import PeerConfig
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
 from synergy_nb.models.replication_config import ReplicationConfig
-from synergy_nb.plan.units import duration
+from synergy_nb.plan.terms.units import duration
 
 __all__ = ["LATE", "check_keys", "check_positive", "peer_config"]
 

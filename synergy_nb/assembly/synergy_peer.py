@@ -48,8 +48,8 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import ALL_COMPONENTS, TAP
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS, TAP
 
 __all__ = ["Machine", "PeerConfig", "SynergyPeer", "prepare"]
 

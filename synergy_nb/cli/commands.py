@@ -211,7 +211,7 @@ def run(
         keys = secrets(key or [])
     with bad_input(str(plan)):
         check(parsed, peers=count, keys=keys)
-    from synergy_nb.plan.placement_modes import decider_of
+    from synergy_nb.plan.derived.placement_modes import decider_of
 
     with bad_input(str(plan)):
         decider_of(parsed, placement, count)
@@ -252,7 +252,7 @@ def bench(
 
     names = tuple(measurements.NAMES)
     if name != "all" and name not in names:
-        from synergy_nb.plan.units import WrongValue, nearest
+        from synergy_nb.plan.terms.units import WrongValue, nearest
 
         expected = f"all, or one of {', '.join(names)}"
         refuse(f"NAME: {WrongValue(name, expected, nearest(name, (*names, 'all')))}")
@@ -381,7 +381,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
         print_json({"valid": True, "problems": []})
     else:
         from synergy_nb.cli.console import out
-        from synergy_nb.plan.units import counted
+        from synergy_nb.plan.terms.units import counted
 
         numbers = {"operator": len(plan.operators), "source": len(plan.sources), "sink": len(plan.sinks)}
         text = ", ".join(counted(number, noun) for noun, number in numbers.items())

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import psutil
 
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.traces import datasets
 
 __all__ = ["Finding", "examine"]

@@ -57,7 +57,7 @@ def refuse(message: str) -> NoReturn:
 
 def similar_file(file: Path) -> str:
     """Return a hint at the file in the same folder with the most similar name, for an error; empty if none is."""
-    from synergy_nb.plan.units import did_you_mean
+    from synergy_nb.plan.terms.units import did_you_mean
 
     return did_you_mean(file.name, [each.name for each in file.absolute().parent.glob("*")])
 
@@ -94,7 +94,7 @@ def running() -> Iterator[None]:
 
 def chosen_duration(option: str, given: str) -> float:
     """The value of an option that is a duration, in seconds."""
-    from synergy_nb.plan.units import parse_duration
+    from synergy_nb.plan.terms.units import parse_duration
 
     with bad_input(option):
         return parse_duration(given)
@@ -114,7 +114,7 @@ def chosen_spark(given: str | None) -> bool | str:
 
 def check_peer_modes(discipline: str, hotspots: str) -> None:
     """Refuse an unknown scheduling discipline, or an unknown mode of hot spots."""
-    from synergy_nb.plan import requirements
+    from synergy_nb.plan.checks import requirements
 
     with bad_input():
         requirements.check_discipline("--discipline", discipline)

@@ -15,11 +15,12 @@ from synergy_nb.cli.console import fields, out
 from synergy_nb.cli.doctor import Finding
 from synergy_nb.cli.input_checks import print_json
 from synergy_nb.cli.run_command import Run
-from synergy_nb.plan import Plan, operator_texts
-from synergy_nb.plan.replica_agreement import agreement_text
-from synergy_nb.plan.replica_degrees import asks_for_active
-from synergy_nb.plan.replication_techniques import technique_sentences
-from synergy_nb.plan.units import amount, counted
+from synergy_nb.plan import Plan
+from synergy_nb.plan.checks.replica_degrees import asks_for_active
+from synergy_nb.plan.derived.replica_agreement import agreement_text
+from synergy_nb.plan.derived.replication_techniques import technique_sentences
+from synergy_nb.plan.terms.units import amount, counted
+from synergy_nb.plan.text import operator_texts
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cell, rate, seconds, share, window
 from synergy_nb.reporting.measurements import lacking_rows
 from synergy_nb.traces import Info

@@ -70,7 +70,7 @@ def _read(file: Path) -> Recording:
 
 
 def _chosen(request: str, requests: list[Requested]) -> Requested:
-    from synergy_nb.plan.units import WrongValue, nearest
+    from synergy_nb.plan.terms.units import WrongValue, nearest
 
     names = [each.request for each in requests]
     found = next((each for each in requests if each.request == request), None)
@@ -150,7 +150,7 @@ def _show_exchanges(chosen: Requested, exchanges: list[Exchange], *, step: bool)
 def _conclude(recording: Recording, outcome: Outcome) -> None:
     """Print on the standard error what is missing, and whether the replay has the same effects."""
     from synergy_nb.cli.console import err
-    from synergy_nb.plan.units import counted
+    from synergy_nb.plan.terms.units import counted
     from synergy_nb.recording.recording_file import version
 
     for note in recording.notes:

@@ -22,7 +22,7 @@ from synergy_experiments.framework.stored import FOLDER, Origin, save
 from synergy_experiments.framework.verdicts import of_claim
 from synergy_nb.cli.console import Bars, fields, out
 from synergy_nb.cli.input_checks import bad_input, fail, print_json, refuse
-from synergy_nb.plan.units import WrongValue, nearest
+from synergy_nb.plan.terms.units import WrongValue, nearest
 from synergy_nb.reporting.formatting import cell, seconds
 
 __all__ = ["list_dict", "requested", "run", "show_list", "show_result", "write_page"]

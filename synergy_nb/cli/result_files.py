@@ -15,7 +15,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.terms.units import did_you_mean
 
 __all__ = ["FORMATS", "ResultFile", "chosen_files"]
 

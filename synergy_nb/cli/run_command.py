@@ -15,7 +15,7 @@ from synergy_nb.cli.result_files import ResultFile
 from synergy_nb.events import Event
 from synergy_nb.lifecycle.requests.origins import POLICIES
 from synergy_nb.plan import Plan, PlanError, Problem
-from synergy_nb.plan.units import counted, did_you_mean, nearest
+from synergy_nb.plan.terms.units import counted, did_you_mean, nearest
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.client.cluster import Application, Cluster
 from synergy_nb.runtime.process.requests import ClusterError

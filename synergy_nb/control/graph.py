@@ -13,7 +13,7 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.models.overheads import exceeding, quantile, together
 from synergy_nb.models.queueing import tandem_tail
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import TAP
+from synergy_nb.plan.operators.catalogue import TAP
 
 __all__ = [
     "ComponentGraph",

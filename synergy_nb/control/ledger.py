@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["ROUNDING", "Ledger"]
 

@@ -1,9 +1,9 @@
 """SQL expressions of ``sql.py``'s subset as Polars expressions.
 
-The tree that :func:`synergy_nb.plan.sql.parse` has checked is translated node by node
-(:mod:`synergy_nb.plan.sql_translation`); nothing is evaluated as Python. The meaning is what ``sql.py`` documents: NULL
-as in SQL, AND and OR of Kleene, float division, NULL for division by zero, ``%`` with the sign of the dividend, halves
-rounded away from zero.
+The tree that :func:`synergy_nb.plan.sql.sql.parse` has checked is translated node by node
+(:mod:`synergy_nb.plan.sql.sql_translation`); nothing is evaluated as Python. The meaning is what ``sql.py`` documents:
+NULL as in SQL, AND and OR of Kleene, float division, NULL for division by zero, ``%`` with the sign of the dividend,
+halves rounded away from zero.
 
 Polars leaves some points open or differs in them; this module decides:
 
@@ -31,8 +31,8 @@ import numpy as np
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
-from synergy_nb.plan import sql
-from synergy_nb.plan.sql_translation import Operations, Translation
+from synergy_nb.plan.sql import sql
+from synergy_nb.plan.sql.sql_translation import Operations, Translation
 
 __all__ = ["compile_expression", "compile_node"]
 
@@ -60,7 +60,7 @@ def compile_expression(text: str, schema: Mapping[str, str], kind: str | None = 
 
     Raises
     ------
-    synergy_nb.plan.sql.SqlError
+    synergy_nb.plan.sql.sql.SqlError
         If ``text`` is outside the subset or does not fit ``schema``.
 
     Examples

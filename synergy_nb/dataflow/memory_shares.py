@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan.catalogue import KINDS, PART
+from synergy_nb.plan.operators.catalogue import KINDS, PART
 
 __all__ = ["Memory", "MemoryExceeded", "Share", "amount"]
 

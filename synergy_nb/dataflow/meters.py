@@ -9,7 +9,7 @@ import math
 from collections import deque
 from typing import Final
 
-from synergy_nb.plan.units import rank_of
+from synergy_nb.plan.terms.units import rank_of
 
 __all__ = ["DelayHistogram", "Ewma", "Rate", "UnitCost"]
 

@@ -20,7 +20,7 @@ from synergy_nb.demo.inputs import PACED_SECONDS, WINDOW_SECONDS, Input, query, 
 from synergy_nb.demo.oracle import Check, Row
 from synergy_nb.events import Event, SinkFinished, SourceStarted
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.client.cluster import Application, Cluster
 from synergy_nb.runtime.process.requests import ClusterError

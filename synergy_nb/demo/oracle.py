@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import polars as pl
 
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["COLUMNS", "Check", "Row", "compare", "expected"]
 

@@ -8,7 +8,7 @@ import duckdb
 
 from synergy_nb.demo.job import Outcome
 from synergy_nb.demo.oracle import Row
-from synergy_nb.plan.units import amount, counted
+from synergy_nb.plan.terms.units import amount, counted
 from synergy_nb.reporting.formatting import seconds, share, window
 from synergy_nb.widgets.report import Number, Table, Verdict, report
 

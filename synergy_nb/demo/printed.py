@@ -11,7 +11,7 @@ from rich.text import Text
 
 from synergy_nb.demo.job import WATCHED_SECONDS, Outcome
 from synergy_nb.demo.page import busiest, verdicts
-from synergy_nb.plan.units import amount, counted
+from synergy_nb.plan.terms.units import amount, counted
 from synergy_nb.reporting.formatting import cell, rate, seconds, share, window
 
 __all__ = ["printed"]

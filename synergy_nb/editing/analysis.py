@@ -16,12 +16,12 @@ import yaml
 from synergy_nb.editing.plan_text import PlanText
 from synergy_nb.editing.yaml_text import flow_text, node_value
 from synergy_nb.plan import Plan, PlanError, Problem, QoS
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.memory_estimates import check_memory, on_peers
-from synergy_nb.plan.plan_file import Written, read
-from synergy_nb.plan.requirements import check_qos, check_together
-from synergy_nb.plan.units import WrongValue
-from synergy_nb.plan.validation import Checked, check
+from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
+from synergy_nb.plan.checks.requirements import check_qos, check_together
+from synergy_nb.plan.checks.validation import Checked, check
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.terms.units import WrongValue
+from synergy_nb.plan.text.plan_file import Written, read
 
 __all__ = ["Analysis", "StatedOperator", "analyse", "shown_value"]
 

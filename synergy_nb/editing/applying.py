@@ -30,12 +30,12 @@ from synergy_nb.editing.operations import (
     Set,
 )
 from synergy_nb.editing.plan_text import PlanText, read_field
-from synergy_nb.plan.catalogue import KINDS, parameters_of
-from synergy_nb.plan.naming import ID, is_id, suggested_id
+from synergy_nb.plan.checks.validation import Problem
+from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
 from synergy_nb.plan.operators.sources import CONNECTORS
-from synergy_nb.plan.plan_file import dump
-from synergy_nb.plan.units import WrongValue, WrongValues, nearest
-from synergy_nb.plan.validation import Problem
+from synergy_nb.plan.terms.naming import ID, is_id, suggested_id
+from synergy_nb.plan.terms.units import WrongValue, WrongValues, nearest
+from synergy_nb.plan.text.plan_file import dump
 
 __all__ = ["Applied", "apply", "copy_operators"]
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from synergy_nb.editing.operations import EditError
 from synergy_nb.plan import Problem
 from synergy_nb.plan.operators.sources import TIME_NAMES
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["FileFields", "Folder", "file_fields", "folder_contents"]
 

@@ -16,7 +16,7 @@ from synergy_nb.editing.operations import EditError, Operation
 from synergy_nb.editing.plan_text import EMPTY
 from synergy_nb.plan import Plan, PlanError, Problem
 from synergy_nb.plan.builder import with_rows
-from synergy_nb.plan.units import WrongValue, nearest
+from synergy_nb.plan.terms.units import WrongValue, nearest
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.catalogue import FAMILIES, KINDS
-from synergy_nb.plan.declaration import REQUIRED, Declaration, Parameter
+from synergy_nb.plan.checks.requirements import QOS_TYPES
+from synergy_nb.plan.operators.catalogue import FAMILIES, KINDS
+from synergy_nb.plan.operators.declaration import REQUIRED, Declaration, Parameter
+from synergy_nb.plan.operators.parameter_types import TYPES, ValueType
+from synergy_nb.plan.operators.profile_fields import PROFILE
 from synergy_nb.plan.operators.sources import CONNECTORS
-from synergy_nb.plan.parameter_types import TYPES, ValueType
-from synergy_nb.plan.profile_fields import PROFILE
-from synergy_nb.plan.requirements import QOS_TYPES
 
 __all__ = ["field_form", "forms"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from synergy_nb.plan.units import WrongValue
+from synergy_nb.plan.terms.units import WrongValue
 
 __all__ = ["Change", "History", "difference", "merge_texts"]
 

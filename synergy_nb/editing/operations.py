@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan.units import nearest
-from synergy_nb.plan.validation import Problem
+from synergy_nb.plan.checks.validation import Problem
+from synergy_nb.plan.terms.units import nearest
 
 __all__ = [
     "Add",

@@ -21,7 +21,7 @@ from synergy_nb.dataflow.operators.base import OperatorLogic
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Operator, Plan
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.traces import packets
 from synergy_nb.traces.reading import open_trace
 from synergy_nb.traces.times import readable

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from synergy_nb.plan.plan_file import read
+from synergy_nb.plan.text.plan_file import read
 
 __all__ = ["Template", "templates"]
 

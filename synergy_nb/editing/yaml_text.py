@@ -16,8 +16,8 @@ from typing import Any, Final, Self
 
 import yaml
 
-from synergy_nb.plan.plan_file import compose, dump
-from synergy_nb.plan.units import WrongValue
+from synergy_nb.plan.terms.units import WrongValue
+from synergy_nb.plan.text.plan_file import compose, dump
 
 __all__ = ["Path", "YamlText", "flow_text", "node_value", "read_value", "tagged_data"]
 

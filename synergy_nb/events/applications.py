@@ -12,7 +12,7 @@ import msgspec
 
 from synergy_nb.events.application_states import Status
 from synergy_nb.events.base import RequestEvent, Severity
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = [
     "ENDINGS",

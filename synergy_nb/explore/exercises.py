@@ -27,7 +27,7 @@ from synergy_nb.models.projection import Application, Local, impacts
 from synergy_nb.models.queueing import execution_time
 from synergy_nb.models.slack import PredictedPaths
 from synergy_nb.plan import source
-from synergy_nb.plan.active_replicas import replicated
+from synergy_nb.plan.derived.active_replicas import replicated
 
 __all__ = ["EXERCISES", "Checked", "Exercise", "check"]
 

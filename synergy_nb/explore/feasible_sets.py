@@ -26,7 +26,7 @@ from synergy_nb.algorithms.resilience.feasible import placed, reach
 from synergy_nb.drawing.plane import PICTURE, STYLE, Axis, Plane
 from synergy_nb.drawing.svg import element, label, path, picture
 from synergy_nb.explore.explorer import Choice, Control, Drawn, Explorer, Range, Value
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["FeasibleSet", "explorer", "feasible_set"]
 

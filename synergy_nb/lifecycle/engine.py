@@ -39,8 +39,8 @@ from synergy_nb.lifecycle.requests.decider import Decider, Decision, Refusal, co
 from synergy_nb.lifecycle.session import Session
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.plan import Plan
-from synergy_nb.plan.placement_modes import SPREAD, decider_of
-from synergy_nb.plan.spark_parts import parts_of
+from synergy_nb.plan.derived.placement_modes import SPREAD, decider_of
+from synergy_nb.plan.derived.spark_parts import parts_of
 from synergy_nb.reporting.formatting import known_rows
 
 __all__ = ["MAX_RETAINED", "Requests"]

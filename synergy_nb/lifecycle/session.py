@@ -62,7 +62,7 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import provider
+from synergy_nb.plan.derived.stream_sharing import provider
 
 __all__ = ["Session"]
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from synergy_nb.plan.requirements import HOTSPOTS, check_hotspots
+from synergy_nb.plan.checks.requirements import HOTSPOTS, check_hotspots
 
 __all__ = ["HotSpotConfig", "hot_spot_config"]
 

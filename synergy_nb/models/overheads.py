@@ -41,9 +41,9 @@ from statistics import NormalDist
 from typing import Final, NamedTuple
 
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.operator_flows import pause_of
-from synergy_nb.plan.spark_parts import PART, pace
+from synergy_nb.plan.checks.operator_flows import pause_of
+from synergy_nb.plan.derived.spark_parts import PART, pace
+from synergy_nb.plan.operators.catalogue import KINDS
 
 __all__ = [
     "FADING_COUNT",

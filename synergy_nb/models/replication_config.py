@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from synergy_nb.plan.units import WrongValue, parse_fraction
+from synergy_nb.plan.terms.units import WrongValue, parse_fraction
 
 __all__ = ["ReplicationConfig"]
 

@@ -33,7 +33,7 @@ from synergy_nb.control.peer import Peer, Timer
 from synergy_nb.models.overlapping_levels import OverlappingLevels
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.directory_entries import Entry, PeerLoad
-from synergy_nb.plan.catalogue import PART
+from synergy_nb.plan.operators.catalogue import PART
 
 __all__ = ["CORES", "LEVELS", "SPEED", "LoadLevels", "free_cores", "reported_loads"]
 

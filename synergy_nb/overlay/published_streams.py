@@ -24,7 +24,7 @@ RETAINED_PROFILES: Final = 64  # latest profiles that a peer publishes
 
 #: Attributes of a profile: rate of the stream, tuples/s; cost of its operator, core seconds per input tuple;
 #: selectivity of its operator, output tuples per input tuple; and, for a stream of varying rate, its signature as text
-#: (see :func:`synergy_nb.plan.stream_signatures.write`).
+#: (see :func:`synergy_nb.plan.derived.stream_signatures.write`).
 PROFILED: Final = ("rate", "cost", "selectivity", "signature")
 
 Attributes = Mapping[str, str | float | int]

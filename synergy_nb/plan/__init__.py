@@ -1,18 +1,9 @@
 """Query plans: built in Python, read from YAML, and validated before anything starts.
 
-``builder`` holds what users write, ``query_plan`` the plan itself, ``validation`` finds all of its problems.
-``operators`` declares all operators, with the types of parameters in ``parameter_types`` and the rules for
-columns in ``schemas``; ``catalogue`` lists them, and ``methods`` is generated from them. ``plan_file`` reads and
-writes YAML, ``plan_encoding`` bytes; ``sql`` and ``sql_types`` are the subset of SQL for expressions, ``units`` the
-quantities.
-
-The package is also the function :func:`plan`, which makes one plan of several results:
-
->>> from synergy_nb import plan, source
->>> packets = source("packets")
->>> large, small = packets.filter("bytes > 1000").sink("large"), packets.filter("bytes < 100").sink("small")
->>> plan(large, small, delay="2 s").sinks
-('sink', 'sink_2')
+:mod:`.builder` holds what users write, :mod:`.query_plan` the plan itself, :mod:`.stream_names` the names of its
+streams, :mod:`.data_frames` its tables. From the bottom up, its rooms are ``terms`` (quantities, names, QoS), ``sql``
+(expressions), ``operators`` (what is stated about each kind), ``checks`` (all problems of a plan, and what it would
+take), ``text`` (YAML, Python, bytes) and, above the plan, ``derived`` (the plans that are made of it).
 """
 
 from __future__ import annotations
@@ -23,11 +14,11 @@ from types import ModuleType
 from typing import Any
 
 from synergy_nb.plan.builder import Stream, plan, source
-from synergy_nb.plan.parameter_types import parse_window
-from synergy_nb.plan.plan_encoding import FORMAT
-from synergy_nb.plan.qos import QoS
+from synergy_nb.plan.checks.validation import Operator, PlanError, Problem
+from synergy_nb.plan.operators.parameter_types import parse_window
 from synergy_nb.plan.query_plan import Plan
-from synergy_nb.plan.validation import Operator, PlanError, Problem
+from synergy_nb.plan.terms.qos import QoS
+from synergy_nb.plan.text.plan_encoding import FORMAT
 
 __all__ = ["FORMAT", "Operator", "Plan", "PlanError", "Problem", "QoS", "Stream", "parse_window", "plan", "source"]
 

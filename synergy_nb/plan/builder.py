@@ -11,8 +11,9 @@
 "filter[link = 'B'](packets[seed=1])"
 
 A :class:`Stream` only describes operators: ``sink`` makes a :class:`Plan` of it, which is validated, and whose error
-lists all problems at once. :mod:`synergy_nb.plan.catalogue` declares the kinds of operators and their parameters;
-:mod:`synergy_nb.plan.methods` is generated from it, and ``docs/plans.md`` describes them with examples.
+lists all problems at once. :mod:`synergy_nb.plan.operators.catalogue` declares the kinds of operators and their
+parameters; :mod:`synergy_nb.plan.operators.methods` is generated from it, and ``docs/plans.md`` describes them with
+examples.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from textwrap import fill, indent
 from typing import Any, Final, Self
 
 from synergy_nb.errors import user_facing
-from synergy_nb.plan.catalogue import KINDS, parameters_of
-from synergy_nb.plan.methods import Methods
+from synergy_nb.plan.checks.requirements import EQUAL, QOS_FIELDS
+from synergy_nb.plan.checks.validation import Operator, PlanError, Problem
+from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
+from synergy_nb.plan.operators.methods import Methods
+from synergy_nb.plan.operators.profile_fields import PROFILE
 from synergy_nb.plan.operators.sources import CONNECTORS
-from synergy_nb.plan.profile_fields import PROFILE
-from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.query_plan import Plan
-from synergy_nb.plan.requirements import EQUAL, QOS_FIELDS
-from synergy_nb.plan.result_names import named_like_a_file
-from synergy_nb.plan.stream_ids import chosen, needed
-from synergy_nb.plan.units import did_you_mean
-from synergy_nb.plan.validation import Operator, PlanError, Problem
+from synergy_nb.plan.terms.qos import QoS
+from synergy_nb.plan.terms.result_names import named_like_a_file
+from synergy_nb.plan.terms.units import did_you_mean
+from synergy_nb.plan.text.stream_ids import chosen, needed
 
 __all__ = ["Stream", "plan", "source", "with_rows"]
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
-from synergy_nb.plan.units import did_you_mean, type_of
+from synergy_nb.plan.terms.units import did_you_mean, type_of
 
 __all__ = ["DataFrameError", "declared", "described", "is_frame", "normal", "rate_of_events", "single_use", "tables"]
 

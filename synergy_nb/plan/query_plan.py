@@ -11,20 +11,20 @@ from typing import Any
 
 import msgspec
 
-from synergy_nb.plan import plan_encoding
-from synergy_nb.plan.catalogue import KINDS, PART, TAP
-from synergy_nb.plan.exact_costs import exact_sums_factor
-from synergy_nb.plan.memory_estimates import check_memory, on_peers
-from synergy_nb.plan.naming import NAME, is_name
-from synergy_nb.plan.operator_flows import OperatorFlow, flows
-from synergy_nb.plan.qos import QoS
-from synergy_nb.plan.replica_degrees import sums_exactly
-from synergy_nb.plan.requirements import check_qos, check_together
-from synergy_nb.plan.result_names import named_like_a_file
-from synergy_nb.plan.source_sizes import SourceSize
+from synergy_nb.plan.checks.exact_costs import exact_sums_factor
+from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
+from synergy_nb.plan.checks.operator_flows import OperatorFlow, flows
+from synergy_nb.plan.checks.replica_degrees import sums_exactly
+from synergy_nb.plan.checks.requirements import check_qos, check_together
+from synergy_nb.plan.checks.source_sizes import SourceSize
+from synergy_nb.plan.checks.validation import Checked, Operator, PlanError, Problem, check
+from synergy_nb.plan.operators.catalogue import KINDS, PART, TAP
 from synergy_nb.plan.stream_names import own_name, stream_key, stream_name
-from synergy_nb.plan.units import counted
-from synergy_nb.plan.validation import Checked, Operator, PlanError, Problem, check
+from synergy_nb.plan.terms.naming import NAME, is_name
+from synergy_nb.plan.terms.qos import QoS
+from synergy_nb.plan.terms.result_names import named_like_a_file
+from synergy_nb.plan.terms.units import counted
+from synergy_nb.plan.text import plan_encoding
 
 __all__ = ["Plan", "part_of"]
 
@@ -49,7 +49,7 @@ class Plan:
     Notes
     -----
     Loads, rates and names are computed once, at first use. Rates follow from the rates of sources and the
-    selectivities; where the plan states none, the defaults of :mod:`synergy_nb.plan.catalogue` hold.
+    selectivities; where the plan states none, the defaults of :mod:`synergy_nb.plan.operators.catalogue` hold.
 
     Examples
     --------
@@ -327,7 +327,7 @@ class Plan:
 
         Values that equal their default are written if the author of the plan stated them.
         """
-        from synergy_nb.plan.plan_file import write  # noqa: PLC0415 - peers never read YAML
+        from synergy_nb.plan.text.plan_file import write  # noqa: PLC0415 - peers never read YAML
 
         return write(self.name, self.qos, self.operators.values(), self._stated)
 
@@ -347,7 +347,7 @@ class Plan:
         filter_ = packets.filter("bytes > 40")
         query = filter_.sink("large", delay="2 s")
         """
-        from synergy_nb.plan.python_source import python_source  # noqa: PLC0415 - peers never write Python
+        from synergy_nb.plan.text.python_source import python_source  # noqa: PLC0415 - peers never write Python
 
         return python_source(self.name, self.qos, self.operators, self._stated)
 
@@ -360,7 +360,7 @@ class Plan:
         PlanError
             If the plan is invalid; it holds all problems.
         """
-        from synergy_nb.plan.plan_file import read  # noqa: PLC0415 - peers never read YAML
+        from synergy_nb.plan.text.plan_file import read  # noqa: PLC0415 - peers never read YAML
 
         written = read(text)
         problems = written.problems
@@ -459,7 +459,7 @@ def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:
 def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str, str] | None) -> tuple[Any, Any]:
     """Make nodes and edges for :mod:`synergy_nb.drawing.graphs`."""
     from synergy_nb.drawing.graphs import Node  # noqa: PLC0415 - only people need pictures
-    from synergy_nb.plan import operator_texts  # noqa: PLC0415 - as above
+    from synergy_nb.plan.text import operator_texts  # noqa: PLC0415 - as above
 
     nodes = []
     for name, operator in plan.operators.items():

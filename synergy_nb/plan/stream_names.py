@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from synergy_nb.plan import sql
-from synergy_nb.plan.catalogue import KINDS, parameters_of
-from synergy_nb.plan.declaration import Parameter
-from synergy_nb.plan.validation import Operator
+from synergy_nb.plan.checks.validation import Operator
+from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
+from synergy_nb.plan.operators.declaration import Parameter
+from synergy_nb.plan.sql import sql
 
 __all__ = ["own_name", "stream_key", "stream_name"]
 

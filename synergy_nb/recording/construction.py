@@ -11,7 +11,7 @@ from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
 from synergy_nb.control.peer import Peer
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.plan import Plan
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.derived.spark_parts import PART
 
 __all__ = ["Construction", "construct"]
 

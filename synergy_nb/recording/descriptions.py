@@ -18,7 +18,7 @@ from synergy_nb.control.peer import Message
 from synergy_nb.lifecycle.records import messages as lifecycle
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay import gossip, pastry, routing
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds, share
 
 __all__ = ["DESCRIPTIONS", "HOUSEKEEPING", "describe", "dropped", "subject"]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from synergy_nb import events
 from synergy_nb.control.peer import Record
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.recording.stepping import Tone, ending, fact, tone
 from synergy_nb.reporting.formatting import seconds, share
 

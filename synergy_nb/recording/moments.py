@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from synergy_nb.drawing.notebook_views import view_of
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.tables import as_text
 

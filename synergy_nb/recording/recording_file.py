@@ -30,7 +30,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.recording.construction import Construction
 
 __all__ = [

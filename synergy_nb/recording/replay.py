@@ -14,7 +14,7 @@ import msgspec
 
 from synergy_nb.control.peer import Codec, Effect, MalformedMessage, Message, Peer, UnknownMessage
 from synergy_nb.events import declared
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.recording.construction import construct
 from synergy_nb.recording.recorder import INSTRUCT, SEND, decode_effects, encode_effects, text_of
 from synergy_nb.recording.recording_file import Input, Life, Received, Recording, Started

@@ -24,7 +24,7 @@ from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay.ring import RING, distance, number_of, ring_position
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import WrongValue, counted, nearest
+from synergy_nb.plan.terms.units import WrongValue, counted, nearest
 from synergy_nb.recording.compared_graphs import ComparedGraphs
 from synergy_nb.recording.event_words import said
 from synergy_nb.recording.moments import Key, Moment, PeerPlace, Replay

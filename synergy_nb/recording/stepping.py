@@ -18,7 +18,7 @@ from synergy_nb.algorithms.composition.messages import Dropped
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.peer import Effect, Instruct, Message, Record, Send
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.recording.descriptions import HOUSEKEEPING, describe, dropped, subject
 from synergy_nb.recording.recorder import encode_message
 from synergy_nb.recording.replay import Delivery, Step

@@ -10,7 +10,7 @@ from synergy_nb.events import (
     ProbeDropped,
     ReplicasDeployed,
 )
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, rate, seconds, share, size
 from synergy_nb.reporting.reasons import Reasons, replica_reason
 from synergy_nb.reporting.replica_streams import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from synergy_nb.plan import Plan, QoS
-from synergy_nb.plan.units import amount
+from synergy_nb.plan.terms.units import amount
 from synergy_nb.reporting.formatting import rate, seconds
 
 __all__ = ["application_rows", "rows_as_html", "rows_as_text"]

@@ -9,7 +9,7 @@ import msgspec
 
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.reporting.formatting import seconds, share
 from synergy_nb.reporting.tables import as_html, as_text

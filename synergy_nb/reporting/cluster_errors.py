@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.explanation import Explanation
 
 __all__ = ["ClosedClusterError", "ClusterError", "NotAdmitted", "PeerUnreachable", "check_rows", "rows_left"]

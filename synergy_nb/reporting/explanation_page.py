@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from synergy_nb.events import GraphEvaluated, ProbeDropped
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.account import compared, lines
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.reasons import Reasons

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from synergy_nb.plan.source_sizes import SourceSize
-from synergy_nb.plan.units import amount, counted
+from synergy_nb.plan.checks.source_sizes import SourceSize
+from synergy_nb.plan.terms.units import amount, counted
 
 __all__ = [
     "DISCIPLINE_NAMES",

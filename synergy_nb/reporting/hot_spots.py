@@ -18,7 +18,7 @@ from synergy_nb.events import (
     MigrationEnded,
     MigrationProjected,
 )
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import off, rate, seconds
 
 __all__ = ["HotSpot", "HotSpotAccounts", "HotSpotEvent", "Migration", "basis_text", "component_text", "slack_text"]

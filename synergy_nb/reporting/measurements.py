@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from synergy_nb.events import SkippedLines
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["Measurements", "lacking", "lacking_rows"]
 

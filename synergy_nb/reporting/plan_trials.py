@@ -8,8 +8,8 @@ from typing import NamedTuple
 from synergy_nb.events import Event, GraphSelected, ReplicasDeployed, SharingFound, SharingGivenUp
 from synergy_nb.events.peer_names import readable
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import rate, seconds
 from synergy_nb.reporting.replica_streams import cost_sentence, streams_sentence
 from synergy_nb.reporting.tables import as_text

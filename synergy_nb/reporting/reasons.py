@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from synergy_nb.events import ReplicaDecided
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.facts import Facts
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.replica_streams import placed_sentence

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from synergy_nb.events import GraphEvaluated, ProbeAccepted, ProbeDropped
 from synergy_nb.models.overheads import HOP, LINK, SOURCE, Overhead, Overheads
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds
 
 __all__ = ["Delay", "refused_delay"]

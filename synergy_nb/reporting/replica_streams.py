@@ -20,8 +20,8 @@ from synergy_nb.events import (
     StreamsWeighed,
     awaited_text,
 )
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds, share, size
 
 __all__ = [

@@ -26,7 +26,7 @@ from synergy_nb.events import (
     SparkDied,
     SparkFailed,
 )
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["SENTENCES", "Trouble", "gathered", "joined", "observers", "trouble"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["coverage_sentences", "notices_of", "uncovered"]
 

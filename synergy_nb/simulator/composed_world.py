@@ -38,7 +38,7 @@ from synergy_nb.dataflow.streams.hosting.input_reports import first_counts
 from synergy_nb.dataflow.streams.log.values import Chunk
 from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.recording.noted_steps import NotedSteps
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.simulator.collected_results import Results

@@ -49,7 +49,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, chunks_of
 from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.kernel import Network
 from synergy_nb.simulator.processor_turns import HANDLING, Turns

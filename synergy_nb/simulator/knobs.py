@@ -8,7 +8,7 @@ from typing import Final
 from synergy_nb.control.cuts import Cut
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.lifecycle.changes.knobs import Knobs
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.simulator.composed_world import ComposedWorld
 from synergy_nb.simulator.simulated_application import SimulatedApplication

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from synergy_nb.control.peer import DRIVER
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.simulator.network import CAPACITIES, Topology, measured, of_topohub, transit_stub
 
 __all__ = ["check_peer_name", "peers_named", "topology_of"]

@@ -28,7 +28,7 @@ from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.chunking import cut
 from synergy_nb.dataflow.streams.log.values import Chunk, Point
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.operators.sources import rate_of
 from synergy_nb.simulator.network import Topology
 from synergy_nb.simulator.paced_sources import PacedSource, RetainedSource, opened, sampled, tabled

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import LASTING
-from synergy_nb.plan.units import duration
+from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.simulator.network_choice import check_peer_name

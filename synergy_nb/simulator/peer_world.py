@@ -52,7 +52,7 @@ from synergy_nb.lifecycle.requests.decider import Decision
 from synergy_nb.lifecycle.sessions.sink_reports import sink_peers
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import reduced
+from synergy_nb.plan.derived.stream_sharing import reduced
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.data_paths import DataPaths
 from synergy_nb.simulator.kernel import Simulation

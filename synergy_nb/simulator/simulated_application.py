@@ -17,8 +17,8 @@ from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.table import Events
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import endless_sources
-from synergy_nb.plan.units import duration
+from synergy_nb.plan.derived.stream_sharing import endless_sources
+from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
 from synergy_nb.reporting.application_list import ListedApplication
 from synergy_nb.reporting.cluster_errors import ClusterError, check_rows, rows_left

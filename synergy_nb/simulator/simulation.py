@@ -34,9 +34,9 @@ from synergy_nb.lifecycle.requests.submission import check_submission
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
-from synergy_nb.plan.placement_modes import placement_of
-from synergy_nb.plan.requirements import check_discipline
-from synergy_nb.plan.units import duration, type_of
+from synergy_nb.plan.checks.requirements import check_discipline
+from synergy_nb.plan.derived.placement_modes import placement_of
+from synergy_nb.plan.terms.units import duration, type_of
 from synergy_nb.recording.descriptions import describe
 from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.replay import Step

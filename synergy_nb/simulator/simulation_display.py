@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from synergy_nb.events.application_states import LASTING
-from synergy_nb.plan.units import amount, counted
+from synergy_nb.plan.terms.units import amount, counted
 from synergy_nb.reporting.formatting import seconds, share
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.simulator.composed_world import ComposedWorld

@@ -9,7 +9,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.operators.sources import TIME_NAMES
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.traces.typed_columns import convert
 
 __all__ = ["clock_of", "inferred", "parquet_kinds", "stored_kinds", "stream_schema", "text_kinds"]

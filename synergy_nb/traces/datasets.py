@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from synergy_nb.plan.units import counted, did_you_mean
+from synergy_nb.plan.terms.units import counted, did_you_mean
 
 __all__ = ["DATASETS", "RECORD", "Dataset", "Fetched", "Found", "fetch", "find", "folders", "listing"]
 

@@ -21,7 +21,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan.operators.sources import HEARTBEAT, TIME_UNITS, TRACE_SCHEMAS
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.traces import packets
 from synergy_nb.traces.text_files import UTF8
 from synergy_nb.traces.time_order import Store, Survey, Times, sized

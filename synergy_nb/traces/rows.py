@@ -22,7 +22,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import Plan
 from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, single_use, tables
-from synergy_nb.plan.units import did_you_mean, type_of
+from synergy_nb.plan.terms.units import did_you_mean, type_of
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.traces.text_files import LONGEST
 from synergy_nb.traces.times import BASIC_DATES, EARLIEST, FARTHEST, PER_SECOND, PLAUSIBLE, implausible, instant_of

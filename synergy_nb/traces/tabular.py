@@ -19,7 +19,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.traces.columns import clock_of, inferred, stream_schema, text_kinds
 from synergy_nb.traces.first_lines import BOM, first_line, names_of, separator_of
 from synergy_nb.traces.quoting import Quoting, quoting

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from synergy_nb.plan.operators.sources import FORMATS
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.terms.units import did_you_mean
 
 __all__ = ["BLOCK", "LONGEST", "UTF8", "beginning", "head", "likely_encoding", "pieces", "too_long", "whole_lines"]
 

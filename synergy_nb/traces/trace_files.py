@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
-from synergy_nb.plan.units import counted, did_you_mean, ratio_of
+from synergy_nb.plan.terms.units import counted, did_you_mean, ratio_of
 from synergy_nb.traces.first_lines import separator_of
 from synergy_nb.traces.logs import LOGS, log_blocks
 from synergy_nb.traces.parquet import parquet_blocks, stored

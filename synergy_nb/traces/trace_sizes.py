@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import Plan
+from synergy_nb.plan.checks.source_sizes import SourceSize
 from synergy_nb.plan.data_frames import is_frame
-from synergy_nb.plan.parameter_types import COLUMN_BYTES
-from synergy_nb.plan.source_sizes import SourceSize
+from synergy_nb.plan.operators.parameter_types import COLUMN_BYTES
 from synergy_nb.traces.parquet import stored
 from synergy_nb.traces.reading import open_trace
 from synergy_nb.traces.text_files import UTF8, beginning, head

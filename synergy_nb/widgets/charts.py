@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from synergy_nb.drawing.svg import element, label, path, picture
 from synergy_nb.events import ApplicationRunning, Event, SinkMeasured, SourceStarted
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds
 
 __all__ = ["STYLE", "Delay", "chart", "delay_chart", "delays", "exceeding"]

@@ -13,8 +13,8 @@ from synergy_nb.events import ComponentMeasurements
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.events.peer_names import readable
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original, replicated
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.derived.active_replicas import original, replicated
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, off, rate, seconds, share, size
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Component, Run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.stream_sharing import is_live, reduced, sharable_points
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.derived.stream_sharing import is_live, reduced, sharable_points
 from synergy_nb.reporting.formatting import rate
 from synergy_nb.widgets.component_status import drawn_plan
 from synergy_nb.widgets.journal_series import JournalSeries

@@ -21,7 +21,7 @@ from synergy_nb.editing.operations import EditError, parse_operations
 from synergy_nb.editing.templates import templates
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Problem
-from synergy_nb.plan.units import WrongValue
+from synergy_nb.plan.terms.units import WrongValue
 from synergy_nb.reporting.plan_trials import PlanTrial
 from synergy_nb.widgets.last_picture import StillView
 from synergy_nb.widgets.qos_view import BundleMissing, bundle

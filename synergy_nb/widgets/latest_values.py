@@ -10,8 +10,8 @@ import msgspec
 
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import ComponentMeasurements, LateRows, LinesSkipped, StreamsWeighed
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["Component", "Flow", "Mark", "Peer", "Run"]
 

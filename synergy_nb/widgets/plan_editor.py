@@ -31,7 +31,7 @@ from synergy_nb.editing.operations import EditError, Operation, parse_operations
 from synergy_nb.editing.plan_text import EMPTY
 from synergy_nb.editing.templates import templates
 from synergy_nb.plan import Plan, Problem
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.plan_trials import PlanTrial
 from synergy_nb.widgets.editor_overlay import draft_of
 from synergy_nb.widgets.editor_pages import EditorPages

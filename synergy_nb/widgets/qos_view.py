@@ -36,7 +36,7 @@ from synergy_nb.events import RequestSubmitted
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import degrees_of
+from synergy_nb.plan.derived.active_replicas import degrees_of
 from synergy_nb.widgets import static_view
 from synergy_nb.widgets.component_status import drawn_plan
 from synergy_nb.widgets.journal_series import JournalSeries

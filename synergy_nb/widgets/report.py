@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from synergy_nb.drawing import graphs
 from synergy_nb.events import Event, PeerMeasured, SinkMeasured
-from synergy_nb.plan import Plan, operator_texts
-from synergy_nb.plan.units import amount, counted
+from synergy_nb.plan import Plan
+from synergy_nb.plan.terms.units import amount, counted
+from synergy_nb.plan.text import operator_texts
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cell, off, rate, seconds, share
 from synergy_nb.reporting.replica_streams import counts

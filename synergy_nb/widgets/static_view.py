@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from synergy_nb.drawing.svg import element, label, picture, themed
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.tables import as_text
 from synergy_nb.widgets.charts import STYLE, chart
 from synergy_nb.widgets.component_status import drawn_plan

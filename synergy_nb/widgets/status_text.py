@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from synergy_nb.events.application_states import ENDED, Status
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import rate, seconds, share
 from synergy_nb.reporting.replica_streams import counts
 from synergy_nb.reporting.troubles import observers

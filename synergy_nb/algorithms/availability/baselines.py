@@ -24,7 +24,7 @@ from contextlib import nullcontext
 from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, check_degree, components_of
 from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["groups_of", "latency_placement", "optimal_placement", "partition_placement", "random_placement"]
 

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.plan.units import WrongValue
+from synergy_nb.plan.terms.units import WrongValue
 
 __all__ = ["ExactlyFailed", "Failures", "IndependentFailures"]
 

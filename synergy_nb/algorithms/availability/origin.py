@@ -62,7 +62,7 @@ from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
-from synergy_nb.plan.replication_techniques import technique_sentences
+from synergy_nb.plan.derived.replication_techniques import technique_sentences
 
 __all__ = ["Placed", "PlacementOrigin"]
 

@@ -20,7 +20,7 @@ import math
 from typing import Final
 
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import rank_of, ratio_of
+from synergy_nb.plan.terms.units import rank_of, ratio_of
 
 __all__ = ["History", "adapted", "share"]
 

@@ -22,8 +22,8 @@ from typing import Final
 from synergy_nb.algorithms.composition.messages import ProbedRequest
 from synergy_nb.control.graph import Hop
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import TAP
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.operators.catalogue import TAP
 
 __all__ = ["COMPLETE", "NEIGHBOURS", "candidate_peers", "deployable"]
 

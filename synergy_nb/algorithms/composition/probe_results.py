@@ -12,7 +12,7 @@ from synergy_nb.lifecycle.requests.decider import Decided
 from synergy_nb.lifecycle.requests.selection_conditions import by_more_than
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["Pending"]
 

@@ -37,9 +37,10 @@ from synergy_nb.models.projection import Impact, refused
 from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.recently_seen import Latest
-from synergy_nb.plan import Plan, catalogue
-from synergy_nb.plan.stream_sharing import Provider, provider
-from synergy_nb.plan.units import rank_of
+from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.stream_sharing import Provider, provider
+from synergy_nb.plan.operators import catalogue
+from synergy_nb.plan.terms.units import rank_of
 
 __all__ = ["Probing"]
 

@@ -70,7 +70,7 @@ from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
-from synergy_nb.plan.requirements import HOTSPOTS
+from synergy_nb.plan.checks.requirements import HOTSPOTS
 
 __all__ = ["HotSpots"]
 

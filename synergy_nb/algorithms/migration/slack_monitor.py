@@ -33,8 +33,8 @@ from synergy_nb.lifecycle.records.messages import ApplicationTimes, ComponentTim
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.slack import PredictedPaths
 from synergy_nb.overlay.latency import Latency
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.catalogue import TAP
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.operators.catalogue import TAP
 
 __all__ = ["SlackMonitor"]
 

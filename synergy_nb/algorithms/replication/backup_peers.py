@@ -15,8 +15,8 @@ from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import ReplicaDecided
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import degrees_of, original
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.derived.active_replicas import degrees_of, original
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["BackupPeers", "CandidateLink", "Preferred"]
 

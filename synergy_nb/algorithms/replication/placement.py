@@ -53,10 +53,10 @@ from synergy_nb.lifecycle.requests.selection_conditions import violated_conditio
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import degrees_of, least_degree, replica_id, replicated
-from synergy_nb.plan.replica_agreement import agreements
-from synergy_nb.plan.replica_degrees import is_replicable
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.checks.replica_degrees import is_replicable
+from synergy_nb.plan.derived.active_replicas import degrees_of, least_degree, replica_id, replicated
+from synergy_nb.plan.derived.replica_agreement import agreements
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["ActivePlacement"]
 

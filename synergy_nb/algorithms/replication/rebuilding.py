@@ -52,9 +52,9 @@ from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original, replicas_of
-from synergy_nb.plan.catalogue import PART
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.derived.active_replicas import original, replicas_of
+from synergy_nb.plan.operators.catalogue import PART
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["RebuildTarget", "ReplicaRebuilding", "lost_backups", "lost_replicas", "rebuild_targets"]
 

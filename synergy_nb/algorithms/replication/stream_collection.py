@@ -41,7 +41,7 @@ from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import least_degree, replicas_of
+from synergy_nb.plan.derived.active_replicas import least_degree, replicas_of
 
 __all__ = ["RevivalRequested", "StreamCollection", "WeightsReported"]
 

@@ -11,7 +11,7 @@ import msgspec
 from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, StreamReplica
 from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original, replicas_of
+from synergy_nb.plan.derived.active_replicas import original, replicas_of
 
 __all__ = ["Input", "StreamGraph", "StreamUse"]
 

@@ -27,9 +27,9 @@ from scipy.optimize import nnls
 
 from synergy_nb.algorithms.resilience.array_inputs import Arcs, Floats, checked_rates
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.memory_estimates import span_of
-from synergy_nb.plan.units import WrongValue, nearest
+from synergy_nb.plan.checks.memory_estimates import span_of
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.terms.units import WrongValue, nearest
 
 __all__ = ["LoadModel", "QueryOperator", "linearised", "load_model"]
 

@@ -20,7 +20,7 @@ from synergy_nb.algorithms.resilience.linear_load import LoadModel, load_model
 from synergy_nb.algorithms.resilience.placement_units import FREE
 from synergy_nb.algorithms.resilience.refinement import refine
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import WrongValue, nearest
+from synergy_nb.plan.terms.units import WrongValue, nearest
 
 __all__ = ["Placement", "place"]
 

@@ -41,7 +41,7 @@ from synergy_nb.dataflow.operators.windows import (
     window_of,
 )
 from synergy_nb.dataflow.tuples import END, START, Batch, concatenated, empty
-from synergy_nb.plan.naming import internal
+from synergy_nb.plan.terms.naming import internal
 
 __all__ = ["SessionAggregate", "WindowAggregate", "aggregate", "count"]
 

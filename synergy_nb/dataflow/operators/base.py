@@ -29,8 +29,8 @@ import polars as pl
 
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, concatenated
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.replica_degrees import sums_exactly
+from synergy_nb.plan.checks.replica_degrees import sums_exactly
+from synergy_nb.plan.operators.catalogue import KINDS
 
 if TYPE_CHECKING:
     from synergy_nb.plan import Operator, Plan

@@ -21,7 +21,7 @@ import polars as pl
 
 from synergy_nb.dataflow.operators.base import computed
 from synergy_nb.dataflow.operators.exact_code import ODD, sum_code
-from synergy_nb.plan.naming import internal
+from synergy_nb.plan.terms.naming import internal
 
 __all__ = ["COLUMNS", "SPLITTING", "merged_limbs", "rounded", "split"]
 

@@ -23,7 +23,7 @@ from synergy_nb.dataflow.operators.base import (
 )
 from synergy_nb.dataflow.operators.windows import microseconds
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, concatenated, empty
-from synergy_nb.plan.naming import internal
+from synergy_nb.plan.terms.naming import internal
 
 __all__ = ["Join", "OuterJoin", "Union", "join"]
 

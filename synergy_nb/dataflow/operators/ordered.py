@@ -13,8 +13,8 @@ import polars as pl
 from synergy_nb.dataflow.operators.base import WINDOW, Context, implements, retained_bytes, value_bytes
 from synergy_nb.dataflow.operators.windows import Buffered, SessionWindows, TimeWindows
 from synergy_nb.dataflow.tuples import END, Batch, empty
-from synergy_nb.plan.naming import internal
-from synergy_nb.plan.units import ratio_of
+from synergy_nb.plan.terms.naming import internal
+from synergy_nb.plan.terms.units import ratio_of
 
 __all__ = ["Compare", "Distinct", "Percentile", "Sort", "Top"]
 

@@ -17,8 +17,8 @@ from synergy_nb.dataflow.expressions import compile_node
 from synergy_nb.dataflow.operators import exact_sums
 from synergy_nb.dataflow.operators.base import WINDOW, computed
 from synergy_nb.dataflow.tuples import TYPES
-from synergy_nb.plan import sql
-from synergy_nb.plan.naming import internal
+from synergy_nb.plan.sql import sql
+from synergy_nb.plan.terms.naming import internal
 
 __all__ = ["MEMBER", "Values"]
 

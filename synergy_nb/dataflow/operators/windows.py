@@ -28,7 +28,7 @@ from synergy_nb.dataflow.operators.base import (
     value_bytes,
 )
 from synergy_nb.dataflow.tuples import END, START, Batch, concatenated, empty
-from synergy_nb.plan.naming import internal
+from synergy_nb.plan.terms.naming import internal
 
 __all__ = [
     "BOUND",

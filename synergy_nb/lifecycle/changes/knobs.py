@@ -13,7 +13,7 @@ from synergy_nb.control.cuts import CUTS, Cut
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import did_you_mean, duration
+from synergy_nb.plan.terms.units import did_you_mean, duration
 from synergy_nb.reporting.cluster_errors import ClusterError
 
 __all__ = ["Knobs", "checked_operator"]

@@ -101,8 +101,8 @@ from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.derived.spark_parts import PART
 
 __all__ = ["Migrations"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import TAP
-from synergy_nb.plan.replica_degrees import UNREPEATABLE, degrees
-from synergy_nb.plan.spark_parts import PART, part_of, parts_of
+from synergy_nb.plan.checks.replica_degrees import UNREPEATABLE, degrees
+from synergy_nb.plan.derived.spark_parts import PART, part_of, parts_of
+from synergy_nb.plan.operators.catalogue import TAP
 
 __all__ = ["component_to_move", "movable"]
 

@@ -45,7 +45,7 @@ from synergy_nb.lifecycle.records.messages import (
 from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original, replicas_of
+from synergy_nb.plan.derived.active_replicas import original, replicas_of
 
 __all__ = ["Rebuilds"]
 

@@ -17,7 +17,7 @@ from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChange
 from synergy_nb.lifecycle.records.messages import ReadersComplete, ReadersQuestion
 from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original, replicas_of
+from synergy_nb.plan.derived.active_replicas import original, replicas_of
 
 __all__ = ["RebuiltStreams"]
 

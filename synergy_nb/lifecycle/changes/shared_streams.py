@@ -33,7 +33,7 @@ from synergy_nb.lifecycle.records.members import present_producer, producer_of
 from synergy_nb.lifecycle.records.messages import End, Graph, ProducersFollowed, ProducersMoved, Sharer, SharerLed
 from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import TAP
+from synergy_nb.plan.operators.catalogue import TAP
 
 __all__ = ["SharedStreams"]
 

@@ -8,10 +8,10 @@ from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Timer
 from synergy_nb.lifecycle.records.messages import ComponentTimes, Graph
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original, replicas_of
-from synergy_nb.plan.catalogue import KINDS, TAP
-from synergy_nb.plan.replica_degrees import asks_for_active
-from synergy_nb.plan.stream_sharing import taps_of
+from synergy_nb.plan.checks.replica_degrees import asks_for_active
+from synergy_nb.plan.derived.active_replicas import original, replicas_of
+from synergy_nb.plan.derived.stream_sharing import taps_of
+from synergy_nb.plan.operators.catalogue import KINDS, TAP
 
 __all__ = [
     "NEVER_ENDED",

@@ -14,7 +14,7 @@ from synergy_nb.events.application_states import RUNS, STATUS, State, Status, ch
 from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
-from synergy_nb.plan.spark_parts import expanded
+from synergy_nb.plan.derived.spark_parts import expanded
 
 __all__ = ["Alternative", "Request"]
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from synergy_nb.plan import Plan
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.derived.spark_parts import PART
 
 __all__ = ["RESEND_INTERVAL", "SENDS", "SessionConfig"]
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from synergy_nb.plan import Plan
-from synergy_nb.plan.engines import off_spark
+from synergy_nb.plan.operators.engines import off_spark
 
 __all__ = ["MICRO_BATCH", "SparkOffer"]
 

@@ -15,9 +15,9 @@ from synergy_nb.lifecycle.records.spark_offer import MICRO_BATCH, SparkOffer
 from synergy_nb.lifecycle.requests.engine_choice import NAMED_BY_PLAN, choose
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
-from synergy_nb.plan.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
-from synergy_nb.plan.stream_sharing import Provider, is_live, reduced, sharable_points
-from synergy_nb.plan.stream_signatures import Rates, read, signature
+from synergy_nb.plan.derived.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
+from synergy_nb.plan.derived.stream_sharing import Provider, is_live, reduced, sharable_points
+from synergy_nb.plan.derived.stream_signatures import Rates, read, signature
 
 __all__ = ["Alternatives", "DirectoryEntries", "owners_of", "sharing_alternative"]
 

@@ -25,7 +25,7 @@ from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import is_live
+from synergy_nb.plan.derived.stream_sharing import is_live
 
 __all__ = ["Claims"]
 

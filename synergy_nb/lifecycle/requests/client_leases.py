@@ -17,7 +17,7 @@ from typing import Final
 from synergy_nb.control.peer import Peer
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.plan.units import format_duration
+from synergy_nb.plan.terms.units import format_duration
 
 __all__ = ["LOOKS", "ClientLeases"]
 

@@ -29,7 +29,7 @@ from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
 from synergy_nb.overlay.load_levels import free_cores
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import KINDS, TAP
+from synergy_nb.plan.operators.catalogue import KINDS, TAP
 
 __all__ = [
     "Decided",

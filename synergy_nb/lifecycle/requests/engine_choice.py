@@ -3,7 +3,7 @@
 A peer's operators hold their state in memory, and one thread executes them; on light work they are ten times as fast as
 Spark on the same machine. So ``auto`` chooses Spark only for an operator that is too heavy for a peer: one whose
 expected state exceeds :attr:`SparkOffer.state_bytes`, or which is expected to need more cores than
-:attr:`SparkOffer.cores`. Both follow from what its sources can give (:mod:`synergy_nb.plan.source_sizes`). Where
+:attr:`SparkOffer.cores`. Both follow from what its sources can give (:mod:`synergy_nb.plan.checks.source_sizes`). Where
 nothing states how many tuples come, peers execute it: a server that takes seconds to start is started for a reason, and
 a default rate is none.
 
@@ -22,10 +22,10 @@ import msgspec
 
 from synergy_nb.lifecycle.records.spark_offer import MICRO_BATCH, SparkOffer
 from synergy_nb.plan import Plan
-from synergy_nb.plan.memory_estimates import held
-from synergy_nb.plan.source_sizes import Basis
-from synergy_nb.plan.spark_parts import Profile, has_state, profiled, replace_parts, trusted_profiles
-from synergy_nb.plan.units import counted, format_duration
+from synergy_nb.plan.checks.memory_estimates import held
+from synergy_nb.plan.checks.source_sizes import Basis
+from synergy_nb.plan.derived.spark_parts import Profile, has_state, profiled, replace_parts, trusted_profiles
+from synergy_nb.plan.terms.units import counted, format_duration
 from synergy_nb.reporting.formatting import size
 
 __all__ = ["NAMED_BY_PLAN", "EngineChoice", "choose"]

@@ -17,7 +17,7 @@ from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.requests.decider import Decided, Decision, Prober, Refusal, component_name
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import degrees_of
+from synergy_nb.plan.derived.active_replicas import degrees_of
 
 __all__ = ["Placements", "ReplicaPlacement"]
 

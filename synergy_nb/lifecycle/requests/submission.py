@@ -8,7 +8,7 @@ from typing import Any
 
 from synergy_nb.lifecycle.requests.origins import POLICIES
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted, did_you_mean, type_of
+from synergy_nb.plan.terms.units import counted, did_you_mean, type_of
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.traces.text_files import kind_of
 

@@ -17,8 +17,8 @@ from synergy_nb.lifecycle.sessions.agreements import Agreements
 from synergy_nb.lifecycle.sessions.deploying import Deploying
 from synergy_nb.lifecycle.sessions.impact import Impacts
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import TAP
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.operators.catalogue import TAP
 
 __all__ = ["Commitments"]
 

@@ -32,10 +32,10 @@ from synergy_nb.lifecycle.records.hosted_components import ComponentId, Componen
 from synergy_nb.lifecycle.records.members import Member, producer_of
 from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original, replicas_of
-from synergy_nb.plan.catalogue import TAP
-from synergy_nb.plan.replica_degrees import Technique, technique
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.checks.replica_degrees import Technique, technique
+from synergy_nb.plan.derived.active_replicas import original, replicas_of
+from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.operators.catalogue import TAP
 
 __all__ = ["EPOCHS", "Deploying", "needed_by", "remaining_times", "version_of"]
 

@@ -18,8 +18,8 @@ from synergy_nb.models.projection import Application, Impact, Load, Local, Proje
 from synergy_nb.models.projectors import Traffic, sojourn_times
 from synergy_nb.models.signatures import Pattern
 from synergy_nb.plan import Plan
-from synergy_nb.plan.spark_parts import PART
-from synergy_nb.plan.stream_signatures import Rates, arrivals, scaled, together
+from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.derived.stream_signatures import Rates, arrivals, scaled, together
 
 __all__ = ["Impacts"]
 

@@ -24,7 +24,7 @@ from synergy_nb.lifecycle.records.hosted_components import Components
 from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.records.messages import SkippedReported
 from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.derived.active_replicas import original
 
 __all__ = ["SkippedReports"]
 

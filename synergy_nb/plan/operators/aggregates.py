@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Flow, Parameter
-from synergy_nb.plan.parameter_types import CALLS, NAME, POSITIVE, WINDOW, columns
-from synergy_nb.plan.schemas import UNKNOWN, Derivation, Schema, grouping_columns, own_window
+from synergy_nb.plan.operators.declaration import OWN_WINDOW, Declaration, Example, Flow, Parameter
+from synergy_nb.plan.operators.parameter_types import CALLS, NAME, POSITIVE, WINDOW, columns
+from synergy_nb.plan.operators.schemas import UNKNOWN, Derivation, Schema, grouping_columns, own_window
 
 __all__ = ["AGGREGATE", "COUNT"]
 

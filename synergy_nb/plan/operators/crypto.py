@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from synergy_nb.plan.declaration import Declaration, Parameter
-from synergy_nb.plan.parameter_types import COLUMN_TYPES, NAME, columns
-from synergy_nb.plan.schemas import IMPLICIT, Derivation, Schema
+from synergy_nb.plan.operators.declaration import Declaration, Parameter
+from synergy_nb.plan.operators.parameter_types import COLUMN_TYPES, NAME, columns
+from synergy_nb.plan.operators.schemas import IMPLICIT, Derivation, Schema
 
 __all__ = ["DECRYPT", "ENCRYPT"]
 

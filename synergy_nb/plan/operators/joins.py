@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from synergy_nb.plan.declaration import Declaration, Example, Parameter
-from synergy_nb.plan.parameter_types import DURATION, NAME, choice, columns
-from synergy_nb.plan.schemas import IMPLICIT, WINDOW_COLUMNS, Derivation, Schema, equal_windows
+from synergy_nb.plan.operators.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.operators.parameter_types import DURATION, NAME, choice, columns
+from synergy_nb.plan.operators.schemas import IMPLICIT, WINDOW_COLUMNS, Derivation, Schema, equal_windows
 
 __all__ = ["JOIN", "UNION"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Parameter
-from synergy_nb.plan.parameter_types import COLUMN, FRACTION, NAME, ORDER, columns, integer
-from synergy_nb.plan.schemas import (
+from synergy_nb.plan.operators.declaration import OWN_WINDOW, Declaration, Example, Parameter
+from synergy_nb.plan.operators.parameter_types import COLUMN, FRACTION, NAME, ORDER, columns, integer
+from synergy_nb.plan.operators.schemas import (
     IMPLICIT,
     ORDERED,
     Derivation,
@@ -17,7 +17,7 @@ from synergy_nb.plan.schemas import (
     own_window,
     with_windows,
 )
-from synergy_nb.plan.units import format_fraction
+from synergy_nb.plan.terms.units import format_fraction
 
 __all__ = ["COMPARE", "DISTINCT", "PERCENTILE", "SORT", "TOP"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from synergy_nb.plan.declaration import Declaration, Example, Parameter
-from synergy_nb.plan.parameter_types import CONDITION, DURATION, EXPRESSIONS, FRACTION, NAME, integer
-from synergy_nb.plan.schemas import UNKNOWN, Derivation, Schema, is_windowed
-from synergy_nb.plan.units import format_fraction
+from synergy_nb.plan.operators.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.operators.parameter_types import CONDITION, DURATION, EXPRESSIONS, FRACTION, NAME, integer
+from synergy_nb.plan.operators.schemas import UNKNOWN, Derivation, Schema, is_windowed
+from synergy_nb.plan.terms.units import format_fraction
 
 __all__ = ["DELAY", "FILTER", "PROJECT", "SAMPLE"]
 

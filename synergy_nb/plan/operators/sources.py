@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from synergy_nb.plan.declaration import Declaration, Example, Parameter
-from synergy_nb.plan.parameter_types import (
+from synergy_nb.plan.operators.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.operators.parameter_types import (
     COLUMN,
     COLUMN_TYPES,
     DURATION,
@@ -26,8 +26,8 @@ from synergy_nb.plan.parameter_types import (
     listed,
     number,
 )
-from synergy_nb.plan.schemas import Derivation, Schema
-from synergy_nb.plan.units import WrongValue, format_duration, nearest, parse_duration
+from synergy_nb.plan.operators.schemas import Derivation, Schema
+from synergy_nb.plan.terms.units import WrongValue, format_duration, nearest, parse_duration
 
 __all__ = [
     "CONNECTOR",

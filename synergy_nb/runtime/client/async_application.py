@@ -17,8 +17,8 @@ from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import endless_sources
-from synergy_nb.plan.units import duration
+from synergy_nb.plan.derived.stream_sharing import endless_sources
+from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_list import ListedApplication
 from synergy_nb.reporting.cluster_errors import check_rows, rows_left
 from synergy_nb.reporting.explanation import Explanation

@@ -22,8 +22,8 @@ from synergy_nb.events.peer_names import readable
 from synergy_nb.lifecycle.requests.submission import check_detached, check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
-from synergy_nb.plan.placement_modes import placement_of
-from synergy_nb.plan.units import duration
+from synergy_nb.plan.derived.placement_modes import placement_of
+from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_list import Applications, Identified, chosen_id
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of

@@ -23,7 +23,7 @@ from synergy_nb.errors import user_facing
 from synergy_nb.lifecycle.changes.knobs import Knobs
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
-from synergy_nb.plan.units import counted, did_you_mean
+from synergy_nb.plan.terms.units import counted, did_you_mean
 from synergy_nb.reporting.application_list import Applications
 from synergy_nb.reporting.formatting import share, size
 from synergy_nb.reporting.one_sided import ONLY_SIMULATED, OneSided

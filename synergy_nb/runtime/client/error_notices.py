@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from synergy_nb.events import Event, LinkBroken, decode_events
 from synergy_nb.events.peer_names import readable
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.troubles import Trouble, joined, observers, trouble
 from synergy_nb.runtime.process.error_publisher import AGAIN, CHANNEL, KNOWN
 

@@ -19,9 +19,9 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame
+from synergy_nb.plan.operators.parameter_types import TYPES
 from synergy_nb.plan.operators.sources import TIME_UNITS
-from synergy_nb.plan.parameter_types import TYPES
-from synergy_nb.plan.units import counted, did_you_mean, duration
+from synergy_nb.plan.terms.units import counted, did_you_mean, duration
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.traces.late_rows import EventOrder
 from synergy_nb.traces.rows import FeedError, RowReader, check_rows

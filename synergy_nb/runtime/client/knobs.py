@@ -7,7 +7,7 @@ import contextlib
 from typing import Final
 
 from synergy_nb.control.cuts import Cut
-from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.process.requests import HERE, ChangeCost, ChangeLink, ChangePace, ClusterError, pack

@@ -27,7 +27,7 @@ from synergy_nb.dataflow.tuples import Item, encode
 from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.events.peer_names import peer_phrase
 from synergy_nb.plan import Plan
-from synergy_nb.plan.replica_degrees import degrees
+from synergy_nb.plan.checks.replica_degrees import degrees
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
     AwaitCopies,

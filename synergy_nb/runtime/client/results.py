@@ -16,7 +16,7 @@ import polars as pl
 from synergy_nb.dataflow.streams.log.log import LIMITS
 from synergy_nb.dataflow.tuples import Batch, decode
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import counted
+from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.cluster_errors import PeerUnreachable, rows_left
 from synergy_nb.runtime.process.requests import ClusterError, Fetch, Fetched
 

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from synergy_nb.dataflow.operators.rows import Delay
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.runtime.data.sources import Feed
 
 __all__ = ["ChangedValues"]

@@ -32,7 +32,7 @@ from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.runtime.data.ended_sinks import EndedSink, EndedSinks
 from synergy_nb.runtime.data.instances import (
     ExecutionContext,

@@ -24,8 +24,8 @@ from synergy_nb.dataflow.streams.replicas import duplicate_code
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator, Plan
+from synergy_nb.plan.checks.replica_degrees import sums_exactly
 from synergy_nb.plan.operators.sources import heartbeat_of, pace_of
-from synergy_nb.plan.replica_degrees import sums_exactly
 from synergy_nb.runtime.data.changed_values import ChangedValues
 from synergy_nb.runtime.data.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_part import SparkPart

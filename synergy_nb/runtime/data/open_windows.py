@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Final, Protocol
 
 from synergy_nb.plan import Plan
-from synergy_nb.plan.spark_parts import has_state
+from synergy_nb.plan.derived.spark_parts import has_state
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.process.requests import ClusterError, unpack
 

@@ -25,7 +25,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator
-from synergy_nb.plan.spark_parts import part_of
+from synergy_nb.plan.derived.spark_parts import part_of
 from synergy_nb.runtime.data.sources import Feed
 from synergy_nb.runtime.data.spark_servers import SparkHost
 

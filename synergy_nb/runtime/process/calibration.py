@@ -22,8 +22,8 @@ from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, empty, encode
 from synergy_nb.models.overheads import HOP, REFERENCE, SOURCE
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.declaration import Declaration
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.operators.declaration import Declaration
 from synergy_nb.runtime.process.peer_reports import MeasuredOverheads
 
 __all__ = ["Calibration", "CalibrationCase", "calibration_cases", "make_plans"]

@@ -40,7 +40,7 @@ from synergy_nb.events import (
     encode_events,
 )
 from synergy_nb.events.journal import Journal
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.terms.units import nearest
 from synergy_nb.runtime.process.peer_reports import LinkBandwidths
 from synergy_nb.runtime.transport.cut_links import CuttableLinks
 from synergy_nb.runtime.transport.link import REPLACED, Limits

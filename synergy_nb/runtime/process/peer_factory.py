@@ -10,7 +10,7 @@ import msgspec
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.peer import Peer
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.recording.construction import Construction, construct
 from synergy_nb.runtime.data.instances import SPAN
 from synergy_nb.runtime.process.peer_driver import PeerRuntime

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from synergy_nb.models.signatures import WINDOW, Profiled, Segment
 from synergy_nb.overlay.published_streams import RETAINED_PROFILES
-from synergy_nb.plan.spark_parts import PART
-from synergy_nb.plan.stream_signatures import Rates, mean_rate, read, shortened, write
+from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.derived.stream_signatures import Rates, mean_rate, read, shortened, write
 
 __all__ = ["Profiles"]
 

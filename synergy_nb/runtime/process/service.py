@@ -22,8 +22,8 @@ from synergy_nb.events.application_states import LASTING, UNDECIDED, Status
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.models.overheads import LINK
 from synergy_nb.plan import Plan
-from synergy_nb.plan.memory_estimates import check_memory, on_peers
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
+from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.deliveries import POLL, Deliveries

@@ -22,8 +22,8 @@ from synergy_nb.assembly.peer_options import check_keys, check_positive, peer_co
 from synergy_nb.errors import user_facing
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
-from synergy_nb.plan.requirements import LEAST_MEMORY, check_discipline
-from synergy_nb.plan.units import WrongValue, counted, duration, parse_size
+from synergy_nb.plan.checks.requirements import LEAST_MEMORY, check_discipline
+from synergy_nb.plan.terms.units import WrongValue, counted, duration, parse_size
 from synergy_nb.recording.recording_file import create
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client.async_cluster import AsyncCluster

@@ -10,10 +10,10 @@ from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.replicas.ordered_inputs import OrderedInputs
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic, Reading
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.replica_agreement import agreement, stated_order
-from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.derived.replica_agreement import agreement, stated_order
+from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.operators.catalogue import KINDS
 
 __all__ = ["configure", "downstream_s", "merged"]
 

@@ -6,7 +6,7 @@ releases them ordered by time and, among equal times, by all columns. What it re
 the tuples alone, whatever their order of arrival, their batches and the punctuations were.
 
 A tuple waits for the next punctuation that is later than its time. So only operators that need an order are given one
-(:mod:`synergy_nb.plan.replica_agreement`).
+(:mod:`synergy_nb.plan.derived.replica_agreement`).
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008. Section IV-C, algorithm 4 lines 1 to 6.
@@ -26,7 +26,7 @@ from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators.base import OUTPUT_ROWS, RUN_ROWS, retained_bytes, value_bytes
 from synergy_nb.dataflow.streams.replicas.tuple_words import canonical
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, concatenated
-from synergy_nb.plan.naming import internal
+from synergy_nb.plan.terms.naming import internal
 
 __all__ = ["SortedInput", "in_order_of_time"]
 

@@ -1,0 +1,118 @@
+"""How many replicas each operator of a plan is to have: its own ``availability``, or else that of the plan."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from synergy_nb.plan.checks.validation import Operator
+from synergy_nb.plan.operators.catalogue import PART, TAP
+from synergy_nb.plan.terms.availability import Availability, parse_availability
+from synergy_nb.plan.terms.qos import QoS
+
+__all__ = [
+    "OWN_PEER",
+    "UNREPEATABLE",
+    "Degrees",
+    "Technique",
+    "asks_for_active",
+    "degrees",
+    "is_replicable",
+    "sums_exactly",
+    "technique",
+]
+
+OWN_PEER: Final = "peers"  # connector of sources whose rows are about the peer that makes them
+UNREPEATABLE: Final = ("python", OWN_PEER)  # connectors of sources that no other peer can read again
+
+
+class Technique(enum.Enum):
+    """What the backups of an operator do until they take over; the values are the words of an ``availability``."""
+
+    PASSIVE = "degree"  #: They retain output and snapshots; the component waits for nobody.
+    SYNCHRONIZED = "synchronized"  #: The same, and the component holds its output until all of them have it.
+    ORDERED = "ordered"  #: They execute it, too: it reads its inputs in the order of event times, and so do they.
+
+
+class Degrees(NamedTuple):
+    """The replicas that an operator is to have.
+
+    Parameters
+    ----------
+    active
+        Number of active replicas, all of which execute it.
+    passive
+        Number of replicas of which one executes it and the others are backups.
+    """
+
+    active: int = 1
+    passive: int = 1
+
+
+def is_replicable(operator: Operator) -> bool:
+    """Whether an operator can have active replicas: sources, sinks and operators pinned to a peer cannot."""
+    return operator.kind not in ("source", "sink", TAP, PART) and operator.at is None
+
+
+def degrees(operator: Operator, qos: QoS) -> Degrees:
+    """Return the replicas that an operator of a plan with this requirement is to have.
+
+    A source has backups only if it asks for them itself. Where a plan asks for a share of the time, the number of
+    replicas follows from the peers, and is 1 here.
+
+    Examples
+    --------
+    >>> own = Operator("sort", "sort", availability="degree 2")
+    >>> degrees(own, QoS(active=3)), degrees(Operator("filter", "filter"), QoS(active=3))
+    (Degrees(active=1, passive=2), Degrees(active=3, passive=1))
+    """
+    if operator.kind in ("sink", TAP) or (operator.kind == "source" and operator.availability is None):
+        return Degrees()
+    asked = _asked(operator, qos)
+    passive, active = asked.degree or asked.synchronized or asked.ordered, asked.active
+    if active is not None and not is_replicable(operator):
+        active = None
+    return Degrees(active or 1, passive or 1)
+
+
+def technique(operator: Operator, qos: QoS) -> Technique:
+    """Return what the backups of an operator do, if it is to have any.
+
+    Examples
+    --------
+    >>> technique(Operator("join", "join"), QoS(synchronized=2)), technique(Operator("join", "join"), QoS())
+    (<Technique.SYNCHRONIZED: 'synchronized'>, <Technique.PASSIVE: 'degree'>)
+    """
+    if degrees(operator, qos).passive == 1:
+        return Technique.PASSIVE
+    asked = _asked(operator, qos)
+    if asked.synchronized is not None:
+        return Technique.SYNCHRONIZED
+    return Technique.PASSIVE if asked.ordered is None else Technique.ORDERED
+
+
+def _asked(operator: Operator, qos: QoS) -> Availability:
+    """What an operator asks for itself, or else the plan."""
+    if operator.availability is not None:
+        return parse_availability(operator.availability)
+    return Availability(None, qos.degree, qos.active, qos.synchronized, qos.ordered)
+
+
+def sums_exactly(operator: Operator, operators: Iterable[Operator], qos: QoS) -> bool:
+    """Whether an operator of a plan sums floats exactly.
+
+    All operators do whose peer may change, where any has active replicas or replicas in the same order: these would
+    otherwise get tuples that differ in their last digits, and take them for different tuples.
+    """
+    if not operator.inputs or (operator.at is not None and degrees(operator, qos).passive == 1):
+        return False
+    return any(
+        each.replica_of or degrees(each, qos).active > 1 or technique(each, qos) is Technique.ORDERED
+        for each in operators
+    )
+
+
+def asks_for_active(operators: Iterable[Operator], qos: QoS) -> bool:
+    """Whether a plan asks for active replicas, of all its operators or of some."""
+    return qos.active is not None or any(degrees(each, qos).active > 1 for each in operators)

@@ -1,0 +1,152 @@
+"""Maximum stream sharing: the running streams that a plan can use, and the reduced plan (section 2.3.3).
+
+In a *reduced* plan, one operator of kind :data:`TAP` replaces all operators that produce a running stream. A tap has
+no inputs and no work of its own; a peer that provides the stream executes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from synergy_nb.plan.checks.validation import Checked, Operator
+from synergy_nb.plan.derived.stream_signatures import signature
+from synergy_nb.plan.operators.catalogue import TAP
+from synergy_nb.plan.operators.sources import is_endless
+from synergy_nb.plan.query_plan import Plan
+
+__all__ = ["TAP", "endless_sources", "is_live", "provider", "reduced", "sharable_points", "taps_of"]
+
+Provider = tuple[str, str]
+"""Application and operator that provide a stream at a peer."""
+
+
+def sharable_points(plan: Plan, runs: Callable[[str], bool]) -> tuple[str, ...]:
+    """Find the maximum sharable points: the first operators, backwards from the sinks, whose streams run.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ.
+    runs
+        Function that returns whether the stream of an operator runs and may be used; it is called as rarely as
+        possible.
+
+    Returns
+    -------
+    tuple of str
+        Ids of operators; several where branches of the plan each have one. The search continues above a point only if
+        another branch needs it.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> plan = source("packets", rate=5).filter("bytes > 9").project("link").sink()
+    >>> sharable_points(plan, {"filter", "project"}.__contains__)
+    ('project',)
+    """
+    points: list[str] = []
+    waiting = list(plan.sinks)
+    seen = set(waiting)
+    for name in waiting:
+        if plan.operators[name].kind not in ("sink", TAP) and runs(name):
+            points.append(name)
+            continue
+        for up in plan.upstream(name):
+            if up not in seen:
+                seen.add(up)
+                waiting.append(up)
+    return tuple(points)
+
+
+def reduced(plan: Plan, points: Mapping[str, Mapping[str, Provider]]) -> Plan:
+    """Return the part of a plan that remains to be composed when some of its streams run already.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ; it is not changed.
+    points
+        Providers of each operator whose stream is used: address of a peer to the application and operator that provide
+        the stream there.
+    """
+    needed: set[str] = set()
+    waiting = list(plan.sinks)
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting.extend(() if name in points else plan.upstream(name))
+    operators: dict[str, Operator] = {}
+    for name, operator in plan.operators.items():
+        if name in points:
+            params: dict[str, Any] = {
+                "name": plan.stream_name(name),
+                "rate": plan.rate(name),
+                "providers": {address: list(provider) for address, provider in sorted(points[name].items())},
+            }
+            pattern = signature(plan, name)
+            if pattern:
+                params["signature"] = [list(segment) for segment in pattern]
+            operators[name] = Operator(name, TAP, params, (), 0.0, None, None, "peer")
+        elif name in needed:
+            operators[name] = operator
+    return Plan.composed(
+        plan.name,
+        plan.qos,
+        Checked(
+            operators,
+            {name: plan.schema(name) for name in operators},
+            {name: plan.window(name) for name in operators},
+        ),
+        plan.sizes,
+    )
+
+
+def taps_of(plan: Plan) -> tuple[str, ...]:
+    """Taps of a reduced plan."""
+    return tuple(name for name, operator in plan.operators.items() if operator.kind == TAP)
+
+
+def provider(operator: Operator, address: str) -> Provider | None:
+    """Application and operator that provide the stream of a tap at a peer; None if the peer does not provide it."""
+    found = operator.params["providers"].get(address)
+    return None if found is None else (found[0], found[1])
+
+
+def is_live(plan: Plan, operator: str) -> bool:
+    """Whether the stream of an operator has no beginning that a later reader would miss.
+
+    A replayed trace, or a number of packets, begins when its application does; measurements of peers and endless
+    packets do not.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> plan = source("packets", rate=5, count=100).filter("bytes > 9").sink()
+    >>> is_live(plan, "filter"), is_live(source("packets", rate=5).sink(), "source")
+    (False, True)
+    """
+    node = plan.operators[operator]
+    if node.kind == TAP:
+        return True
+    if node.kind == "source":
+        return is_endless(node.params)
+    return all(is_live(plan, up) for up in plan.upstream(operator))
+
+
+def endless_sources(plan: Plan, operator: str) -> tuple[str, ...]:
+    """Sources of an operator's stream that never end by themselves.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> endless_sources(source("packets", rate=5).sink(), "sink")
+    ('source',)
+    """
+    before, waiting = {operator}, [operator]
+    while waiting:
+        new = set(plan.upstream(waiting.pop())) - before
+        before |= new
+        waiting += new
+    return tuple(each for each in plan.sources if each in before and is_endless(plan.operators[each].params))

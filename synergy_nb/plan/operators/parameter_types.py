@@ -1,0 +1,418 @@
+"""Types of the parameters of operators: each parses all spellings of a value to one normal value, and writes it.
+
+A :class:`ValueType` states the valid values (unit, choices, range), so that validation, documentation and forms use
+the same words. A plan holds normal values: seconds, fractions of one, sorted lists where order means nothing. So
+equal work gets equal stream names.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import re
+from collections.abc import Callable, Mapping
+from os import PathLike, fspath
+from typing import Any, Final, NamedTuple
+
+from synergy_nb.plan.terms.units import (
+    WrongValue,
+    WrongValues,
+    format_duration,
+    format_fraction,
+    format_rate,
+    nearest,
+    parse_duration,
+    parse_fraction,
+    parse_rate,
+)
+
+__all__ = [
+    "CALLS",
+    "COLUMN",
+    "COLUMN_BYTES",
+    "COLUMN_TYPES",
+    "CONDITION",
+    "DURATION",
+    "ENCODING",
+    "EXPRESSIONS",
+    "FACTOR",
+    "FLAG",
+    "FRACTION",
+    "MOST_SEGMENTS",
+    "NAME",
+    "ORDER",
+    "PATH",
+    "POSITIVE",
+    "RATE",
+    "SIGNATURE",
+    "TEXT",
+    "TYPES",
+    "WINDOW",
+    "ValueType",
+    "choice",
+    "columns",
+    "format_window",
+    "integer",
+    "listed",
+    "number",
+    "parse_number",
+    "parse_window",
+]
+
+#: Types of columns.
+TYPES: Final = ("int", "float", "str", "bool", "time", "bytes")
+#: Mean bytes of one value, by type: 16 characters for text, 16 + 28 (nonce and tag) for encrypted values.
+COLUMN_BYTES: Final = {"int": 8.0, "float": 8.0, "str": 16.0, "bool": 1.0, "time": 8.0, "bytes": 44.0}
+_LONGEST_NAME: Final = 200
+_MOST_INTEGER: Final = 2**63 - 1
+
+
+class ValueType(NamedTuple):
+    """A type of values.
+
+    Parameters
+    ----------
+    name
+        Name of the type in forms and tables: ``duration``, ``fraction``, ``columns``, ``condition``, ...
+    parse
+        Function that returns the normal value, or raises :class:`~synergy_nb.plan.terms.units.WrongValues`.
+    write
+        Function that returns the value for a YAML file; None: the normal value itself.
+    unit
+        Unit of the normal value.
+    choices
+        All valid values, if there are few.
+    least, most
+        Range of a number.
+    annotation
+        Type of the spellings in Python.
+    text
+        Function that returns the text within the name of a stream; None: that of ``write``, or of the normal value.
+    """
+
+    name: str
+    parse: Callable[[Any], Any]
+    write: Callable[[Any], Any] | None = None
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    annotation: str = "Any"
+    text: Callable[[Any], str] | None = None
+
+
+# -- parsers ---------------------------------------------------------------------------------------------------------
+
+
+def _text(value: Any) -> str:
+    expected = f"a text of 1 to {_LONGEST_NAME * 20} characters"
+    if not isinstance(value, str) or not 1 <= len(value.strip()) <= _LONGEST_NAME * 20 or "\0" in value:
+        raise WrongValue(value, expected)
+    if any("\ud800" <= each <= "\udfff" for each in value):  # half of a surrogate pair, which UTF-8 cannot encode
+        raise WrongValue(value, f"{expected} that can be written as UTF-8")
+    return value
+
+
+def _condition(value: Any) -> str:
+    if not isinstance(value, str):
+        raise WrongValue(value, "a condition in SQL, as text, such as 'bytes > 1000'")
+    return _text(value)
+
+
+def _name(value: Any) -> str:
+    expected = f"a name of 1 to {_LONGEST_NAME} printable characters"
+    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_NAME or not value.isprintable():
+        raise WrongValue(value, expected)
+    if value != value.strip():
+        raise WrongValue(value, f"{expected}, without blanks around it")
+    return value
+
+
+_NO_ENCODINGS: Final = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape")  # codecs of text only
+
+
+def _encoding(value: Any) -> str:
+    """Return the name of an encoding as Python spells it."""
+    with contextlib.suppress(LookupError, TypeError, ValueError):
+        found = codecs.lookup(value)
+        if found.name not in _NO_ENCODINGS and isinstance(b"".decode(value), str):
+            return found.name
+    raise WrongValue(value, "the name of an encoding of text that Python knows, such as 'utf-8' or 'windows-1252'")
+
+
+def _integers(least: int, most: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        number = int(value) if isinstance(value, float) and value.is_integer() else value
+        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+            limit = f"of at least {least}" if most == _MOST_INTEGER else f"from {least} to {most}"
+            raise WrongValue(value, f"an integer {limit}")
+        return number
+
+    return parse
+
+
+def _factor(value: Any) -> float:
+    number = parse_number(value, "a factor of at least 0 (0: as fast as possible)")
+    if number < 0:
+        raise WrongValue(value, "a factor of at least 0 (0: as fast as possible)")
+    return number
+
+
+def parse_number(value: Any, expected: str) -> float:
+    """Parse a finite float; if it is none, raise :class:`.WrongValue` with what was ``expected``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e300 < value < 1e300:
+        raise WrongValue(value, expected)
+    return float(value)
+
+
+def _between(least: float, most: float) -> Callable[[Any], float]:
+    def parse(value: Any) -> float:
+        expected = f"a number from {least:g} to {most:g}"
+        number = parse_number(value, expected)
+        if not least <= number <= most:
+            raise WrongValue(value, expected)
+        return number
+
+    return parse
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise WrongValue(value, "true or false")
+    return value
+
+
+def _positive(value: Any) -> float:
+    seconds = parse_duration(value)
+    if seconds < 1e-6:
+        raise WrongValue(value, "a duration of at least 1 us")
+    return seconds
+
+
+def _rate(value: Any) -> float:
+    rate = parse_rate(value)
+    if rate <= 0:
+        raise WrongValue(value, "a rate above 0, such as '1000 tuples/s'")
+    return rate
+
+
+def _choice(*names: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if value not in names:
+            raise WrongValue(value, f"one of {', '.join(names)}", nearest(value, names))
+        return str(value)
+
+    return parse
+
+
+def listed(value: Any, expected: str) -> list[str]:
+    """Parse a list of distinct names."""
+    values = [value] if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else None
+    if values is None:
+        raise WrongValue(value, expected)
+    for each in values:
+        _name(each)
+    if len(set(values)) < len(values):
+        raise WrongValue(value, f"{expected}, each of them once")
+    return values
+
+
+def _names(least: int) -> Callable[[Any], list[str]]:
+    """Make a parser of column names whose order means nothing."""
+
+    def parse(value: Any) -> list[str]:
+        values = listed(value, "a list of column names")
+        if len(values) < least:
+            raise WrongValue(value, "at least one column")
+        return sorted(values)
+
+    return parse
+
+
+def _types(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not value:
+        raise WrongValue(value, f"columns with their types ({', '.join(TYPES)})")
+    wrongs = []
+    for column, kind in value.items():
+        _name(column)
+        if kind not in TYPES:
+            wrongs.append(WrongValue(kind, f"one of {', '.join(TYPES)}", nearest(kind, TYPES), f".{column}"))
+    if wrongs:
+        raise WrongValues(wrongs)
+    return dict(value)
+
+
+def _expressions(value: Any) -> dict[str, str]:
+    """Parse column name to SQL; a list of names stands for the columns themselves."""
+    from synergy_nb.plan.sql.sql import quoted  # noqa: PLC0415 - in this direction, text only
+
+    expected = "columns with their SQL expressions"
+    if isinstance(value, (list, tuple)):
+        value = {name: quoted(name) for name in listed(value, expected)}
+    if not isinstance(value, Mapping) or not value:
+        raise WrongValue(value, expected)
+    wrongs = []
+    for column, text in value.items():
+        _name(column)
+        if not isinstance(text, str):
+            wrongs.append(WrongValue(text, "a SQL expression, as text", None, f".{column}"))
+    if wrongs:
+        raise WrongValues(wrongs)
+    return dict(value)
+
+
+#: Largest number of windows of a tuple. Each window has a result, so one tuple may lead to as many results.
+MOST_OVERLAP: Final = 100_000
+_WINDOW_EXPECTED: Final = "a window such as '20 min', '20 min every 5 min', '2 min gap' or '1000 rows'"
+
+
+def parse_window(value: Any) -> dict[str, Any]:
+    """Parse a window to its normal form.
+
+    >>> parse_window("20 min every 5 min")
+    {'kind': 'sliding', 'length': 1200.0, 'slide': 300.0}
+    >>> parse_window("2 min gap")
+    {'kind': 'session', 'gap': 120.0}
+    """
+    if isinstance(value, str):
+        rows = re.fullmatch(r"\s*(\d[\d_]*)\s*(?:rows?|tuples?)\s*", value)
+        gap = re.fullmatch(r"\s*(?:sessions?\s+)?(.*\S)\s+gap\s*", value)
+        if rows:
+            value = {"kind": "count", "rows": int(rows[1])}
+        elif gap:
+            value = {"kind": "session", "gap": gap[1]}
+        else:
+            length, every, slide = value.partition(" every ")
+            sliding = {"kind": "sliding", "length": length.strip(), "slide": slide.strip()}
+            value = sliding if every else length
+    if not isinstance(value, Mapping):
+        value = {"kind": "tumbling", "length": value}
+    kind = value.get("kind")
+    fields = {"tumbling": {"length"}, "sliding": {"length", "slide"}, "session": {"gap"}, "count": {"rows"}}
+    if not isinstance(kind, str) or kind not in fields:
+        raise WrongValue(kind, f"one of {', '.join(fields)}", nearest(kind, fields), ".kind")
+    if set(value) - {"kind"} != fields[kind]:
+        raise WrongValue(dict(value), f"{' and '.join(sorted(fields[kind]))} for a window of kind {kind}")
+    if kind == "count":
+        try:
+            return {"kind": "count", "rows": _integers(1, _MOST_INTEGER)(value["rows"])}
+        except WrongValue:
+            raise WrongValue(value["rows"], "at least 1 row") from None
+    try:
+        if kind == "session":
+            return {"kind": "session", "gap": _positive(value["gap"])}
+        extent = _positive(value["length"])
+        step = _positive(value["slide"]) if "slide" in value else extent
+    except WrongValue as wrong:
+        raise WrongValue(wrong.value, _WINDOW_EXPECTED, wrong.nearest) from None
+    if step > extent:
+        raise WrongValue(value["slide"], f"a slide of at most the length ({format_duration(extent)})")
+    if extent > MOST_OVERLAP * step * (1 + 1e-9):
+        windows = f"each tuple would be in {extent / step:,.0f} windows, and may be in {MOST_OVERLAP:,}"
+        raise WrongValue(value["slide"], f"a slide of at least {format_duration(extent / MOST_OVERLAP)}: {windows}")
+    if step == extent:
+        return {"kind": "tumbling", "length": extent}
+    return {"kind": "sliding", "length": extent, "slide": step}
+
+
+def format_window(window: Mapping[str, Any]) -> str:
+    """Text that :func:`parse_window` reads as exactly ``window``."""
+    if window["kind"] == "count":
+        return f"{window['rows']} rows"
+    if window["kind"] == "session":
+        return f"{format_duration(window['gap'])} gap"
+    length = format_duration(window["length"])
+    return length if window["kind"] == "tumbling" else f"{length} every {format_duration(window['slide'])}"
+
+
+def _order(value: Any) -> list[str]:
+    """Parse sort keys ``column asc`` and ``column desc`` to the normal forms ``column`` and ``column desc``."""
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, (list, tuple)) or not values:
+        raise WrongValue(value, "columns to sort by, such as ['total desc', 'source']")
+    keys: list[str] = []
+    for each in values:
+        match = re.fullmatch(r"\s*(.+?)(?:\s+(asc|desc))?\s*", each, re.IGNORECASE) if isinstance(each, str) else None
+        if match is None:
+            raise WrongValue(each, "a column, or a column and desc")
+        keys.append(_name(match[1]) + (" desc" if (match[2] or "").lower() == "desc" else ""))
+    if len({key.removesuffix(" desc") for key in keys}) < len(keys):
+        raise WrongValue(value, "each column once")
+    return keys
+
+
+def _order_text(keys: list[str]) -> str:
+    from synergy_nb.plan.sql.sql import quoted  # noqa: PLC0415 - in this direction, text only
+
+    return f"[{', '.join(quoted(key.removesuffix(' desc')) + (' desc' * key.endswith(' desc')) for key in keys)}]"
+
+
+#: Largest number of segments of the signature of a stream.
+MOST_SEGMENTS: Final = 32
+
+
+def _signature(value: Any) -> list[list[float]]:
+    """Parse the segments of a stream to [seconds, tuples/s], the earliest first."""
+    expected = f"1 to {MOST_SEGMENTS} segments with duration and rate, such as [['2 s', '400/s'], ['8 s', '25/s']]"
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= MOST_SEGMENTS:
+        raise WrongValue(value, expected)
+    segments: list[list[float]] = []
+    for each in value:
+        if not isinstance(each, (list, tuple)) or len(each) != 2:
+            raise WrongValue(each, expected)
+        segments.append([_positive(each[0]), parse_rate(each[1])])
+    if not any(rate > 0.0 for _, rate in segments):
+        raise WrongValue(value, f"{expected}, at least one rate of them above 0")
+    return segments
+
+
+def _write_signature(segments: list[list[float]]) -> list[list[str]]:
+    return [[format_duration(seconds), format_rate(rate)] for seconds, rate in segments]
+
+
+# -- types -----------------------------------------------------------------------------------------------------------
+
+TEXT: Final = ValueType("text", _text, annotation="str")
+PATH: Final = ValueType("text", lambda value: _text(fspath(value) if isinstance(value, PathLike) else value))
+NAME: Final = ValueType("name", _name, annotation="str")
+ENCODING: Final = ValueType("encoding", _encoding, annotation="str")
+COLUMN: Final = ValueType("column", _name, annotation="str")
+CONDITION: Final = ValueType("condition", _condition, annotation="str")
+#: Column to SQL expression.
+EXPRESSIONS: Final = ValueType("expressions", _expressions, annotation="Mapping[str, str]")
+#: Column to aggregate call.
+CALLS: Final = ValueType("calls", _expressions, annotation="Mapping[str, str]")
+#: Column to type.
+COLUMN_TYPES: Final = ValueType("column types", _types, annotation="Mapping[str, str]")
+ORDER: Final = ValueType("order", _order, annotation="str | Iterable[str]", text=_order_text)
+WINDOW: Final = ValueType("window", parse_window, format_window)
+DURATION: Final = ValueType("duration", parse_duration, format_duration, "s", least=0.0)
+#: A duration that is not 0.
+POSITIVE: Final = ValueType("duration", _positive, format_duration, "s", least=1e-6)
+FRACTION: Final = ValueType("fraction", parse_fraction, format_fraction, least=0.0, most=1.0)
+RATE: Final = ValueType("rate", _rate, format_rate, "tuples/s", least=0.0)
+#: Segments of seconds and tuples/s.
+SIGNATURE: Final = ValueType("signature", _signature, _write_signature, annotation="Iterable[Sequence[str | float]]")
+FACTOR: Final = ValueType("number", _factor, least=0.0, annotation="float")
+FLAG: Final = ValueType("flag", _flag, annotation="bool")
+
+
+def integer(least: int, most: int = _MOST_INTEGER) -> ValueType:
+    """Type of the integers of a range."""
+    bound = None if most == _MOST_INTEGER else most
+    return ValueType("integer", _integers(least, most), least=least, most=bound, annotation="int")
+
+
+def number(least: float, most: float) -> ValueType:
+    """Type of the numbers of a range."""
+    return ValueType("number", _between(least, most), least=least, most=most, annotation="float")
+
+
+def choice(*names: str) -> ValueType:
+    """Type of a choice among a few words."""
+    return ValueType("choice", _choice(*names), choices=names, annotation="str")
+
+
+def columns(least: int) -> ValueType:
+    """Type of a set of column names, at least ``least`` of them."""
+    return ValueType("columns", _names(least), least=least, annotation="str | Iterable[str]")

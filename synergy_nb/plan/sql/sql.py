@@ -1,0 +1,396 @@
+"""The SQL subset of predicates, projections and aggregate calls: parsing, checking, types, canonical text.
+
+sqlglot parses expressions, and this module checks them against the subset below; no module evaluates them as Python.
+This module writes the canonical text, not sqlglot, because it is part of the names of streams: the key of a stream
+must not change with the version of a library.
+
+The subset
+----------
+* columns (``link``, or ``"Source IP"``; upper and lower case differ), integers, decimals, strings, TRUE, FALSE, NULL
+* ``+ - * / %`` and a sign · ``= <> < <= > >=`` · AND OR NOT · IN (list) · BETWEEN · IS [NOT] NULL
+* LIKE with a literal pattern (``%``, ``_``; case matters; no ESCAPE) · CASE WHEN · CAST to int, float, str or bool
+* a literal time: ISO 8601 text beside a time, ``TIMESTAMP '2026-01-31 12:00:00'`` or a CAST of literal text
+* lower upper length substr concat abs round floor ceil coalesce least greatest, and hour, minute of a time
+* only in the values of an aggregate, and only as the outermost call: count(*), count(x), count(distinct x), sum(x),
+  min(x), max(x), avg(x)
+
+Meaning, on every engine
+------------------------
+Three-valued logic as in SQL: an operation on NULL is NULL, AND and OR follow Kleene, a filter keeps what is TRUE.
+``/`` is float division, also of integers; division by zero and remainder by zero give NULL. ``%`` has the sign of the
+dividend. round() rounds halves away from zero; round, floor, ceil and abs keep the type of their argument. CAST gives
+NULL where a value has no counterpart; from float to int it truncates towards zero. concat() and ``||`` are NULL if any
+operand is. coalesce, least and greatest take any number of arguments; the latter two ignore NULLs. substr counts
+characters from 1. Integers have 64 bits and wrap around; a sum beyond them is NULL, an average that of the exact sum.
+Aggregates ignore NULLs; sum, min, max and avg of nothing are NULL. IS binds less than comparisons, which are not
+chained.
+
+DuckDB, Spark and Polars accept the canonical text. Where their meaning differs from the above, the translation for the
+engine, or for the oracle of a test, must correct it: in DuckDB 2 division by zero gives infinity, remainder by zero and
+a CAST that fails are errors, CAST from float to int rounds, and concat() skips NULLs; in Spark, with ANSI mode on,
+division by zero and a CAST that fails are errors, and ceil and floor of a float are integers.
+
+Types
+-----
+``int float str bool time bytes``, and ``null`` for a bare NULL, which is compatible with all of them.
+
+The tree that :func:`parse` returns
+-----------------------------------
+sqlglot nodes, and only these: Column, Literal, Boolean, Null, Neg, Add, Sub, Mul, Div, Mod, EQ, NEQ, LT, LTE, GT, GTE,
+And, Or, Not, In (``expressions``), Between, Is (of Null), Like, Case (no ``this``), If (inside Case), Cast (DataType
+BIGINT, DOUBLE, TEXT, BOOLEAN; TIMESTAMP of a literal), Lower, Upper, Length, Substring, Concat, Abs, Round, Floor,
+Ceil, Coalesce, Least, Greatest, Hour, Minute, Count (of Star, Distinct or an expression), Sum, Min, Max, Avg. No Paren.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from synergy_nb.plan.sql.sql_precedence import with_parentheses
+from synergy_nb.plan.sql.sql_types import (
+    AGGREGATES,
+    COMPARISONS,
+    FUNCTIONS,
+    NAME_OF_KEY,
+    SUBSET,
+    TYPE_OF_NAME,
+    Checker,
+    quoted,
+    unquoted_hint,
+)
+from synergy_nb.plan.terms.units import WrongValue, WrongValues
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+__all__ = [
+    "AGGREGATES",
+    "FUNCTIONS",
+    "SqlError",
+    "canonical",
+    "columns",
+    "infer_type",
+    "literal_text",
+    "parse",
+    "quoted",
+]
+
+_LONGEST: Final = 10_000  # characters of one expression
+_ENGINE_TYPE: Final = {"int": "BIGINT", "float": "DOUBLE", "str": "STRING", "bool": "BOOLEAN", "time": "TIMESTAMP"}
+_EXACT: Final = 2**53
+_FLIPPED: Final = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte", "eq": "eq", "neq": "neq"}
+_SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
+
+
+class SqlError(WrongValues):
+    """An expression is outside the SQL subset, or does not fit its columns; the text lists all mistakes."""
+
+
+def parse(text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool = False) -> exp.Expression:
+    """Parse ``text`` to a checked and normalised sqlglot tree.
+
+    Parameters
+    ----------
+    text
+        SQL expression.
+    schema
+        Column to type; None checks only the syntax and the subset.
+    aggregate
+        Whether ``text`` must be one aggregate call (True) or must hold none (False).
+
+    Raises
+    ------
+    SqlError
+        If the expression is invalid; it holds all mistakes.
+
+    Examples
+    --------
+    >>> canonical(parse("bytes>1 and 'B' = link", {"bytes": "int", "link": "str"}))
+    "bytes > 1 AND link = 'B'"
+    """
+    return _checked(text, None if schema is None else tuple(schema.items()), aggregate)[0].copy()
+
+
+def canonical(expression: exp.Expression | str, schema: Mapping[str, str] | None = None) -> str:
+    """Write the canonical text of an expression, the same for all of its spellings; it is parsed to the same tree.
+
+    Keywords are upper case, functions lower case, operands of AND, OR, ``+``, ``*``, ``=`` and ``<>`` in order
+    (those of a longer sum or product only between integers: floating-point addition is not associative), literals on
+    the right of comparisons and there without a fraction that is 0, IN lists sorted.
+
+    Parameters
+    ----------
+    expression
+        Text of an expression, or a tree from :func:`parse`.
+    schema
+        Column to type of a text, as for :func:`parse`.
+    """
+    if isinstance(expression, str):
+        expression = _checked(expression, None if schema is None else tuple(schema.items()), None)[0]
+    return _text(expression)
+
+
+def infer_type(expression: exp.Expression | str, schema: Mapping[str, str]) -> str:
+    """Infer the type of ``expression`` over columns of ``schema``: int, float, str, bool, time, bytes or null.
+
+    >>> infer_type("bytes / 2", {"bytes": "int"})
+    'float'
+    """
+    text = expression if isinstance(expression, str) else _text(expression)
+    return _checked(text, tuple(schema.items()), None)[1]
+
+
+def columns(expression: exp.Expression | str) -> tuple[str, ...]:
+    """Names of the columns that ``expression`` uses, sorted."""
+    from sqlglot import exp  # noqa: PLC0415 - sqlglot takes 0.2 s to import, and most peers never need it
+
+    tree = _checked(expression, None, None)[0] if isinstance(expression, str) else expression
+    return tuple(sorted({column.name for column in tree.find_all(exp.Column)}))
+
+
+def literal_text(text: str) -> str:
+    """Write ``text`` as a SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _checked(
+    text: Any, schema: tuple[tuple[str, str], ...] | None, aggregate: bool | None
+) -> tuple[exp.Expression, str]:
+    """Return the normalised tree and its type; ``aggregate=None`` accepts either kind."""
+    wrongs: list[WrongValue] = []
+    try:
+        tree = _read(text)
+        checker = Checker(None if schema is None else dict(schema), wrongs)
+        kind = checker.outermost(tree, aggregate)
+        if not wrongs:
+            tree = _normal(tree, checker.kinds)
+    except RecursionError:
+        raise SqlError([WrongValue(text, "an expression that is nested less deeply")]) from None
+    except SqlError as error:
+        wrongs += error.wrongs
+    if wrongs:
+        if hint := unquoted_hint(text, dict(schema or ())):
+            wrongs[0] = WrongValue(wrongs[0].value, wrongs[0].expected + hint)
+        raise SqlError(wrongs)
+    return tree, kind
+
+
+def _read(text: Any) -> exp.Expression:
+    import sqlglot  # noqa: PLC0415 - takes 0.2 s, and most peers never need it
+    from sqlglot import exp  # noqa: PLC0415
+
+    if not isinstance(text, str) or not text.strip():
+        raise SqlError([WrongValue(text, "a SQL expression, as text")])
+    if len(text) > _LONGEST:
+        raise SqlError([WrongValue(text[:60] + "...", f"an expression of at most {_LONGEST} characters")])
+    try:
+        clear = with_parentheses(text)
+        if isinstance(clear, WrongValue):
+            raise SqlError([clear])
+        tree = sqlglot.parse_one(clear, into=exp.Condition)
+    except SqlError:
+        raise
+    except sqlglot.errors.SqlglotError as error:
+        details = getattr(error, "errors", None) or [{}]
+        where = details[0].get("highlight")
+        at = f"{SUBSET}; it cannot be read at column {details[0].get('col')}, {where!r}" if where else SUBSET
+        raise SqlError([WrongValue(text, at)]) from None
+    except RecursionError:
+        raise
+    except Exception as error:  # noqa: BLE001 - any error of the parser becomes a SqlError
+        raise SqlError([WrongValue(text, f"{SUBSET}; the parser gave up ({type(error).__name__})")]) from None
+    simpler: exp.Expression = _simpler(tree, exp)
+    return simpler
+
+
+def _simpler(node: Any, exp: Any) -> Any:
+    """Replace constructs that have an equivalent spelling within the subset."""
+    node.comments = None
+    for name, argument in list(node.args.items()):
+        if isinstance(argument, list):
+            node.set(name, [_simpler(part, exp) if isinstance(part, exp.Expression) else part for part in argument])
+        elif isinstance(argument, exp.Expression):
+            node.set(name, _simpler(argument, exp))
+    key = node.key
+    if key == "paren":
+        return node.this
+    if key == "trycast":
+        return exp.Cast(this=node.this, to=node.args["to"])
+    if key == "dpipe":
+        return exp.Concat(expressions=[node.this, node.expression])
+    if key == "like" and node.args.get("negate"):
+        return exp.Not(this=exp.Like(this=node.this, expression=node.expression))
+    if key == "extract" and node.name.lower() in ("hour", "minute"):
+        return (exp.Hour if node.name.lower() == "hour" else exp.Minute)(this=node.expression)
+    if key == "case" and node.this is not None:
+        base = node.this
+        ifs = [
+            exp.If(this=exp.EQ(this=base.copy(), expression=branch.this), true=branch.args["true"])
+            for branch in node.args["ifs"]
+        ]
+        return exp.Case(ifs=ifs, default=node.args.get("default"))
+    return node
+
+
+# -- the normal form and its text ------------------------------------------------------------------------------------
+
+
+def _normal(node: Any, kinds: Mapping[int, str]) -> Any:
+    """Return ``node`` with commutative operands in order."""
+    from sqlglot import exp  # noqa: PLC0415
+
+    key = node.key
+    commutes_freely = key in ("and", "or") or (key in ("add", "mul") and kinds.get(id(node)) == "int")
+    if commutes_freely:
+        operands = [_normal(operand, kinds) for operand in _chain(node, key, kinds)]
+        operands.sort(key=_order)
+        if key in ("and", "or"):
+            operands = list({_text(operand): operand for operand in operands}.values())
+        result = operands[0]
+        for operand in operands[1:]:
+            result = type(node)(this=result, expression=operand)
+        return result
+    for name, argument in list(node.args.items()):
+        if isinstance(argument, list):
+            node.set(name, [_normal(part, kinds) if isinstance(part, exp.Expression) else part for part in argument])
+        elif isinstance(argument, exp.Expression) and name != "to" and key != "column":
+            node.set(name, _normal(argument, kinds))
+    if key in ("between", "in", *COMPARISONS):
+        for name, argument in list(node.args.items()):
+            node.set(name, [_whole(part) for part in argument] if isinstance(argument, list) else _whole(argument))
+    if key in ("add", "mul", *COMPARISONS) and (_order(node.expression), key in ("lt", "lte")) < (
+        _order(node.this),
+        key in ("gt", "gte"),
+    ):
+        flipped = getattr(exp, _FLIPPED[key].upper()) if key in COMPARISONS else type(node)
+        return flipped(this=node.expression, expression=node.this)
+    if key == "in":
+        node.set(
+            "expressions", [value for _, value in sorted({_text(each): each for each in node.expressions}.items())]
+        )
+    if key in ("least", "greatest"):
+        first, *rest = sorted([node.this, *node.expressions], key=_order)
+        return type(node)(this=first, expressions=rest)
+    if key == "concat":
+        parts = [inner for part in node.expressions for inner in (part.expressions if part.key == "concat" else [part])]
+        return exp.Concat(expressions=parts)
+    if key == "not":
+        inner = node.this
+        if inner.key == "not":
+            return inner.this
+        if inner.key in ("eq", "neq"):
+            return (exp.NEQ if inner.key == "eq" else exp.EQ)(this=inner.this, expression=inner.expression)
+    return node
+
+
+def _whole(node: Any) -> Any:
+    """Convert a compared number to an integer if it is one: 'bytes > 9.0' is 'bytes > 9'.
+
+    A float represents each integer up to 2**53 exactly, so both compare equally with a column of either type.
+    """
+    from sqlglot import exp  # noqa: PLC0415
+
+    number = node.this if getattr(node, "key", "") == "neg" else node
+    if getattr(number, "key", "") != "literal" or number.is_string or not float(number.name).is_integer():
+        return node
+    if float(number.name) >= _EXACT:
+        return node
+    whole = exp.Literal.number(int(float(number.name)))
+    return whole if number is node or whole.name == "0" else exp.Neg(this=whole)
+
+
+def _chain(node: Any, key: str, kinds: Mapping[int, str]) -> list[Any]:
+    """Operands of a chain of one associative operator."""
+    operands, waiting = [], [node]
+    while waiting:
+        current = waiting.pop()
+        if current.key == key and (key in ("and", "or") or kinds.get(id(current)) == "int"):
+            waiting += [current.expression, current.this]
+        else:
+            operands.append(current)
+    return operands
+
+
+def _order(node: Any) -> tuple[bool, str]:
+    is_literal = node.key in ("literal", "boolean", "null") or (
+        node.key in ("neg", "cast") and node.this.key == "literal"
+    )
+    return is_literal, _text(node)
+
+
+_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = range(1, 9)
+
+
+def _text(node: Any) -> str:
+    return _written(node)[0]
+
+
+def _at(node: Any, least: int) -> str:
+    text, precedence = _written(node)
+    return text if precedence >= least else f"({text})"
+
+
+def _written(node: Any) -> tuple[str, int]:
+    """Return the text of ``node`` and the precedence of its outermost operator."""
+    key = node.key
+    if key == "column":
+        return quoted(node.name), _ATOM
+    if key == "literal":
+        return _literal(node), _ATOM
+    if key in ("boolean", "null"):
+        return ("NULL" if key == "null" else "TRUE" if node.this else "FALSE"), _ATOM
+    if key in _SIGNS:
+        level = _SUM if key in ("add", "sub") else _PRODUCT
+        return f"{_at(node.this, level)} {_SIGNS[key]} {_at(node.expression, level + 1)}", level
+    if key == "neg":
+        return f"-{_at(node.this, _ATOM)}", _SIGN
+    if key in ("and", "or"):
+        level = _AND if key == "and" else _OR
+        return f"{_at(node.this, level)} {key.upper()} {_at(node.expression, level + 1)}", level
+    if key == "not":
+        negated = _predicate(node.this, "NOT ")
+        return (negated, _COMPARISON) if negated else (f"NOT {_at(node.this, _NOT)}", _NOT)
+    if key in COMPARISONS:
+        return f"{_at(node.this, _SUM)} {COMPARISONS[key]} {_at(node.expression, _SUM)}", _COMPARISON
+    predicate = _predicate(node, "")
+    if predicate:
+        return predicate, _COMPARISON
+    if key == "case":
+        branches = "".join(f" WHEN {_text(part.this)} THEN {_text(part.args['true'])}" for part in node.args["ifs"])
+        default = node.args.get("default")
+        return f"CASE{branches}{'' if default is None else f' ELSE {_text(default)}'} END", _ATOM
+    if key == "cast":
+        return f"CAST({_text(node.this)} AS {_ENGINE_TYPE[TYPE_OF_NAME[node.args['to'].this.value]]})", _ATOM
+    if key in ("star", "distinct"):
+        return ("*" if key == "star" else f"DISTINCT {_text(node.expressions[0])}"), _ATOM
+    parts = [node.this, node.args.get("start"), node.args.get("length"), node.args.get("decimals"), *node.expressions]
+    return f"{NAME_OF_KEY[key]}({', '.join(_text(part) for part in parts if part is not None)})", _ATOM
+
+
+def _predicate(node: Any, negation: str) -> str:
+    """Write IN, BETWEEN, LIKE or IS NULL, plain or negated; empty for other nodes."""
+    key = node.key
+    if key == "in":
+        return f"{_at(node.this, _SUM)} {negation}IN ({', '.join(map(_text, node.expressions))})"
+    if key == "between":
+        low, high = _at(node.args["low"], _SUM), _at(node.args["high"], _SUM)
+        return f"{_at(node.this, _SUM)} {negation}BETWEEN {low} AND {high}"
+    if key == "like":
+        return f"{_at(node.this, _SUM)} {negation}LIKE {_text(node.expression)}"
+    if key == "is":
+        return f"{_at(node.this, _SUM)} IS {negation}NULL"
+    return ""
+
+
+def _literal(node: Any) -> str:
+    if node.is_string:
+        return literal_text(node.name)
+    if node.name.isdigit():
+        return str(int(node.name))
+    return repr(float(node.name)).replace("e+", "e")

@@ -1,0 +1,199 @@
+"""Translation of SQL expressions for an engine: one traversal of the tree that :func:`sql.parse` has checked.
+
+The traversal infers the type of each value, converts operands to their common type, and gives bare NULLs a type. A
+table per engine maps each operation to a function that makes the engine's expression. The keys of a table, with the
+arguments of their functions:
+
+* ``null`` (type; ``null`` for a bare NULL), ``column`` (name), ``literal`` (value, type), ``boolean`` (value)
+* ``widen`` (an int, to a float), ``cast`` (value, its type, type, node), ``is null`` (value)
+* ``add``, ``sub``, ``mul``, ``div`` (of floats), ``mod int``, ``mod float``, ``neg``
+* ``and``, ``or``, ``not``, ``eq``, ``neq``, ``lt``, ``lte``, ``gt``, ``gte``, ``between`` (value, low, high)
+* ``in`` (value, list of others without NULLs, type, whether NULL is among them, the literals if all are literals)
+* ``like`` (text, pattern), ``case`` (conditions, values, value otherwise, type)
+* ``lower``, ``upper``, ``length``, ``substring`` (text, start, length or None), ``concat`` (texts)
+* ``abs``, and of floats ``floor``, ``ceil``, ``round`` (number, decimals)
+* ``instant`` (a literal time), ``hour``, ``minute`` (time), ``coalesce``, ``least``, ``greatest`` (values, type)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from synergy_nb.plan.sql.sql_types import COMPARISONS, TYPE_OF_NAME, instant
+
+__all__ = ["Operations", "Translation"]
+
+E = TypeVar("E")
+#: Key of an operation to the function that makes the engine's expression from its operands.
+Operations = Mapping[str, Callable[..., E]]
+
+_ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "mod"})
+_TEXT: Final = {"lower": "str", "upper": "str", "length": "int"}
+
+
+class Translation(Generic[E]):
+    """Translator of expressions over one schema for one engine.
+
+    Parameters
+    ----------
+    does
+        Operations of the engine.
+    schema
+        Column to type.
+    """
+
+    def __init__(self, does: Operations[E], schema: Mapping[str, str]) -> None:
+        self._does = does
+        self._schema = schema
+
+    def of(self, node: Any) -> tuple[E, str]:
+        """Translate a node of the tree; return its expression and type, ``null`` for a bare NULL.
+
+        Raises
+        ------
+        ValueError
+            If the subset lacks the node; ``sql.parse`` returns no such node.
+        """
+        does, key = self._does, node.key
+        if key in _ARITHMETIC:
+            return self._arithmetic(node)
+        if key in COMPARISONS:
+            (left, right), kind = self._alike(node.this, node.expression)
+            return (does["null"]("bool") if kind == "null" else does[key](left, right)), "bool"
+        if key in ("and", "or"):
+            return does[key](self.typed(node.this, "bool"), self.typed(node.expression, "bool")), "bool"
+        if key in _TEXT:
+            return does[key](self.typed(node.this, "str")), _TEXT[key]
+        if key in ("hour", "minute"):
+            return does[key](self.typed(node.this, "time")), "int"
+        if key in ("coalesce", "least", "greatest"):
+            parts, kind = self._alike(node.this, *node.expressions)
+            return (does[key](parts, kind) if kind != "null" and len(parts) > 1 else parts[0]), kind
+        rule: Callable[[Any], tuple[E, str]] | None = getattr(self, f"_on_{key}", None)
+        if rule is None:
+            raise ValueError(f"expression: {key}; expected a construct of the subset of sql.py")
+        return rule(node)
+
+    def typed(self, node: Any, kind: str) -> E:
+        """Translate a node as ``kind``, which may be float for an int node."""
+        return self._as(self.of(node), kind)
+
+    def _as(self, part: tuple[E, str], kind: str) -> E:
+        expression, own = part
+        if own == "null" != kind:
+            return self._does["null"](kind)
+        return self._does["widen"](expression) if kind == "float" and own == "int" else expression
+
+    def _alike(self, *nodes: Any) -> tuple[list[E], str]:
+        """Translate nodes in their common type; return the type, too, which is ``null`` only if all are bare NULLs."""
+        return self._common([self.of(node) for node in nodes])
+
+    def _common(self, parts: Sequence[tuple[E, str]]) -> tuple[list[E], str]:
+        kinds = {kind for _, kind in parts} - {"null"}
+        kind = "float" if kinds == {"int", "float"} else next(iter(sorted(kinds)), "null")
+        return [self._as(part, kind) for part in parts], kind
+
+    def _arithmetic(self, node: Any) -> tuple[E, str]:
+        parts = [self.of(node.this), self.of(node.expression)]
+        operands, kind = self._common(parts)
+        if node.key == "div":
+            operands, kind = [self._as(part, "float") for part in parts], "float"
+        if "null" in (parts[0][1], parts[1][1]):
+            kind = "int" if kind == "null" else kind
+            return self._does["null"](kind), kind
+        return self._does[f"mod {kind}" if node.key == "mod" else node.key](*operands), kind
+
+    def _on_column(self, node: Any) -> tuple[E, str]:
+        if node.name not in self._schema:
+            raise ValueError(f"expression: column {node.name!r}; expected one of {', '.join(self._schema)}")
+        return self._does["column"](node.name), self._schema[node.name]
+
+    def _on_literal(self, node: Any) -> tuple[E, str]:
+        kind = "str" if node.is_string else "int" if node.name.isdigit() else "float"
+        return self._does["literal"](_value(node.name, kind), kind), kind
+
+    def _on_boolean(self, node: Any) -> tuple[E, str]:
+        return self._does["boolean"](bool(node.this)), "bool"
+
+    def _on_null(self, _: Any) -> tuple[E, str]:
+        return self._does["null"]("null"), "null"
+
+    def _on_paren(self, node: Any) -> tuple[E, str]:
+        return self.of(node.this)
+
+    def _on_neg(self, node: Any) -> tuple[E, str]:
+        if node.this.key == "literal" and node.this.name == str(2**63):
+            return self._does["literal"](-(2**63), "int"), "int"
+        number, kind = self.of(node.this)
+        return (self._does["null"]("int"), "int") if kind == "null" else (self._does["neg"](number), kind)
+
+    def _on_not(self, node: Any) -> tuple[E, str]:
+        return self._does["not"](self.typed(node.this, "bool")), "bool"
+
+    def _on_is(self, node: Any) -> tuple[E, str]:
+        return self._does["is null"](self.of(node.this)[0]), "bool"
+
+    def _on_in(self, node: Any) -> tuple[E, str]:
+        if not node.expressions:
+            raise ValueError("expression: in; expected a list of values")
+        listed = [(each, self.of(each)) for each in node.expressions]
+        given = [(each, part) for each, part in listed if part[1] != "null"]
+        (value, *others), kind = self._common([self.of(node.this), *(part for _, part in given)])
+        if kind == "null" or not others:
+            return self._does["null"]("bool"), "bool"
+        literals = [_value(each.name, kind) for each, _ in given if each.key == "literal"]
+        known = literals if len(literals) == len(given) else None
+        return self._does["in"](value, others, kind, len(given) < len(listed), known), "bool"
+
+    def _on_between(self, node: Any) -> tuple[E, str]:
+        parts, kind = self._alike(node.this, node.args["low"], node.args["high"])
+        return (self._does["null"]("bool") if kind == "null" else self._does["between"](*parts)), "bool"
+
+    def _on_like(self, node: Any) -> tuple[E, str]:
+        return self._does["like"](self.typed(node.this, "str"), node.expression.name), "bool"
+
+    def _on_case(self, node: Any) -> tuple[E, str]:
+        branches, default = node.args["ifs"], node.args.get("default")
+        results = [branch.args["true"] for branch in branches]
+        values, kind = self._alike(*results, *([] if default is None else [default]))
+        otherwise = self._does["null"](kind) if default is None else values.pop()
+        return self._does["case"]([self.typed(each.this, "bool") for each in branches], values, otherwise), kind
+
+    def _on_cast(self, node: Any) -> tuple[E, str]:
+        to = node.args["to"].this
+        target = TYPE_OF_NAME.get(str(getattr(to, "value", to)).upper())
+        moment = instant(node.this.name) if target == "time" and node.this.key == "literal" else None
+        if moment is not None:
+            return self._does["instant"](moment), "time"
+        if target in (None, "time"):
+            raise ValueError(f"expression: CAST to {to}; expected int, float, str or bool")
+        value, kind = self.of(node.this)
+        if kind in ("null", target):
+            return self._as((value, kind), target), target
+        return self._does["cast"](value, kind, target, node), target
+
+    def _on_substring(self, node: Any) -> tuple[E, str]:
+        start, length = int(node.args["start"].name), node.args.get("length")
+        text = self.typed(node.this, "str")
+        return self._does["substring"](text, start, None if length is None else int(length.name)), "str"
+
+    def _on_concat(self, node: Any) -> tuple[E, str]:
+        return self._does["concat"]([self.typed(part, "str") for part in node.expressions]), "str"
+
+    def _on_abs(self, node: Any) -> tuple[E, str]:
+        number, kind = self.of(node.this)
+        return (self._does["null"]("int"), "int") if kind == "null" else (self._does["abs"](number), kind)
+
+    def _on_round(self, node: Any) -> tuple[E, str]:
+        number, kind = self.of(node.this)
+        if kind != "float":  # rounding does not change an integer
+            return self._as((number, kind), "int"), "int"
+        decimals = node.args.get("decimals")
+        return self._does[node.key](number, 0 if decimals is None else int(decimals.name)), kind
+
+    _on_floor = _on_ceil = _on_round
+
+
+def _value(text: str, kind: str) -> str | int | float:
+    return text if kind == "str" else int(text) if kind == "int" else float(text)
