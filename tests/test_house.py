@@ -22,6 +22,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from tests.design_pages import named_modules
 from tests.parameter_lines import described, fault
 from tests.syntax_trees import syntax_tree
 
@@ -223,6 +224,14 @@ def is_in_a_room(module: Module) -> Iterator[str]:
     """Every module is in a room that has its place in the order of imports."""
     if module.parts[0] not in LEVEL:
         yield f"{module.parts[0]!r} is none of {', '.join(LEVEL)}"
+
+
+def is_on_the_page_of_its_room(module: Module) -> Iterator[str]:
+    """The list of modules of a page in docs/design names every module, beside those of its package."""
+    package, _, name = module.name.rpartition(".")
+    if not module.is_package and name not in named_modules().get(package, ()):
+        place = package.removeprefix(f"{PACKAGE}.").replace(".", "/")
+        yield f'no page in docs/design names `{name}` in the line that begins with "- `{place}/`:"'
 
 
 def imports_point_down(module: Module) -> Iterator[str]:
@@ -472,6 +481,7 @@ def hides_no_module(module: Module) -> Iterator[str]:
 
 RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     is_in_a_room,
+    is_on_the_page_of_its_room,
     imports_point_down,
     rooms_point_down,
     drivers_stand_apart,
@@ -603,6 +613,8 @@ def test_tests_never_sleep() -> None:
     ("rule", "name", "source"),
     [
         (is_in_a_room, "sharing", ""),
+        (is_on_the_page_of_its_room, "plan.unheard_of", ""),
+        (is_on_the_page_of_its_room, "control.units", ""),
         (imports_point_down, "control.peer", "from synergy_nb.overlay import pastry"),
         (imports_point_down, "plan.builder", "def f():\n    from ..control.peer import Peer"),
         (imports_point_down, "events.journal", "import synergy_nb.runtime.transport.link as link"),
@@ -657,6 +669,7 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
 @pytest.mark.parametrize(
     ("rule", "name", "source"),
     [
+        (is_on_the_page_of_its_room, "control.ledger", ""),
         (imports_point_down, "cli", "from synergy_nb.runtime import cluster"),
         (imports_point_down, "overlay.directory", "from synergy_nb.overlay.pastry import Pastry"),
         (

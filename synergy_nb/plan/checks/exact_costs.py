@@ -10,7 +10,7 @@ from synergy_nb.plan.checks.validation import Operator
 
 __all__ = ["exact_sums_factor"]
 
-#: Processing time of an aggregate with exact sums over that without, as measured (`DESIGN.md`, *Active replicas*): with
+#: Processing time of an aggregate with exact sums over that without, as measured (`docs/design/replicas.md`): with
 #: one sum of floats, for each further one, and with sums that decay.
 FIRST: Final = 1.94
 FURTHER: Final = 0.6
