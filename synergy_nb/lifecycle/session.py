@@ -44,7 +44,7 @@ from synergy_nb.lifecycle.changes.succession import Leading, Succession, success
 from synergy_nb.lifecycle.changes.takeover import TakeOvers
 from synergy_nb.lifecycle.changes.verdicts import Verdicts
 from synergy_nb.lifecycle.records.hosted_components import Components
-from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member, plan_of
+from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member
 from synergy_nb.lifecycle.records.messages import Begin, Confirm, Confirmed, End, Graph, Refused, Share
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
@@ -56,17 +56,15 @@ from synergy_nb.lifecycle.sessions.deploying import Deploying
 from synergy_nb.lifecycle.sessions.feedback import Feedbacks
 from synergy_nb.lifecycle.sessions.impact import Impacts
 from synergy_nb.lifecycle.sessions.leases import Leases
+from synergy_nb.lifecycle.sessions.participation import Participation
 from synergy_nb.lifecycle.sessions.sink_reports import RETAINING, SinkReports, sink_peers
 from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.published_streams import PublishedStreams
-from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.stream_sharing import provider
 
 __all__ = ["Session"]
-
-ENDED_SESSIONS = 4096  # ended sessions that a peer remembers, so as to refuse their late messages
 
 
 class Session(Protocol):
@@ -101,6 +99,8 @@ class Session(Protocol):
         Copies of components that cannot take over, as drivers have reported them.
     agreements : Agreements
         Agreements of origins to what components add to the delays of their applications.
+    participation : Participation
+        Applications that the peer joins and leaves.
     commitments : Commitments
         Components that this peer commits during set-up.
     rebuilds : Rebuilds
@@ -136,28 +136,19 @@ class Session(Protocol):
         self.on_ended: list[Callable[[Request], None]] = []
         self.members: dict[str, Member] = {}
         self._led: dict[str, Request] = {}
-        self._ended_attempts: Latest[Ended] = Latest(ENDED_SESSIONS)
         self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing)
         self.agreements = Agreements(peer, self.impacts, self.members, membership.answers)
         self.sinks = SinkReports(peer, self._led, self.members, self._end_application)
-        self.feedbacks = Feedbacks(
-            peer, self.config, self._led, self.members, self.components, self._start,
-            lambda member: self.leases.ask(member),  # noqa: PLW0108 - made below
-            lambda *absent: self.changes.absent(*absent),  # noqa: PLW0108 - likewise
-            self.agreements.delay, self.sinks.delay,
-        )  # fmt: skip
         self.deploying = Deploying(peer, self.components, self.members)
-        self.changes = GraphChanges(
-            peer, ledger, membership, self.deploying, self._led, self.members, self._join, self._depart,
-            self._ended_attempts,
-        )  # fmt: skip
-        self.leases = Leases(
-            peer, membership, self.config, self._led, self.members, self.sinks, self._expire, self.changes.tell
+        self.participation = Participation(
+            peer, membership, self.config, self._led, self.members, self.deploying, self.agreements
         )
+        self.changes = GraphChanges(self.participation)
+        self.leases = Leases(self.participation, self.sinks, self.changes.tell)
+        self.feedbacks = Feedbacks(self.participation, self.leases.ask, self.agreements.delay, self.sinks.delay)
         self.copies = LaggingCopies(peer, self._led, self.members)
-        common = self.changes, self.config
         self.takeovers = TakeOvers(
-            *common,
+            self.changes,
             self._fail,
             AwaitedPeers(peer, self._led, self.config.patience, self._fail),
             shared=lambda name: self.sharers.awaited(name),  # noqa: PLW0108 - made below
@@ -165,38 +156,34 @@ class Session(Protocol):
             incomplete=lambda name: self.rebuilds.streams.incomplete(name),  # noqa: PLW0108 - likewise
         )
         self.moves = Migrations(
-            *common,
+            self.changes,
             self.impacts.refusal,
             lambda: spark() is not None,
             lambda *lost: self.verdicts.lost(*lost),  # noqa: PLW0108 - likewise
             sharers=lambda *component: self.sharers.sharers_of(*component),  # noqa: PLW0108 - likewise
             cannot_take_over=self.copies.cannot_take_over,
         )
-        self.rebuilds = Rebuilds(*common, self.impacts.refusal, self.copies.cannot_take_over)
+        self.rebuilds = Rebuilds(self.changes, self.impacts.refusal, self.copies.cannot_take_over)
         self.copies.on_ready += [self.moves.ready, self.rebuilds.ready]
         self.copies.on_failed.append(self.moves.failed)
         self.lost = LostComponents(
-            peer, self.components, self._led, self.members, self.changes, self.moves, self.rebuilds, self.takeovers,
-            self._fail, self._ended_elsewhere,
+            self.changes, self.moves, self.rebuilds, self.takeovers, self._fail, self._ended_elsewhere,
         )  # fmt: skip
-        self.sharers = SharedStreams(*common, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
-        self.commitments = Commitments(
-            peer, self.deploying, self.impacts, self._join, self.sharers.admit, self.agreements
-        )
+        self.sharers = SharedStreams(self.changes, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
+        self.commitments = Commitments(self.participation, self.impacts, self.sharers.admit, self.agreements)
         leading = Leading(
             self.agreements, self.copies, self.feedbacks, self.rebuilds, self.sharers, self.sinks, self.takeovers,
             self._end_leading, self._fail, self._end_application, self.stop,
         )  # fmt: skip
-        self.succession = Succession(*common, leading, self._led, self._ended_attempts)
+        self.succession = Succession(self.changes, leading)
         self.verdicts = Verdicts(
-            self.changes, self.takeovers, self.moves, self.rebuilds, self.sharers, self.succession, self._led,
-            self.members, self._fail, self._expire,
+            self.changes, self.takeovers, self.moves, self.rebuilds, self.sharers, self.succession, self._fail,
         )  # fmt: skip
         self.handlers = {
             Confirmed: self._source_confirmed,
             Refused: self._refused,
-            Begin: self._begin,
             End: self._end,
+            **self.participation.handlers,
             **self.feedbacks.handlers,
             **self.leases.handlers,
             **self.agreements.handlers,
@@ -217,7 +204,7 @@ class Session(Protocol):
     def establish(self, request: Request, decision: Decision) -> None:
         """Set up the session of a request as it was decided, with this peer as its origin."""
         application, plan = request.name, request.alternative.plan
-        attempt, roles = self._ended_attempts.get(application, NEVER_ENDED).attempt + 1, decision.roles
+        attempt, roles = self.participation.ended.get(application, NEVER_ENDED).attempt + 1, decision.roles
         shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}
         graph = request.graph = Graph(
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared, decision.reached,
@@ -260,7 +247,7 @@ class Session(Protocol):
         known = self.sinks.discard(application)
         member = self.members.get(application)
         if member is not None and member.graph.origin == self.peer.address:
-            self._leave(application, "stopped")
+            self.participation.leave(application, "stopped")
             return True
         return known
 
@@ -280,37 +267,6 @@ class Session(Protocol):
         return None if known is None else known.graph
 
     # -- set-up ------------------------------------------------------------------------------------------------------
-
-    def _record_outdated(self, application: str, what: str, sender: str, reason: str) -> None:
-        self.peer.record(events.MessageOutdated, application, message=what, sender=sender, reason=reason)
-
-    def _join(self, sender: str, graph: Graph, what: str) -> Member | None:
-        """The member record for the graph of a message, created if it is new; None if the message is refused."""
-        application = graph.application
-        member = self.members.get(application)
-        over = self._ended_attempts.get(application, NEVER_ENDED)
-        if (graph.attempt, graph.epoch) <= over or (member is not None and graph.attempt < member.graph.attempt):
-            self._record_outdated(application, what, sender, "stale attempt")
-            return None
-        if member is not None and graph.epoch < member.promised and self.changes.refuses(sender, graph, what):
-            return None
-        if graph.origin == self.peer.address and application not in self._led:  # it has ended, or this peer restarted
-            self._record_outdated(application, what, sender, "this peer does not lead the application")
-            return None
-        if member is None or member.graph.attempt < graph.attempt:
-            try:
-                plan = plan_of(graph)
-            except ValueError as error:
-                self._record_outdated(application, what, sender, str(error))
-                return None
-            if member is not None:
-                self._leave(application, "a later attempt")
-            last_feedback = self.peer.now + self.config.preparation(plan)
-            member = self.members[application] = Member(graph, plan, self.peer.address, last_feedback)
-            self.leases.start(member)
-            if graph.origin != self.peer.address:
-                self.membership.watch(graph.origin)
-        return member
 
     def _source_confirmed(self, sender: str, message: Confirmed) -> None:
         request = self._led.get(message.application)
@@ -336,20 +292,6 @@ class Session(Protocol):
         for listener in self.on_setup_ended:
             listener(request, "")
         self.sharers.resume(graph.application)
-
-    def _begin(self, sender: str, message: Begin) -> None:
-        member = self.members.get(message.application)
-        if member is None or member.graph.attempt != message.attempt:
-            self._record_outdated(message.application, "Begin", sender, "no such session")
-            self.changes.absent(sender, message.application, message.attempt)
-            return
-        self._start(member)
-
-    def _start(self, member: Member) -> None:
-        """Start the sources at this peer, and the streams that it shares; later calls have no effect."""
-        if not member.started:
-            member.started = True
-            self.deploying.deploy(member.graph.application)
 
     def _refused(self, sender: str, message: Refused) -> None:
         request = self._led.get(message.application)
@@ -395,9 +337,9 @@ class Session(Protocol):
         graph = request.graph
         self.succession.superseded(request, graph.successor, TERM)
         if application in self.members:
-            self._leave(application, "it has ended", retain_sinks=self.peer.address in sink_peers(graph))
+            self.participation.leave(application, "it has ended", retain_sinks=self.peer.address in sink_peers(graph))
         else:
-            self._ended_attempts.raise_to(application, Ended(graph.attempt, math.inf))
+            self.participation.ended.raise_to(application, Ended(graph.attempt, math.inf))
 
     def _end_application(self, application: str, state: State, reason: str = "") -> None:
         request = self._led[application]
@@ -432,9 +374,9 @@ class Session(Protocol):
             if address != self.peer.address and address not in retaining:
                 self.peer.send(address, End(application, graph.attempt, reason, status))
         if application in self.members:
-            self._leave(application, reason, status, retain_sinks=self.peer.address in retaining)
+            self.participation.leave(application, reason, status, retain_sinks=self.peer.address in retaining)
         else:
-            self._ended_attempts.raise_to(application, Ended(graph.attempt, math.inf, status, reason))
+            self.participation.ended.raise_to(application, Ended(graph.attempt, math.inf, status, reason))
         self.sharers.ended(graph)
 
     def _end(self, sender: str, message: End) -> None:
@@ -442,15 +384,15 @@ class Session(Protocol):
         self.sharers.sharer_ended(application, attempt, sender)
         member, request = self.members.get(application), self._led.get(application)
         if member is None:
-            self._ended_attempts.raise_to(application, Ended(attempt, math.inf, message.status, message.reason))
+            self.participation.ended.raise_to(application, Ended(attempt, math.inf, message.status, message.reason))
             self.ledger.expire(application)
             self.succession.forget(application)
         elif member.graph.attempt <= attempt and sender == member.leader:
             retain = message.status in RETAINING and self.peer.address in sink_peers(member.graph)
             if not (retain and member.ended):
-                self._leave(application, message.reason, message.status, retain_sinks=retain)
+                self.participation.leave(application, message.reason, message.status, retain_sinks=retain)
         elif member.graph.attempt == attempt and member.ended and not message.status:
-            self._leave(
+            self.participation.leave(
                 application, message.reason
             )  # an earlier origin has ended it, too, and has its results discarded
         elif member.graph.attempt == attempt and request is not None and message.status == State.STOPPED:
@@ -458,42 +400,4 @@ class Session(Protocol):
         else:
             if message.status == State.STOPPED:
                 self.succession.stopped(application)
-            self._record_outdated(application, "End", sender, f"{member.leader} leads the application")
-
-    def _expire(self, application: str, reason: str) -> None:
-        """Leave an application that nobody leads any more; a message with a later graph makes this peer join again."""
-        member = self.members[application]
-        self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
-        self._leave(application, reason, until=member.graph.epoch)
-
-    def _depart(self, application: str) -> None:
-        """Leave an application whose components have all moved away; a later graph makes this peer join again."""
-        self._leave(application, "its components here have moved", until=self.members[application].graph.epoch)
-
-    def _leave(
-        self, application: str, reason: str, status: str = "", *, retain_sinks: bool = False, until: float = math.inf
-    ) -> None:
-        """Release all that this peer holds for an application, except the results at its sinks if ``retain_sinks``.
-
-        From then on, messages about this attempt are refused up to and including the epoch ``until``.
-        """
-        member = self.members[application]
-        sinks = frozenset(member.plan.sinks) if retain_sinks else frozenset()
-        owners = self.components.leave(application, sinks)
-        for operator in set(member.graph.roles.backed_up(self.peer.address)) - member.deployed:
-            self.ledger.drop(application, operator)
-        member.deployed &= sinks
-        member.ended = True
-        self.ledger.expire(application)
-        self._ended_attempts.raise_to(application, Ended(member.graph.attempt, until, status, reason))
-        if not retain_sinks:
-            if member.timer is not None:
-                member.timer.cancel()
-            if member.graph.origin != self.peer.address:
-                self.membership.unwatch(member.graph.origin)
-            self.succession.forget(application)
-            del self.members[application]
-        for owner in sorted(owners):
-            self.deploying.deploy(owner)
-        self.agreements.correct()
-        self.peer.record(events.SessionLeft, application, reason=reason)
+            self.participation.record_outdated(application, "End", sender, f"{member.leader} leads the application")

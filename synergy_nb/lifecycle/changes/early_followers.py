@@ -54,7 +54,7 @@ class EarlyFollowers:
             return
         if known is not None and (known.ended or known.graph != graph):
             return
-        member = self.changes.join(asker, graph, "MigrationRequest")
+        member = self.changes.participation.join(asker, graph, "MigrationRequest")
         if member is not None:
             self._begin(member, operator, address)
             if self.start(member, graph, operator):

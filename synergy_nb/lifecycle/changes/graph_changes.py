@@ -12,21 +12,15 @@ not read.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from synergy_nb.control.graph import Producer
-from synergy_nb.control.ledger import Ledger
-from synergy_nb.control.peer import Message, Peer
-from synergy_nb.events import MessageOutdated
-from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member, producer_of
-from synergy_nb.lifecycle.records.messages import Graph, GraphChanged, Lost, no_session
-from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SENDS, SessionConfig
-from synergy_nb.lifecycle.sessions.deploying import Deploying
-from synergy_nb.overlay.membership import Membership
-from synergy_nb.overlay.recently_seen import Latest
+from synergy_nb.control.peer import Message
+from synergy_nb.lifecycle.records.members import Member, producer_of
+from synergy_nb.lifecycle.records.messages import Graph, GraphChanged, Lost
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SENDS
+from synergy_nb.lifecycle.sessions.participation import Participation
 from synergy_nb.plan import Plan
 
 __all__ = ["GraphChanger", "GraphChanges"]
@@ -41,17 +35,8 @@ class GraphChanges:
 
     Parameters
     ----------
-    peer, ledger, membership, deploying
-        The peer, its resources, its failure detector, and its instructions to the driver.
-    led, members
-        Applications that the peer leads, and member records of those in which it takes part, by id.
-    join
-        Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
-        the message is refused.
-    leave
-        Callback with an application whose components have all moved away from this peer.
-    ended
-        Application to the latest attempt that has ended here.
+    participation
+        Applications in which the peer takes part, and those that it leads.
 
     Attributes
     ----------
@@ -62,41 +47,25 @@ class GraphChanges:
     taking_over : dict of str to set of str
         Application of this peer to the operators whose backups have not taken over yet. Its graph is not told until
         they have: a backup that learned from it that it has a component would discard the copy that it needs for that.
-    on_joined : list of callables (application)
+    on_adopted : list of callables (application)
         Listeners, called with each application whose new graph this peer has adopted.
-    on_received : list of callables (graph)
-        Listeners, called with each graph of a message that changes one, before it is adopted.
     on_led_anew : list of callables (member)
         Listeners, called with each record whose application another peer leads now than before.
     """
 
-    def __init__(
-        self,
-        peer: Peer,
-        ledger: Ledger,
-        membership: Membership,
-        deploying: Deploying,
-        led: Mapping[str, Request],
-        members: Mapping[str, Member],
-        join: Callable[[str, Graph, str], Member | None],
-        leave: Callable[[str], None],
-        ended: Latest[Ended],
-    ) -> None:
-        self.peer = peer
-        self.ledger = ledger
-        self.membership = membership
-        self.components = deploying.components
-        self.deploying = deploying
-        self.led = led
-        self.members = members
-        self.join = join
-        self.leave = leave
-        self._ended = ended
+    def __init__(self, participation: Participation) -> None:
+        self.participation = participation
+        self.peer = participation.peer
+        self.ledger = participation.ledger
+        self.membership = participation.membership
+        self.components = participation.components
+        self.deploying = participation.deploying
+        self.members = participation.members
+        self.led = participation.led
         self.taking_over: dict[str, set[str]] = {}
         self.on_published: list[Callable[[str], None]] = []
         self.on_change_ended: list[Callable[[str], None]] = []
-        self.on_joined: list[Callable[[str], None]] = []
-        self.on_received: list[Callable[[Graph], None]] = []
+        self.on_adopted: list[Callable[[str], None]] = []
         self.on_led_anew: list[Callable[[Member], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {GraphChanged: self._graph_changed}
 
@@ -155,30 +124,6 @@ class GraphChanges:
 
     # -- at members --------------------------------------------------------------------------------------------------
 
-    def absent(self, sender: str, application: str, attempt: int) -> None:
-        """Tell a peer that leads an application that this one has no session of it."""
-        ended = self._ended.get(application, NEVER_ENDED) >= (attempt, math.inf)
-        self.peer.send(sender, Lost(application, attempt, no_session(self.peer.address, sender), ended=ended))
-
-    def member_of(self, graph: Graph) -> Member | None:
-        """The member record of the graph's application; None if there is none or if it knows a later graph."""
-        member = self.members.get(graph.application)
-        if member is None or member.graph.attempt != graph.attempt or member.outdates(graph):
-            return None
-        return member
-
-    def refuses(self, sender: str, graph: Graph, what: str) -> bool:
-        """Whether the graph of a message is outdated here; it is recorded if this peer follows another leader."""
-        for received in self.on_received:
-            received(graph)
-        member = self.members.get(graph.application)
-        if member is None or not member.outdates(graph):
-            return False
-        if graph.attempt == member.graph.attempt and graph.origin != member.leader:
-            reason = f"{member.leader} leads the application now"
-            self.peer.record(MessageOutdated, graph.application, message=what, sender=sender, reason=reason)
-        return True
-
     def adopt(self, member: Member, graph: Graph) -> None:
         """Adopt a graph of an application in which this peer takes part."""
         before, member.graph = member.graph, graph
@@ -224,7 +169,7 @@ class GraphChanges:
         self.deploying.deploy(application)  # before leaving: the driver learns the new peers of moved components
         for user in sorted({application, *users}):
             if user in self.members and self._has_no_role(self.members[user]):
-                self.leave(user)
+                self.participation.depart(user)
 
     def _follow_leader(self, member: Member, before: str) -> None:
         """Follow the peer that leads an application instead of the one ``before``."""
@@ -282,22 +227,22 @@ class GraphChanges:
 
     def _graph_changed(self, sender: str, message: GraphChanged) -> None:
         graph, address = message.graph, self.peer.address
-        if self.refuses(sender, graph, "GraphChanged"):
+        if self.participation.refuses(sender, graph, "GraphChanged"):
             return
-        member = self.member_of(graph)
+        member = self.participation.member_of(graph)
         if (
             member is None
             and graph.application not in self.members
             and address in graph.producer_copies | graph.producer_peers
         ):
-            member = self.join(sender, graph, "GraphChanged")
+            member = self.participation.join(sender, graph, "GraphChanged")
             if member is not None:
                 member.started = True  # the application runs
         if member is not None and not member.ended:
             before = member.graph
             self.adopt(member, graph)
             self._pass_on(member, before)
-            for listener in self.on_joined:
+            for listener in self.on_adopted:
                 listener(graph.application)
 
     def _pass_on(self, member: Member, before: Graph) -> None:
@@ -323,17 +268,15 @@ class GraphChanger:
     ----------
     changes
         Protocol for changed graphs.
-    config
-        Time limits and intervals of sessions.
     """
 
-    def __init__(self, changes: GraphChanges, config: SessionConfig) -> None:
+    def __init__(self, changes: GraphChanges) -> None:
         self.peer = changes.peer
         self.membership = changes.membership
         self.changes = changes
-        self.config = config
+        self.config = changes.participation.config
         self.led = changes.led
-        self.join = changes.join
+        self.participation = changes.participation
 
 
 def _links(graph: Graph, plan: Plan, operator: str) -> list[tuple[str, str]]:

@@ -8,19 +8,16 @@ fails, and the reason names the component.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from synergy_nb.control.peer import Message, Peer
+from synergy_nb.control.peer import Message
 from synergy_nb.events import ComponentFailed
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
 from synergy_nb.lifecycle.changes.migration import Migrations
 from synergy_nb.lifecycle.changes.rebuilds import Rebuilds
 from synergy_nb.lifecycle.changes.takeover import TakeOvers
-from synergy_nb.lifecycle.records.hosted_components import Components
-from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.records.messages import Lost
-from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.sessions.deploying import needed_by
 
 __all__ = ["LostComponents"]
@@ -31,10 +28,6 @@ class LostComponents:
 
     Parameters
     ----------
-    peer, components
-        The peer and its components.
-    led, members
-        Applications that the peer leads, and member records of those in which it takes part, by id.
     changes, moves, rebuilds, takeovers
         Changed graphs, moves, rebuilds and take-overs of the applications that the peer leads.
     fail
@@ -45,10 +38,6 @@ class LostComponents:
 
     def __init__(
         self,
-        peer: Peer,
-        components: Components,
-        led: Mapping[str, Request],
-        members: Mapping[str, Member],
         changes: GraphChanges,
         moves: Migrations,
         rebuilds: Rebuilds,
@@ -56,10 +45,10 @@ class LostComponents:
         fail: Callable[[str, int, str], None],
         ended_elsewhere: Callable[[str], None],
     ) -> None:
-        self._peer = peer
-        self._components = components
-        self._led = led
-        self._members = members
+        self._peer = changes.peer
+        self._components = changes.components
+        self._led = changes.led
+        self._members = changes.members
         self._changes = changes
         self._moves = moves
         self._rebuilds = rebuilds

@@ -98,7 +98,7 @@ from synergy_nb.lifecycle.changes.movable import component_to_move
 from synergy_nb.lifecycle.records.members import Member, other_replicas
 from synergy_nb.lifecycle.records.messages import End, Follow, Followed, Graph
 from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
@@ -178,8 +178,8 @@ class Migrations(GraphChanger):
 
     Parameters
     ----------
-    changes, config
-        The protocol for changed graphs, and the time limits and intervals of sessions.
+    changes
+        The protocol for changed graphs.
     impact_refusal
         Function of (member, operator) that returns the reason why the operator would harm an application at this peer;
         empty if it harms none.
@@ -197,14 +197,13 @@ class Migrations(GraphChanger):
     def __init__(
         self,
         changes: GraphChanges,
-        config: SessionConfig,
         impact_refusal: Callable[[Member, str], str],
         spark: Callable[[], bool],
         handle_death: Callable[[str, str], bool],
         sharers: Callable[[str, str], tuple[str, ...]],
         cannot_take_over: Callable[[str, str], Collection[str]],
     ) -> None:
-        super().__init__(changes, config)
+        super().__init__(changes)
         self.impact_refusal = impact_refusal
         self.spark = spark
         self.handle_death = handle_death
@@ -215,7 +214,7 @@ class Migrations(GraphChanger):
         self._moves: dict[str, _Move] = {}
         self._commands: dict[str, list[_Command]] = {}  # those that wait, by application, in the order of arrival
         changes.on_change_ended.append(self._change_ended)
-        changes.on_joined.append(self._answer_origins)
+        changes.on_adopted.append(self._answer_origins)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             Follow: self._follow,
             Followed: self._followed,
@@ -490,13 +489,13 @@ class Migrations(GraphChanger):
         """Agree to a move, or start a follower, unless this peer has refused the component."""
         graph, operator = message.graph, message.operator
         known = self.changes.members.get(graph.application)
-        if self.changes.refuses(sender, graph, "Follow"):
+        if self.participation.refuses(sender, graph, "Follow"):
             return
         member = None
         if graph.roles.peers[operator] == self.peer.address:
             member, refusal = known, self._agree(known, message)
         elif not refusal:
-            member = self.join(sender, graph, "Follow")
+            member = self.participation.join(sender, graph, "Follow")
             if member is not None:
                 member.awaited_sharers[operator] = message.sharers
             refusal = (

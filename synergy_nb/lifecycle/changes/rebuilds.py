@@ -42,7 +42,7 @@ from synergy_nb.lifecycle.records.messages import (
     Rebuild,
     Rebuilt,
 )
-from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original, replicas_of
@@ -97,8 +97,8 @@ class Rebuilds(GraphChanger):
 
     Parameters
     ----------
-    changes, config
-        The protocol for changed graphs, and the time limits and intervals of sessions.
+    changes
+        The protocol for changed graphs.
     impact_refusal
         Function of (member, operator) that returns the reason why the operator would harm an application at this peer;
         empty if it harms none.
@@ -109,15 +109,14 @@ class Rebuilds(GraphChanger):
     def __init__(
         self,
         changes: GraphChanges,
-        config: SessionConfig,
         impact_refusal: Callable[[Member, str], str],
         cannot_take_over: Callable[[str, str], Collection[str]],
     ) -> None:
-        super().__init__(changes, config)
+        super().__init__(changes)
         self.impact_refusal = impact_refusal
         self.cannot_take_over = cannot_take_over
         self._rebuilds: dict[str, _RunningRebuild] = {}
-        self.streams = RebuiltStreams(changes, config)
+        self.streams = RebuiltStreams(changes)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             Rebuild: self._rebuild,
             Rebuilt: self._rebuilt,
@@ -351,12 +350,12 @@ class Rebuilds(GraphChanger):
     def _rebuild(self, sender: str, message: Rebuild) -> None:
         graph, replica = message.graph, message.operator
         known = self.changes.members.get(graph.application)
-        if self.changes.refuses(sender, graph, "Rebuild"):
+        if self.participation.refuses(sender, graph, "Rebuild"):
             return
         if known is not None and known.graph.epoch < graph.epoch and self._is_outdated(known, graph, replica):
             without = msgspec.structs.replace(graph, roles=graph.roles.released(replica), epoch=graph.epoch - 1)
             self.changes.adopt(known, without)
-        member = self.join(sender, graph, "Rebuild")
+        member = self.participation.join(sender, graph, "Rebuild")
         refusal = "it has no part in the application" if member is None else self._prepare(member, graph, replica)
         self._answer(sender, graph, replica, member, refusal)
 

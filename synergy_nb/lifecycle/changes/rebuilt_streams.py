@@ -15,7 +15,7 @@ from synergy_nb.control.peer import Message
 from synergy_nb.events import ReplicaRebuilt
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.records.messages import ReadersComplete, ReadersQuestion
-from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original, replicas_of
 
@@ -51,12 +51,12 @@ class RebuiltStreams(GraphChanger):
 
     Parameters
     ----------
-    changes, config
-        The protocol for changed graphs, and the time limits and intervals of sessions.
+    changes
+        The protocol for changed graphs.
     """
 
-    def __init__(self, changes: GraphChanges, config: SessionConfig) -> None:
-        super().__init__(changes, config)
+    def __init__(self, changes: GraphChanges) -> None:
+        super().__init__(changes)
         self._streams: dict[tuple[str, str], _RebuiltStream] = {}  # by application and rebuilt replica
         self._complete: dict[tuple[str, str], frozenset[int]] = {}  # reader here to its inputs with all tuples
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {

@@ -31,7 +31,7 @@ from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChange
 from synergy_nb.lifecycle.changes.migration import Migrations
 from synergy_nb.lifecycle.records.members import present_producer, producer_of
 from synergy_nb.lifecycle.records.messages import End, Graph, ProducersFollowed, ProducersMoved, Sharer, SharerLed
-from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL
 from synergy_nb.plan import Plan
 from synergy_nb.plan.operators.catalogue import TAP
 
@@ -46,8 +46,8 @@ class SharedStreams(GraphChanger):
 
     Parameters
     ----------
-    changes, config
-        The protocol for changed graphs, and the time limits and intervals of sessions.
+    changes
+        The protocol for changed graphs.
     moves
         Moves in the applications that the peer leads.
     handle_death
@@ -58,11 +58,10 @@ class SharedStreams(GraphChanger):
     def __init__(
         self,
         changes: GraphChanges,
-        config: SessionConfig,
         moves: Migrations,
         handle_death: Callable[[str, str], bool],
     ) -> None:
-        super().__init__(changes, config)
+        super().__init__(changes)
         self.moves = moves
         self.handle_death = handle_death
         self._sharers: dict[str, dict[str, Sharer]] = {}  # owner that this peer leads to its sharers

@@ -61,14 +61,13 @@ from synergy_nb.lifecycle.changes.rebuilds import Rebuilds
 from synergy_nb.lifecycle.changes.shared_streams import SharedStreams
 from synergy_nb.lifecycle.changes.succeeded_graphs import TERM, ending, first_graph, known_sharers, not_executed
 from synergy_nb.lifecycle.changes.takeover import TakeOvers
-from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member
+from synergy_nb.lifecycle.records.members import NEVER_ENDED, Member
 from synergy_nb.lifecycle.records.messages import Claim, Claimed, Confirmed, End, Entrust, Entrusted, Graph, Sharer
 from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL
 from synergy_nb.lifecycle.sessions.agreements import Agreements
 from synergy_nb.lifecycle.sessions.feedback import Feedbacks
 from synergy_nb.lifecycle.sessions.sink_reports import SinkReports
-from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan
 
 __all__ = ["Leading", "Succession", "successor_of"]
@@ -146,14 +145,10 @@ class Succession(GraphChanger):
 
     Parameters
     ----------
-    changes, config
-        The protocol for changed graphs, and the time limits and intervals of sessions.
+    changes
+        The protocol for changed graphs.
     leading
         Parts of the session that lead an application.
-    led
-        Applications that the peer leads.
-    ended
-        Application to the latest attempt that has ended here.
 
     Attributes
     ----------
@@ -168,21 +163,17 @@ class Succession(GraphChanger):
     def __init__(
         self,
         changes: GraphChanges,
-        config: SessionConfig,
         leading: Leading,
-        led: dict[str, Request],
-        ended: Latest[Ended],
     ) -> None:
-        super().__init__(changes, config)
+        super().__init__(changes)
         self._leading = leading
-        self._led = led
-        self._ended = ended
         self.placement: Callable[[Request], int] = lambda _request: 0
         self.on_succeeded: list[Callable[[Request, Entrusted], None]] = []
         self.on_superseded: list[Callable[[Request], None]] = []
         self._entrusted: dict[str, Entrust] = {}  # by application
         self._claims: dict[str, _Claim] = {}
-        changes.on_received.append(self._received)
+        changes.participation.on_received.append(self._received)
+        changes.participation.on_left.append(self.forget)
         changes.on_led_anew.append(self._led_anew)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             Entrust: self._entrust,
@@ -271,7 +262,7 @@ class Succession(GraphChanger):
 
     def _end_of(self, application: str, attempt: int) -> End | None:
         """What this peer was told of the end of an attempt; None if it knows of none."""
-        known = self._ended.get(application, NEVER_ENDED)
+        known = self.participation.ended.get(application, NEVER_ENDED)
         over = known >= (attempt, math.inf)
         return End(application, known.attempt, known.reason, known.status) if over else None
 
@@ -285,7 +276,7 @@ class Succession(GraphChanger):
     def _entrust(self, sender: str, message: Entrust) -> None:
         graph = message.graph
         known = self._entrusted.get(graph.application)
-        if (graph.attempt, graph.epoch) <= self._ended.get(graph.application, NEVER_ENDED):
+        if (graph.attempt, graph.epoch) <= self.participation.ended.get(graph.application, NEVER_ENDED):
             return
         if known is None or known.graph.attempt <= graph.attempt:
             self._entrusted[graph.application] = message
@@ -411,7 +402,7 @@ class Succession(GraphChanger):
         request = self._request(claim.latest, claim.entrusted)
         request.graph = first_graph(request.graph, request.placed.backups, answers, self.membership.is_dead)
         graph = request.graph
-        self._led[application] = request
+        self.led[application] = request
         for address in graph.watched:
             self.membership.watch(address)
         leading.agreements.open(graph)

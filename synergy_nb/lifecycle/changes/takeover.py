@@ -31,7 +31,7 @@ from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.changes.awaited_peers import AwaitedPeers
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.records.messages import Graph, TakeOver, TookOver
-from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SessionConfig
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original, replicas_of
 
@@ -43,8 +43,8 @@ class TakeOvers(GraphChanger):
 
     Parameters
     ----------
-    changes, config
-        The protocol for changed graphs, and the time limits and intervals of sessions.
+    changes
+        The protocol for changed graphs.
     fail
         Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
     awaited
@@ -62,14 +62,13 @@ class TakeOvers(GraphChanger):
     def __init__(
         self,
         changes: GraphChanges,
-        config: SessionConfig,
         fail: Callable[[str, int, str], None],
         awaited: AwaitedPeers,
         shared: Callable[[str], Mapping[str, Sequence[str]] | None],
         cannot_take_over: Callable[[str, str], Collection[str]],
         incomplete: Callable[[str], set[str]],
     ) -> None:
-        super().__init__(changes, config)
+        super().__init__(changes)
         self.fail = fail
         self.awaited = awaited
         self.shared = shared
@@ -291,11 +290,11 @@ class TakeOvers(GraphChanger):
 
     def _take_over(self, sender: str, message: TakeOver) -> None:
         graph, operator, address = message.graph, message.operator, self.peer.address
-        if self.changes.refuses(sender, graph, "TakeOver"):
+        if self.participation.refuses(sender, graph, "TakeOver"):
             return
-        member = self.changes.member_of(graph)
+        member = self.participation.member_of(graph)
         if member is None or member.ended:
-            self.changes.absent(sender, graph.application, graph.attempt)
+            self.participation.absent(sender, graph.application, graph.attempt)
             return
         refusal = ""
         for name in sorted(name for name, peer in graph.roles.peers.items() if peer == address):

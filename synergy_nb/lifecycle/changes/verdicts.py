@@ -12,7 +12,7 @@ nobody has taken over, and leaves what others execute now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
 from synergy_nb.lifecycle.changes.migration import Migrations
@@ -20,8 +20,6 @@ from synergy_nb.lifecycle.changes.rebuilds import Rebuilds
 from synergy_nb.lifecycle.changes.shared_streams import SharedStreams
 from synergy_nb.lifecycle.changes.succession import Succession
 from synergy_nb.lifecycle.changes.takeover import TakeOvers
-from synergy_nb.lifecycle.records.members import Member
-from synergy_nb.lifecycle.records.request import Request
 
 __all__ = ["Verdicts"]
 
@@ -33,12 +31,8 @@ class Verdicts:
     ----------
     changes, takeovers, moves, rebuilds, sharers, succession
         Parts of the session that change graphs, and that know who leads.
-    led, members
-        Applications that the peer leads, and member records of those in which it takes part, by id.
     fail
         Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
-    expire
-        Callback with (application, reason) when the peer has to leave an application.
     """
 
     def __init__(
@@ -49,10 +43,7 @@ class Verdicts:
         rebuilds: Rebuilds,
         sharers: SharedStreams,
         succession: Succession,
-        led: Mapping[str, Request],
-        members: Mapping[str, Member],
         fail: Callable[[str, int, str], None],
-        expire: Callable[[str, str], None],
     ) -> None:
         self._membership = changes.membership
         self._changes = changes
@@ -61,10 +52,9 @@ class Verdicts:
         self._rebuilds = rebuilds
         self._sharers = sharers
         self._succession = succession
-        self._led = led
-        self._members = members
+        self._led = changes.led
+        self._members = changes.members
         self._fail = fail
-        self._expire = expire
         self._membership.on_dead.append(self._died)
         self._membership.on_ended.append(self._died)
         self._membership.on_alive.append(self._returned)
@@ -79,7 +69,7 @@ class Verdicts:
                 self._sharers.died(application, address)
         for application, member in list(self._members.items()):
             if not self._succession.continues(member, address):
-                self._expire(application, "its origin died")
+                self._changes.participation.expire(application, "its origin died")
         self._succession.died(address)
 
     def lost(self, application: str, address: str) -> bool:

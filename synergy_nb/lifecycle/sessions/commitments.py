@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from synergy_nb.control.peer import Message, Peer
+from synergy_nb.control.peer import Message
 from synergy_nb.lifecycle.records.members import Member, producer_of
 from synergy_nb.lifecycle.records.messages import Confirm, Confirmed, Graph, Refused, Share
 from synergy_nb.lifecycle.sessions.agreements import Agreements
-from synergy_nb.lifecycle.sessions.deploying import Deploying
 from synergy_nb.lifecycle.sessions.impact import Impacts
+from synergy_nb.lifecycle.sessions.participation import Participation
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.plan.operators.catalogue import TAP
@@ -28,11 +28,8 @@ class Commitments:
 
     Parameters
     ----------
-    peer, deploying, impacts
-        The peer, its instructions to its driver, and its projection of impact.
-    join
-        Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
-        the message is refused.
+    participation, impacts
+        Applications in which the peer takes part, and its projection of impact.
     admit
         Function that registers the graph of a sharer of applications that this peer leads; it returns a tap and the
         reason of a refusal, or two empty texts.
@@ -47,19 +44,17 @@ class Commitments:
 
     def __init__(
         self,
-        peer: Peer,
-        deploying: Deploying,
+        participation: Participation,
         impacts: Impacts,
-        join: Callable[[str, Graph, str], Member | None],
         admit: Callable[[Graph], tuple[str, str]],
         agreements: Agreements,
     ) -> None:
-        self.peer = peer
-        self.deploying = deploying
-        self.components = deploying.components
-        self.ledger = deploying.components.ledger
+        self.peer = participation.peer
+        self.deploying = participation.deploying
+        self.components = participation.components
+        self.ledger = participation.ledger
         self.impacts = impacts
-        self.join = join
+        self.join = participation.join
         self.admit = admit
         self.agreements = agreements
         self.on_deploy: list[Callable[[Plan, str], None]] = []

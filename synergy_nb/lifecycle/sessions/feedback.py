@@ -11,12 +11,11 @@ downstream of its components, from which the slack of tuples follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from synergy_nb.control.peer import Message, Peer, Timer
+from synergy_nb.control.peer import Message, Timer
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.records.hosted_components import Components
 from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.records.messages import (
     ComponentTimes,
@@ -25,8 +24,7 @@ from synergy_nb.lifecycle.records.messages import (
     MeasuredApplication,
     TimesReported,
 )
-from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.sessions.participation import Participation
 
 __all__ = ["Feedbacks"]
 
@@ -72,20 +70,11 @@ class Feedbacks:
 
     Parameters
     ----------
-    peer
-        The peer.
-    config
-        Time limits and intervals of sessions.
-    led, members
-        Applications that the peer leads, and member records of those in which it takes part, by id.
-    components
-        Components of the peer; their streams are offered from the first feedback on.
-    start
-        Function that starts the sources of a member, called with each feedback.
+    participation
+        Applications in which the peer takes part; their sources here run, and their streams are offered, from the first
+        feedback on.
     outdated
         Callback with a member record whose graph is older than that of the feedback.
-    absent
-        Function of (address, application, attempt) that tells a peer that this one has no session of an application.
     account
         Function that returns the delay of an application that the peer leads by its account, seconds; negative without
         one.
@@ -96,25 +85,17 @@ class Feedbacks:
 
     def __init__(
         self,
-        peer: Peer,
-        config: SessionConfig,
-        led: Mapping[str, Request],
-        members: Mapping[str, Member],
-        components: Components,
-        start: Callable[[Member], None],
+        participation: Participation,
         outdated: Callable[[Member], None],
-        absent: Callable[[str, str, int], None],
         account: Callable[[str], float],
         delay: Callable[[str], float],
     ) -> None:
-        self._peer = peer
-        self._config = config
-        self._led = led
-        self._members = members
-        self._components = components
-        self._start = start
+        self._participation = participation
+        self._peer = participation.peer
+        self._config = participation.config
+        self._members = participation.members
+        self._led = participation.led
         self._outdated = outdated
-        self._absent = absent
         self._account = account
         self._delay = delay
         self._timer: Timer | None = None
@@ -177,17 +158,17 @@ class Feedbacks:
         for measured in message.measured:
             member = self._members.get(measured.application)
             if member is None or member.graph.attempt != measured.attempt:
-                self._absent(sender, measured.application, measured.attempt)
+                self._participation.absent(sender, measured.application, measured.attempt)
                 continue
             if sender != member.leader:  # the sender has not heard that another peer leads the application now
                 if member.graph.origin == member.leader:
                     self._peer.send(sender, GraphChanged(member.graph))
                 continue
             member.last_feedback = self._peer.now
-            self._start(member)  # the Begin message may have been lost
+            self._participation.start(member)  # the Begin message may have been lost
             if not member.running:
                 member.running = True
-                self._components.offer(measured.application, member.sharable_operators)
+                self._participation.components.offer(measured.application, member.sharable_operators)
             if sender != self._peer.address:
                 member.delay = measured.delay
             if measured.times:

@@ -10,16 +10,14 @@ hear, and waits for as long as a lease more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from synergy_nb.control.peer import Message, Peer
+from synergy_nb.control.peer import Message
 from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.records.messages import End, GraphAsked, GraphChanged
-from synergy_nb.lifecycle.records.request import Request
-from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.sessions.participation import Participation
 from synergy_nb.lifecycle.sessions.sink_reports import SinkReports
-from synergy_nb.overlay.membership import Membership
 
 __all__ = ["Leases"]
 
@@ -29,37 +27,29 @@ class Leases:
 
     Parameters
     ----------
-    peer, membership, config
-        The peer, its failure detector, and the time limits of sessions.
-    led, members
-        Applications that the peer leads, and member records of those in which it takes part, by id.
+    participation
+        Applications in which the peer takes part: it asks about them, and leaves them.
     sinks
         Reports of sinks, which know the results that are retained.
-    expire
-        Callback with (application, reason), called when the peer has to leave an application.
     tell
         Function of (application, address) that sends a peer the graph of an application that this one leads.
     """
 
     def __init__(
         self,
-        peer: Peer,
-        membership: Membership,
-        config: SessionConfig,
-        led: Mapping[str, Request],
-        members: Mapping[str, Member],
+        participation: Participation,
         sinks: SinkReports,
-        expire: Callable[[str, str], None],
         tell: Callable[[str, str], None],
     ) -> None:
-        self._peer = peer
-        self._membership = membership
-        self._config = config
-        self._led = led
-        self._members = members
+        self._participation = participation
+        self._peer = participation.peer
+        self._membership = participation.membership
+        self._config = participation.config
+        self._members = participation.members
+        self._led = participation.led
         self._sinks = sinks
-        self._expire = expire
         self._tell = tell
+        participation.on_joined.append(self.start)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {GraphAsked: self._asked}
 
     def start(self, member: Member) -> None:
@@ -84,7 +74,7 @@ class Leases:
             member.last_feedback = now - config.silence + config.lease
             self._check_after(member, config.feedback)
         else:
-            self._expire(application, "no feedback of its origin has arrived")
+            self._participation.expire(application, "no feedback of its origin has arrived")
 
     def ask(self, member: Member) -> None:
         """Ask whoever leads an application about it."""
