@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from synergy_nb.algorithms.composition import CompositionConfig
     from synergy_nb.models.hot_spot_config import HotSpotConfig
     from synergy_nb.models.replication_config import ReplicationConfig
+    from synergy_nb.notebook.plan_editors import edit
+    from synergy_nb.notebook.watching import watch
     from synergy_nb.plan import plan
-    from synergy_nb.plan_editors import edit
     from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
     from synergy_nb.runtime.client.async_application import AsyncApplication
     from synergy_nb.runtime.client.async_cluster import AsyncCluster
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from synergy_nb.runtime.process.starting import connect_cluster, start_cluster
     from synergy_nb.runtime.transport.wide_area import WideArea
     from synergy_nb.simulator.simulation import Simulation
-    from synergy_nb.watching import watch
 
 __all__ = [
     "Application",
@@ -79,12 +79,12 @@ _LATER: Final = {
     "WideArea": "synergy_nb.runtime.transport.wide_area",
     "explore": "synergy_nb.explore",
     "connect_cluster": "synergy_nb.runtime.process.starting",
-    "edit": "synergy_nb.plan_editors",
+    "edit": "synergy_nb.notebook.plan_editors",
     "start_cluster": "synergy_nb.runtime.process.starting",
-    "watch": "synergy_nb.watching",
+    "watch": "synergy_nb.notebook.watching",
 }
 
-show_with("watch", lambda shown: importlib.import_module("synergy_nb.watching").watch(shown))
+show_with("watch", lambda shown: importlib.import_module("synergy_nb.notebook.watching").watch(shown))
 show_with("knobs", lambda turned: importlib.import_module("synergy_nb.widgets.knob_panel").KnobPanel(turned))
 show_with("stage", lambda shown: importlib.import_module("synergy_nb.widgets.protocol_stage").ProtocolStage(shown))
 

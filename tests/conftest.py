@@ -158,7 +158,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def closed_editors() -> Iterator[None]:
     """No editor stays open after the test."""
-    from synergy_nb import plan_editors
+    from synergy_nb.notebook import plan_editors
 
     yield
     for each in plan_editors._editors.values():

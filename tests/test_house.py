@@ -50,7 +50,7 @@ LAYERS = (
     ("assembly",),
     ("recording",),
     ("widgets", "simulator", "runtime"),
-    ("plan_runs", "watching", "plan_editors", "explore"),
+    ("notebook", "explore"),
     (EXPERIMENTS, "cli", "demo", "__init__", "__main__"),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in layer}

@@ -14,11 +14,12 @@ import polars as pl
 import pytest
 
 import synergy_nb
-from synergy_nb import PlanError, edit, plan_editors, source
+from synergy_nb import PlanError, edit, source
 from synergy_nb.editing.forms import forms
 from synergy_nb.editing.operations import EditError
 from synergy_nb.editing.sampling import SampleError
 from synergy_nb.editing.templates import templates
+from synergy_nb.notebook import plan_editors
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.requirements import QOS_FIELDS
 from synergy_nb.plan.operators.catalogue import KINDS

@@ -8,8 +8,8 @@ import pytest
 
 from synergy_nb import Cluster, NotAdmitted, source
 from synergy_nb.events import ApplicationRunning, ComponentDeployed, GraphSelected, RequestSubmitted
+from synergy_nb.notebook.plan_runs import runs_on
 from synergy_nb.plan import Plan
-from synergy_nb.plan_runs import runs_on
 from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.plan_editor import PlanEditor

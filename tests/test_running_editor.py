@@ -10,8 +10,8 @@ import pytest
 
 from synergy_nb import NotAdmitted, edit, source
 from synergy_nb.editing.operations import EditError
+from synergy_nb.notebook.plan_runs import runs_on
 from synergy_nb.plan import Plan
-from synergy_nb.plan_runs import runs_on
 from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.editor_overlay import draft_of, overlay
 from synergy_nb.widgets.journal_series import JournalSeries

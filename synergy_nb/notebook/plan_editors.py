@@ -18,10 +18,10 @@ from synergy_nb.editing.document import PlanDocument
 from synergy_nb.editing.operations import EditError
 from synergy_nb.editing.plan_text import EMPTY, PlanText
 from synergy_nb.errors import user_facing
+from synergy_nb.notebook.plan_runs import runs_on
 from synergy_nb.plan import Plan, Problem
 from synergy_nb.plan.terms.naming import NAME, is_name
 from synergy_nb.plan.terms.units import nearest, type_of
-from synergy_nb.plan_runs import runs_on
 from synergy_nb.widgets.plan_editor import PlanEditor
 
 if TYPE_CHECKING:
