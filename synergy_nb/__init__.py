@@ -14,8 +14,8 @@ import gc
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from synergy_nb.drawing.notebook_views import show_with
 from synergy_nb.errors import SynergyError
+from synergy_nb.notebook import views
 from synergy_nb.plan import Plan, PlanError, QoS, source
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ _LATER: Final = {
     "watch": "synergy_nb.notebook.watching",
 }
 
-show_with("watch", lambda shown: importlib.import_module("synergy_nb.notebook.watching").watch(shown))
-show_with("knobs", lambda turned: importlib.import_module("synergy_nb.widgets.knob_panel").KnobPanel(turned))
-show_with("stage", lambda shown: importlib.import_module("synergy_nb.widgets.protocol_stage").ProtocolStage(shown))
+views.register()
 
 
 def __getattr__(name: str) -> Any:

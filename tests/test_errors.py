@@ -10,7 +10,9 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from synergy_nb import errors
-from synergy_nb.errors import FULL, SynergyError, brief, user_facing
+from synergy_nb.errors import SynergyError, brief, user_facing
+from synergy_nb.notebook import short_errors
+from synergy_nb.notebook.short_errors import FULL
 from synergy_nb.plan import source
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.synchronous import LoopThread
@@ -171,7 +173,7 @@ def test_an_error_that_is_raised_again_is_brief_again(notebook: Notebook) -> Non
 
 
 def test_without_a_line_of_the_user_every_frame_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "_users", lambda _file: False)
+    monkeypatch.setattr(short_errors, "_users", lambda _file: False)
     with pytest.raises(SynergyError) as caught:
         raise ClusterError(MESSAGE)
     assert "Traceback" in "".join(caught.value._render_traceback_()) or MESSAGE in "".join(

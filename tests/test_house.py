@@ -329,6 +329,18 @@ def few_modules_import_spark(module: Module) -> Iterator[str]:
             yield f"line {line}: imports {name}; the doors to {SPARK} are runtime/data/{{spark_servers,spark_part}}"
 
 
+def few_rooms_know_notebooks(module: Module) -> Iterator[str]:
+    """Only ``notebook`` and the widgets speak to IPython; lower rooms ask ``drawing/notebook_views``."""
+    if module.parts[0] in {"notebook", "widgets", "explore"} or module.parts == ("drawing", "notebook_views"):
+        return
+    for node in module.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"IPython(\.\w+)*$", node.value):
+            yield f"line {node.lineno}: {node.value}; drawing/notebook_views has the doors to a notebook"
+    for line, name in module.imports:
+        if name.partition(".")[0] == "IPython":
+            yield f"line {line}: imports {name}; drawing/notebook_views has the doors to a notebook"
+
+
 @cache
 def _declared() -> frozenset[str]:
     """Import names of what pyproject.toml declares, for the package itself or in an extra."""
@@ -490,6 +502,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     only_seeded_randomness,
     few_modules_import_dask,
     few_modules_import_spark,
+    few_rooms_know_notebooks,
     imports_are_declared,
     names_say_something,
     finished,
@@ -647,6 +660,8 @@ def test_tests_never_sleep() -> None:
         (few_modules_import_dask, "cli", "from dask import config"),
         (few_modules_import_spark, "runtime.host", "import spark_stream.session"),
         (few_modules_import_spark, "runtime.data.spark_servers", "from pyspark.sql import functions"),
+        (few_rooms_know_notebooks, "errors", "import sys\nsys.modules.get('IPython')"),
+        (few_rooms_know_notebooks, "runtime.client.cluster", "from IPython import display"),
         (imports_are_declared, "plan", "import left_pad"),
         (names_say_something, "overlay.ring_utils", ""),
         (names_say_something, "overlay.ring", "class LinkManager: ..."),
@@ -686,6 +701,7 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         (few_modules_import_dask, "runtime.process.starting", "import distributed"),
         (few_modules_import_spark, "runtime.data.spark_servers", "from spark_stream import session"),
         (few_modules_import_spark, "cli.doctor", "from spark_stream import java"),
+        (few_rooms_know_notebooks, "notebook.watching", "import sys\nsys.modules.get('IPython')"),
         (imports_are_declared, "plan", "import yaml, polars as pl\nfrom collections.abc import Iterator"),
         (names_say_something, "overlay.ring", "class Commonality: ..."),
         (finished, "plan.sql", "kind = 'place" + "holder'"),

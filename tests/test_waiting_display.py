@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
+from synergy_nb.drawing.notebook_views import view_of
+from synergy_nb.notebook import waiting_lines
+from synergy_nb.notebook.waiting_lines import QUIET, NotebookLine, TerminalLine
 from synergy_nb.runtime.client import waiting_display
 from synergy_nb.runtime.client.synchronous import LoopThread
-from synergy_nb.runtime.client.waiting_display import (
-    EVERY,
-    FIRST,
-    QUIET,
-    NotebookLine,
-    TerminalLine,
-    WaitingDisplay,
-    display,
-)
+from synergy_nb.runtime.client.waiting_display import EVERY, FIRST, Display, WaitingDisplay
 
 
 class Clock:
@@ -86,7 +81,7 @@ def test_a_coroutine_shows_its_progress_unless_its_caller_does(
     monkeypatch: pytest.MonkeyPatch, *, blocking: bool
 ) -> None:
     shown = Shown()
-    monkeypatch.setattr(waiting_display, "display", lambda: shown)
+    monkeypatch.setattr(waiting_lines, "line_for", lambda _: shown)
     monkeypatch.setattr(waiting_display, "FIRST", 0.0)
 
     told = asyncio.Event()
@@ -127,8 +122,13 @@ class Terminal(io.StringIO):
         return True
 
 
+def display() -> Display | None:
+    """What a call that waits is shown by."""
+    return cast("Display | None", view_of("waiting", str))
+
+
 def test_the_output_depends_on_terminal_or_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_display, "_silenced", False)
+    monkeypatch.setattr(waiting_lines, "_silenced", False)
     monkeypatch.delenv(QUIET, raising=False)
     monkeypatch.setitem(sys.modules, "IPython", type("Python", (), {"get_ipython": staticmethod(lambda: None)}))
     monkeypatch.setattr(sys, "stderr", io.StringIO())
@@ -140,7 +140,7 @@ def test_the_output_depends_on_terminal_or_notebook(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(QUIET, "1")
     assert display() is None
     monkeypatch.delenv(QUIET)
-    waiting_display.quiet()
+    waiting_lines.quiet()
     assert display() is None
 
 

@@ -10,8 +10,8 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from synergy_nb.notebook.waiting_lines import quiet
 from synergy_nb.reporting.formatting import seconds
-from synergy_nb.runtime.client.waiting_display import quiet
 
 __all__ = ["Bars", "err", "fields", "out"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from synergy_nb.drawing.notebook_views import running_shell
 from synergy_nb.editing.document import PlanDocument
 from synergy_nb.editing.operations import EditError
 from synergy_nb.editing.plan_text import EMPTY, PlanText
@@ -173,9 +173,7 @@ def _first_rows(plan: Plan, operator: str, rows: Any) -> pl.DataFrame:
 
 def _cell() -> str:
     """Id of the notebook's cell that runs; empty where there is none."""
-    python: Any = sys.modules.get("IPython")
-    shell = None if python is None else python.get_ipython()
-    kernel = getattr(shell, "kernel", None)
+    kernel = getattr(running_shell(), "kernel", None)
     if kernel is None:
         return ""
     parent = kernel.get_parent() or {}

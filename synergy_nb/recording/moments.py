@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -243,7 +242,7 @@ class Replay(msgspec.Struct, frozen=True):
         return as_text("graphs", ("", "φ", "delay", "components", "reason"), rows)
 
     def view(self) -> Any:
-        """Return the stage for a notebook; None where nothing can draw it."""
+        """Return the stage for a notebook."""
         return view_of("stage", self)
 
     def __repr__(self) -> str:
@@ -252,14 +251,10 @@ class Replay(msgspec.Struct, frozen=True):
 
     def _display_(self) -> Any:
         """What marimo shows."""
-        return self.view() or repr(self)
+        return self.view()
 
     def _ipython_display_(self) -> None:
-        stage = self.view()
-        if stage is not None:
-            stage._ipython_display_()
-        else:
-            importlib.import_module("IPython.display").display({"text/plain": repr(self)}, raw=True)
+        self.view()._ipython_display_()
 
 
 def not_received(under_way: bool) -> str:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from synergy_nb.drawing.notebook_views import running_shell
 from synergy_nb.events import Event, LinkBroken, decode_events
 from synergy_nb.events.peer_names import readable
 from synergy_nb.plan.terms.units import counted
@@ -105,8 +106,7 @@ class ErrorNotices:
 
 def user_sees_output() -> bool:
     """Whether a user sees the standard error of this process: in a notebook, or at a terminal."""
-    python = sys.modules.get("IPython")
-    return (python is not None and python.get_ipython() is not None) or sys.stderr.isatty()
+    return running_shell() is not None or sys.stderr.isatty()
 
 
 def _stderr(line: str) -> None:

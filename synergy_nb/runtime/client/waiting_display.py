@@ -1,7 +1,7 @@
-"""One line about what a call is waiting for, if a user can see it: at a terminal, or in a notebook.
+"""One line about what a call is waiting for, if a user can see it.
 
 The line appears when a call has taken longer than :data:`FIRST`, shows its duration, and disappears when the call
-returns. Nothing is written into pipes and files, nor if :data:`QUIET` is set.
+returns. Where it appears is the business of :mod:`synergy_nb.notebook.waiting_lines`.
 """
 
 from __future__ import annotations
@@ -9,33 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import importlib
-import os
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar, cast
 
+from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import brief
 
 __all__ = [
-    "QUIET",
     "Display",
-    "NotebookLine",
-    "TerminalLine",
     "WaitingDisplay",
-    "display",
     "displaying",
     "displays_waiting",
-    "quiet",
     "waiting",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Environment variable; any text in it disables the line.
-QUIET: Final = "SYNERGY_QUIET"
 FIRST: Final = 1.0  # seconds that a call may take before the line appears
 EVERY: Final = 0.5  # seconds between two updates of the line
 TICK: Final = 0.1  # seconds between two checks whether the line is due
@@ -51,51 +42,6 @@ class Display(Protocol):
 
     def clear(self) -> None:
         """Remove the line."""
-
-
-class TerminalLine:
-    """A line with a spinner on the standard error."""
-
-    def __init__(self) -> None:
-        self._status: Any = None
-
-    def show(self, line: str) -> None:
-        """Replace the line."""
-        from rich.console import Console  # noqa: PLC0415 - seldom needed, and slow to import
-        from rich.text import Text  # noqa: PLC0415
-
-        if self._status is None:
-            self._status = Console(stderr=True, highlight=False).status(Text(line))
-            self._status.start()
-        else:
-            self._status.update(Text(line))
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
-
-
-class NotebookLine:
-    """A line in the output of a cell, updated in place."""
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-
-    def show(self, line: str) -> None:
-        """Replace the line."""
-        if self._handle is None:
-            shown = importlib.import_module("IPython.display")  # it is installed: a notebook's kernel is running
-            self._handle = shown.display({"text/plain": line}, raw=True, display_id=True)
-        else:
-            self._handle.update({"text/plain": line}, raw=True)
-
-    def clear(self) -> None:
-        """Remove the line, so that nothing remains visible."""
-        if self._handle is not None:
-            self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
-            self._handle = None
 
 
 class WaitingDisplay:
@@ -158,7 +104,7 @@ async def waiting(text: Callable[[], str]) -> AsyncIterator[None]:
     text
         Text of :class:`WaitingDisplay`.
     """
-    line = WaitingDisplay(text, None if displaying.get() else display())
+    line = WaitingDisplay(text, None if displaying.get() else view_of("waiting", text))
     token = displaying.set(True)
     ticking = asyncio.get_running_loop().create_task(_tick(line)) if line.shows else None
     try:
@@ -191,23 +137,3 @@ async def _tick(line: WaitingDisplay) -> None:
     while True:
         line.tick()
         await asyncio.sleep(TICK)
-
-
-_silenced = False
-
-
-def quiet() -> None:
-    """Disable these lines in this process, because it reports its progress in another form, as the command does."""
-    global _silenced  # noqa: PLW0603 - a property of the process
-    _silenced = True
-
-
-def display() -> Display | None:
-    """Return the output of this process for a line to a user; None if there is none."""
-    if _silenced or os.environ.get(QUIET):
-        return None
-    python = sys.modules.get("IPython")
-    shell = None if python is None else python.get_ipython()
-    if shell is not None and hasattr(shell, "kernel"):
-        return NotebookLine()
-    return TerminalLine() if sys.stderr.isatty() else None
