@@ -514,6 +514,14 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
 )
 
 
+def test_the_design_shows_the_same_layers() -> None:
+    """DESIGN.md lists them from the top, numbered; what is after a colon says more of one."""
+    text = (ROOT / "DESIGN.md").read_text("utf-8").partition("layers are:\n")[2]
+    shown = re.findall(r"^\d+\. ([^:\n]+)", text.partition("\n## ")[0], re.MULTILINE)
+    packages = [{part for part in layer if not part.startswith("__")} for layer in reversed(LAYERS)]
+    assert [set(line.split(", ")) for line in shown] == packages
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_every_module_keeps_the_rule(rule: Callable[[Module], Iterator[str]]) -> None:
     broken = [f"{module.name}: {fault}" for module in MODULES for fault in dict.fromkeys(rule(module))]
