@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import pkgutil
 import subprocess
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed.protocol import pickle as shipping
 
 import synergy_nb
 from synergy_nb import Cluster, ClusterError, plan, source
+from synergy_nb.plan import plan as function
 from synergy_nb.plan.data_frames import is_frame
 from synergy_nb.runtime.client.feeds import supply
 from synergy_nb.traces.rows import row_reader
@@ -35,9 +38,20 @@ def test_no_name_hides_a_package() -> None:
 def test_the_package_of_plans_is_the_function_too() -> None:
     made = source("packets", rate="10 tuples/s").filter("bytes > 10")
     assert plan(made.sink("a"), made.sink("b"), name="p").name == "p"
-    code = "import synergy_nb.plan.query_plan as q; from synergy_nb import plan; print(q.Plan.__name__, callable(plan))"
+    code = (
+        "import synergy_nb.plan.query_plan as q, synergy_nb.plan.derived.spark_parts as deeper\n"
+        "import synergy_nb\n"
+        "from synergy_nb import plan\n"
+        "from synergy_nb.plan import plan as function\n"
+        "print(q.Plan.__name__, deeper.__name__, plan is synergy_nb.plan, plan.query_plan is q)\n"
+        "made = synergy_nb.source('packets').sink('a')\n"
+        "print(synergy_nb.plan(made) == plan(made) == function(made) == plan.plan(made))"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
-    assert ran.stdout == "Plan True\n"
+    assert ran.stdout == "Plan synergy_nb.plan.derived.spark_parts True True\nTrue\n"
+    assert inspect.signature(plan) == inspect.signature(function)
+    shipped: Any = shipping
+    assert shipped.loads(shipped.dumps(lambda: plan))() is plan  # a function of a user's own goes to a worker
 
 
 def test_a_path_may_be_a_path_object(tmp_path: Path) -> None:

@@ -4,10 +4,19 @@
 streams, :mod:`.data_frames` its tables. From the bottom up, its rooms are ``terms`` (quantities, names, QoS), ``sql``
 (expressions), ``operators`` (what is stated about each kind), ``checks`` (all problems of a plan, and what it would
 take), ``text`` (YAML, Python, bytes) and, above the plan, ``derived`` (the plans that are made of it).
+
+The package is also the function :func:`plan`, which makes one plan of several results:
+
+>>> from synergy_nb import plan, source
+>>> packets = source("packets")
+>>> large, small = packets.filter("bytes > 1000").sink("large"), packets.filter("bytes < 100").sink("small")
+>>> plan(large, small, delay="2 s").sinks
+('sink', 'sink_2')
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 from types import ModuleType
@@ -34,6 +43,10 @@ class _CallablePackage(ModuleType):
 
     def __call__(self, *arguments: Any, **options: Any) -> Plan:
         return plan(*arguments, **options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # as a module is pickled; a function of a user's own that makes plans may go to other processes
+        return importlib.import_module, (self.__name__,)
 
 
 sys.modules[__name__].__class__ = _CallablePackage
