@@ -75,6 +75,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "dataflow.streams": (("log", "replicas"), ("component",), ("hosting",)),
     "lifecycle": (("records",), ("requests", "sessions"), ("changes",), ("session",), ("engine",)),
+    "synergy_experiments": (("flows", "framework"), ("worlds",), ("bench",), ("chapters",), ("paper_figure",)),
 }
 TOP = LEVEL["cli"]
 
@@ -331,7 +332,7 @@ def few_modules_import_spark(module: Module) -> Iterator[str]:
 
 def few_rooms_know_notebooks(module: Module) -> Iterator[str]:
     """Only ``notebook`` and the widgets speak to IPython; lower rooms ask ``drawing/notebook_views``."""
-    if module.parts[0] in {"notebook", "widgets", "explore"} or module.parts == ("drawing", "notebook_views"):
+    if module.parts[0] in {"notebook", "widgets"} or module.parts == ("drawing", "notebook_views"):
         return
     for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"IPython(\.\w+)*$", node.value):
