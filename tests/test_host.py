@@ -330,7 +330,7 @@ async def test_undeploying_during_execution_leaves_nothing() -> None:
     for one in pair.net.values():
         hosting = one.hosting
         assert (hosting.components, hosting.deployments, hosting.opened, one._driver.feeds) == ({}, {}, set(), {})
-        assert (hosting.roles.copies, hosting.roles.recoveries, hosting.exchange._sources) == ({}, {}, {})
+        assert (hosting.roles.copies, hosting.roles.recoveries) == ({}, {})
         assert (hosting.memory.used, hosting.next_timer, one._sinks.timer) == (0, None, None)
     pair.undeploy("app", peers)
     assert not pair.failed

@@ -446,6 +446,38 @@ def _undocumented(body: list[ast.stmt], owner: ast.ClassDef | None) -> Iterator[
 ERROR_BASE = "SynergyError"
 
 
+COMPONENT = {"component.component", "component.component_metrics"}  # the other modules of its room are parts of it
+LABELS = {"determinants", "losses", "rates"}  # of a chunk: whoever makes one labels it before anybody else has it
+
+
+@cache
+def _attributes(name: str) -> frozenset[str]:
+    """Names of the attributes that the classes of a module of streams have."""
+    found: set[str] = set()
+    for node in next(module for module in MODULES if module.name == f"{PACKAGE}.dataflow.streams.{name}").nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            found.add(node.attr)
+        elif isinstance(node, ast.ClassDef):
+            found |= {ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
+    return frozenset(found)
+
+
+def facts_have_one_home(module: Module) -> Iterator[str]:
+    """In the data path an attribute is written by the module of its class: whoever wants it changed asks its owner."""
+    if module.parts[:2] != ("dataflow", "streams") or len(module.parts) < 4:
+        return
+    homes = {".".join(module.parts[2:])} | (COMPONENT if module.parts[2] == "component" else set())
+    own = LABELS.union(*(_attributes(home) for home in homes if f"{PACKAGE}.dataflow.streams.{home}" in NAMES))
+    for node in module.nodes:
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store | ast.Del)
+            and node.attr not in own
+            and ast.unparse(node.value) != "self"
+        ):
+            yield f"line {node.lineno}: writes {ast.unparse(node)}, which belongs to a class elsewhere"
+
+
 def errors_share_a_base(module: Module) -> Iterator[str]:
     """Every public exception class derives from SynergyError; it may derive from a built-in class as well."""
     for node in module.nodes:
@@ -510,6 +542,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     free_of_this_machine,
     documented,
     errors_share_a_base,
+    facts_have_one_home,
     parameters_name_things,
     hides_no_module,
 )
@@ -681,6 +714,8 @@ def test_tests_never_sleep() -> None:
         (documented, "plan", "'''Doc.'''\nclass A: ..."),
         (documented, "plan", "'''Doc.'''\nclass A:\n    '''Doc.'''\n    def f(self): ..."),
         (errors_share_a_base, "plan", "class BrokenPlan(ValueError): ..."),
+        (facts_have_one_home, "dataflow.streams.hosting.exchange", "component.running = True"),
+        (facts_have_one_home, "dataflow.streams.hosting.exchange", "cursor.sent, cursor.resend_at = start, None"),
         (hides_no_module, "plan.terms", "from synergy_nb.plan.terms.units import amount as naming"),
         (hides_no_module, "plan.terms", "def naming(): ..."),
         (hides_no_module, "plan.terms", "units: Final = 3"),
@@ -701,6 +736,8 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
             "dataflow.streams.hosting.roles",
             "from synergy_nb.dataflow.streams.log.values import Point",
         ),
+        (facts_have_one_home, "dataflow.streams.component.component_settings", "component.limit = 1.0"),
+        (facts_have_one_home, "dataflow.streams.hosting.exchange", "class A:\n    def f(self): self.sent = 0"),
         (rooms_point_down, "dataflow.streams", "from synergy_nb.dataflow.streams.hosting.hosting import Hosting"),
         (drivers_stand_apart, "runtime.host", "from synergy_nb.runtime import link"),
         (algorithms_stand_alone, "algorithms.composition.probing", "from .messages import Probe"),

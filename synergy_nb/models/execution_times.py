@@ -212,6 +212,10 @@ class ExecutionTimes:
         pairs = ((rate, seconds * factor) for rate, seconds in self.pairs)
         return ExecutionTimes.of(pairs, window=self._moments.window or WINDOW, floor=self.floor * factor)
 
+    def set_floor(self, floor: float) -> None:
+        """Set the profiled processing time τ of a tuple, seconds."""
+        self.floor = floor
+
     def line(self) -> Line | None:
         """Line through the pairs; None with fewer than three pairs, and where all rates are equal."""
         moments = self._moments

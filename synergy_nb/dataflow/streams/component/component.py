@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from synergy_nb.dataflow.deployments import Assignment, Feed, Role
@@ -35,8 +35,9 @@ from synergy_nb.dataflow.streams.component.losses import Losses
 from synergy_nb.dataflow.streams.component.reading_order import ReadingOrder
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
-from synergy_nb.dataflow.streams.log.merge import Entry, InOrder
+from synergy_nb.dataflow.streams.log.merge import Entry, Port
 from synergy_nb.dataflow.streams.log.values import CLIENT, ORIGIN, Chunk, Cut, Output, Reader
+from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
 __all__ = ["NOTHING", "Component"]
@@ -70,6 +71,8 @@ class Component(ComponentMetrics):
         Share of the peer's memory that it may use, bytes; None: no limit.
     measure_s
         Seconds over which rates and loads are averaged.
+    speed
+        Speed of the peer: the work, in seconds at a peer of speed 1, that it does in one second.
     now
         Time at which it starts, seconds.
 
@@ -110,10 +113,11 @@ class Component(ComponentMetrics):
         *,
         share: Share | None = None,
         measure_s: float = 5.0,
+        speed: float = 1.0,
         now: float = 0.0,
     ) -> None:
         share = Memory().share(application, operator) if share is None else share
-        super().__init__(measure_s=measure_s, share=share, now=now)
+        super().__init__(measure_s=measure_s, share=share, speed=speed, now=now)
         self.application = application
         self.operator = operator
         self.peer = peer
@@ -135,7 +139,8 @@ class Component(ComponentMetrics):
         self.log = StreamLog(limits=limits)
         self._client = Reader(application, operator, CLIENT, peer)  # collects its output if it is a sink
         self.ports = {
-            number: InOrder(ORIGIN if feed.application == application else None) for number, feed in self.feeds.items()
+            number: Port(ORIGIN if feed.application == application else None, closed=not feed.operator)
+            for number, feed in self.feeds.items()
         }
         self.reading = ReadingOrder()
         self.running = False
@@ -180,23 +185,73 @@ class Component(ComponentMetrics):
         """Identify the component as the reader of a stream."""
         return Reader(self.application, self.operator, port, self.peer, self.epoch)
 
-    def release_memory(self) -> None:
-        """Release memory after a failure; nothing is executed any more."""
+    # -- its life ------------------------------------------------------------------------------------------------
+
+    def set_logic(self, logic: Logic | None) -> None:
+        """Set the logic that executes its items; None for a source."""
+        self.logic = logic
+
+    def adopt_log(self, log: StreamLog) -> None:
+        """Go on with the output that a copy of it has."""
+        self.log = log
+
+    def restore(self, cut: Cut) -> None:
+        """Start from a cut in its log; it executes nothing until its state is restored."""
+        self.log.cut(cut.end)
+        self.suspend()
+        if isinstance(self.logic, MergedLogic):
+            self.logic.await_state()
+        self.begin(cut)
+
+    def activate(self, epoch: int) -> None:
+        """Become the active component, in an epoch; its log retains what readers need from now on."""
+        self.role, self.epoch = Role.ACTIVE, epoch
+        self.log.retain_all(retains=False)
+
+    def know_readers(self) -> bool:
+        """Note that it knows its readers from now on; return whether it did before."""
+        known, self.expecting = self.expecting, True
+        return known
+
+    def set_sharers_limit(self, limit: float) -> None:
+        """Set the least delay limit of the other applications that share its stream, seconds."""
+        self.sharers_limit = limit
+
+    def pause(self, paused: bool) -> None:
+        """Execute nothing for a while; or go on."""
+        self.paused = paused
+
+    def suspend(self) -> None:
+        """Execute nothing while something else deals with it, such as an execution or a snapshot that is made."""
+        self.running = True
+
+    def resume(self) -> None:
+        """Be free to execute again."""
+        self.running = False
+
+    def change(self) -> None:
+        """Note that its copies need another snapshot."""
+        self.dirty = True
+
+    def fail(self, reason: str) -> None:
+        """Fail, and release memory and queues; nothing is executed any more."""
+        self.failed = reason
         self.share.release()
         self.steps = None
         for port in self.ports.values():
-            port.queue.clear()
-            port.queued = 0
+            port.clear()
+
+    def remove(self) -> None:
+        """Release memory, as the component leaves the peer."""
+        self.failed = self.failed or "it was removed"
+        self.share.release()
 
     def begin(self, cut: Cut) -> None:
         """Start from a cut; the log has to end there. Inputs that were read before the cut and are gone are closed."""
         for number in cut.inputs.keys() - self.ports.keys():
-            self.feeds[number], self.ports[number] = Feed(self.application, ""), InOrder()
-            self.ports[number].closed = True
+            self.feeds[number], self.ports[number] = Feed(self.application, ""), Port(closed=True)
         for number, port in self.ports.items():
-            port.joined = number in cut.inputs
-            port.late = not port.joined
-            port.received = port.consumed = cut.inputs.get(number, ORIGIN)
+            port.start(cut.inputs.get(number))
         self.reading.begin(cut)
         self.losses.begin(cut)
 
@@ -349,7 +404,7 @@ class Component(ComponentMetrics):
             self.committed()
         elif not self.copy_holders.waited:
             for each in self.ports.values():
-                each.durable = each.consumed
+                each.cover()
 
     def overtake(self, chunks: list[Chunk], began: float, now: float) -> None:
         """Account for chunks that were executed from ``began`` on, without waiting in the queue."""
@@ -360,7 +415,6 @@ class Component(ComponentMetrics):
         fresh = port.received.position - before  # tuples that have not been delivered yet, and will be discarded
         if fresh:
             self.arrived(fresh, now)
-            self.tuples_in += fresh
         self.queueing.add(0.0, max(sum(chunk.rows for chunk in chunks), 1))
 
     def produce(self, chunks: list[Chunk], now: float) -> None:
@@ -379,6 +433,14 @@ class Component(ComponentMetrics):
             for chunk in chunks:
                 chunk.losses = losses
 
+    def emit(self, chunks: Sequence[Chunk], now: float) -> None:
+        """Append what a source has read, or another engine has made."""
+        if not self.feeds:
+            self.arrived(sum(chunk.rows for chunk in chunks), now)
+            self.unsaved += 0 if self.external else sum(chunk.size for chunk in chunks)
+        self.produce(list(chunks), now)
+        self.dirty = True
+
     def committed(self, now: float | None = None) -> None:
         """Update the progress of the other engine: inputs are retained from there on, within the limit of memory."""
         if (engine := self.engine) is None:
@@ -389,9 +451,9 @@ class Component(ComponentMetrics):
         most = self.limits.retain // 2
         for port, point in zip(self.ports.values(), known.inputs, strict=True):
             if engine.uncovered_bytes > most or (not self.copy_holders.waited and engine.state_bytes > most // 2):
-                port.durable = port.consumed
+                port.cover()
             elif not self.copy_holders.waited:
-                port.durable = max(port.durable, point)
+                port.cover(point)
         engine.set_copies(copies=self.copy_holders.waited, safe=self._inputs_retained(known))
 
     def _inputs_retained(self, known: Committed) -> bool:
@@ -483,7 +545,7 @@ class Component(ComponentMetrics):
         number = self.copy_holders.number
         if not self.copy_holders.waited:
             for port in self.ports.values() if not self.external else ():
-                port.durable = port.consumed
+                port.cover()
             return True
         cut = None if number is None else self._cuts.get(number)
         if cut is None:
@@ -491,7 +553,7 @@ class Component(ComponentMetrics):
         self.stable = max(self.stable, cut.end)
         for port_number, point in cut.inputs.items():
             if port_number in self.ports:
-                self.ports[port_number].durable = max(self.ports[port_number].durable, point)
+                self.ports[port_number].cover(point)
         for old in [old for old in self._cuts if number is not None and old < number]:
             del self._cuts[old]
         if self.engine is not None:

@@ -60,7 +60,7 @@ class ComponentMetrics:
         Time at which the component starts, in seconds.
     """
 
-    def __init__(self, *, measure_s: float, share: Share, now: float) -> None:
+    def __init__(self, *, measure_s: float, share: Share, now: float, speed: float = 1.0) -> None:
         self.share = share
         self.kind = ""  # kind of its operator
         self.stream = ""  # name of its stream
@@ -68,7 +68,7 @@ class ComponentMetrics:
         self.arrivals = Rate(measure_s, now)
         self._input_signature, self._output_signature = _SignatureMeter(now), _SignatureMeter(now)
         self.departures = Rate(measure_s, now)
-        self.speed = 1.0  # at which its peer last executed it, see ``work``
+        self.speed = speed  # at which its peer last executed it, see ``work``
         self.waited_s = 0.0  # seconds that its present execution slept rather than computed
         self.busy = Rate(measure_s, now)  # work at unit speed
         self.tuple_s = Ewma()
@@ -85,8 +85,10 @@ class ComponentMetrics:
         self.bytes_in = 0
         self.bytes_out = 0
 
-    def arrived(self, tuples: int, now: float) -> None:
-        """Count ``tuples`` that arrived for the first time."""
+    def arrived(self, tuples: int, now: float, size: int = 0) -> None:
+        """Count ``tuples`` that arrived for the first time, in chunks of so many bytes."""
+        self.tuples_in += tuples
+        self.bytes_in += size
         self.arrivals.add(tuples, now)
         if self.prediction is not None:
             self.prediction.arrived(tuples, now)

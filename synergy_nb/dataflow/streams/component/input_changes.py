@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from synergy_nb.dataflow.deployments import Assignment, Feed, Role
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.log.merge import InOrder
+from synergy_nb.dataflow.streams.log.merge import Port
 from synergy_nb.dataflow.streams.log.values import Output
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 
@@ -59,11 +59,12 @@ def change_inputs(component: Component, assignment: Assignment) -> InputChanges:
         if feed != wanted.get(number, none)
     }
     for number in left:
-        component.feeds[number], component.ports[number].closed = wanted.get(number, none), True
+        component.feeds[number] = wanted.get(number, none)
+        component.ports[number].close()
     added = [number for number in wanted if number not in component.feeds]
     for number in added:
-        component.feeds[number], component.ports[number] = wanted[number], InOrder(None, late=True)
-        component.ports[number].closed = not wanted[number].operator
+        closed = not wanted[number].operator
+        component.feeds[number], component.ports[number] = wanted[number], Port(None, late=True, closed=closed)
     component.feed_ports |= assignment.feed_ports
     forgotten = sorted(_unused(component) - wanted.keys())
     for number in forgotten:

@@ -149,7 +149,8 @@ class ComponentPredictions:
             return
         self._counts += 1
         self.rate, self._arrived = self._arrived / COUNT_S, 0
-        self.processing = self.times.floor = self.component.processing
+        self.processing = self.component.processing
+        self.times.set_floor(self.processing)
         self.speed = self.component.speed
         if self._counts > 1:
             self._rates.observe(self.rate, self.carried)
@@ -237,6 +238,10 @@ class ComponentPredictions:
         seconds = max(finished - arrived, 0.0)
         self.times.observe(self.peer.rate, seconds)
         self._taken.append(seconds)
+
+    def executing_since(self, started: float) -> None:
+        """Note when the execution began whose output is handled now."""
+        self.began = started
 
     def finished(self, first: Entry, work: Work, outcome: Outcome) -> None:
         """Add a pair for an execution, or note what was passed to another engine; ``first`` is its first entry."""
@@ -367,6 +372,11 @@ class PeerPredictions:
         self._limits: dict[str, Mapping[str, float]] = {}
         self._second = -math.inf  # beginning of the present second
         self._renew_at = self._report_at = -math.inf
+
+    def take_violations(self) -> list[SlackViolation]:
+        """Return the violations that have not been taken yet."""
+        taken, self.violations = self.violations, []
+        return taken
 
     def add(self, component: Component) -> None:
         """Measure a new component, unless hot spots are off."""

@@ -107,6 +107,18 @@ class ReadingOrder:
 
     # -- prescribed ----------------------------------------------------------------------------------------------
 
+    def wait(self) -> None:
+        """Decide nothing until the order is known."""
+        self.free = False
+
+    def decide(self) -> None:
+        """Decide freely once nothing is prescribed."""
+        self.free = True
+
+    def complete_order(self) -> None:
+        """Decide freely after what is prescribed, as that is the whole order of the component that it replaces."""
+        self.free = self.complete = True
+
     def next_run(self, ports: Mapping[int, InOrder]) -> Run | None:
         """Return the next part of the prescribed order that has not been read yet."""
         while self.prescribed:

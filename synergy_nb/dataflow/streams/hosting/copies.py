@@ -18,7 +18,7 @@ import msgspec
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.frames import Data, PieceRequest, State
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
-from synergy_nb.dataflow.streams.log.merge import InOrder, Receipt
+from synergy_nb.dataflow.streams.log.merge import RETRY_S, InOrder, Receipt
 from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import COPY, Chunk, Output, Point, Reader
 
@@ -112,8 +112,7 @@ class Copy:
     def __init__(self, output: Output, limits: Limits = LIMITS) -> None:
         self.output = output
         self.merge = InOrder(None, output.epoch)
-        self.log = StreamLog(limits=limits)
-        self.log.retains_all = True
+        self.log = StreamLog(limits=limits, retains_all=True)
         self.state: State | None = None
         self.pieces: dict[int, bytes] = {}
         self.retry_at = 0.0
@@ -128,7 +127,7 @@ class Copy:
     def follow(self, output: Output, now: float) -> None:
         """Continue with the output of the component's replacement in a later epoch."""
         self.output = output
-        self.merge.epoch, self.merge.subscribed = output.epoch, False
+        self.merge.follow(output.epoch)
         self.retry_at = now
         self.ready, self.ready_by = False, math.inf
         if self.state is not None:  # numbers restart with each epoch
@@ -143,10 +142,53 @@ class Copy:
 
     def resume(self, log: StreamLog) -> None:
         """Continue from the log of a component that no longer follows."""
-        log.cursors.clear()
+        log.forget_readers()
         self.log, self.ready_by = log, math.inf
         self.merge = InOrder(log.end, self.output.epoch)
         self.retry_at = 0.0
+
+    def keep(self, state: State, pieces: dict[int, bytes]) -> None:
+        """Have a snapshot that was made on this peer."""
+        self.state, self.pieces = state, pieces
+
+    def take_log(self, limits: Limits) -> StreamLog:
+        """Hand over the log to the component that is made of this copy, and begin another one."""
+        log, self.log = self.log, StreamLog(limits=limits, retains_all=True)
+        return log
+
+    def set_move(self, move: int) -> None:
+        """Set the number of the move for which this peer follows the component; 0: none."""
+        self.move = move
+
+    def follows(self, ready_by: float) -> None:
+        """Note that this peer executes the component from the snapshot, and counts as ready at the latest then."""
+        self.ready_by = ready_by
+
+    def becomes_ready(self) -> None:
+        """Note that its peer reports that it could take over."""
+        self.ready = True
+
+    # -- its subscription ------------------------------------------------------------------------------------------
+
+    def ask_again(self, at: float) -> None:
+        """Subscribe at a time in seconds, unless the subscription has been confirmed by then."""
+        self.merge.unsubscribed()
+        self.retry_at = at
+
+    def asked(self, now: float) -> None:
+        """Note that it has subscribed, until it is confirmed."""
+        self.retry_at = now + RETRY_S
+
+    def acknowledge_at(self, at: float, *, earlier: bool = False) -> None:
+        """Acknowledge at a time in seconds; or earlier, if an earlier acknowledgement is due."""
+        if self.ack_at is None or not earlier:
+            self.ack_at = at
+
+    def acknowledged(self) -> None:
+        """Note that it has acknowledged its progress."""
+        self.ack_at = None
+
+    # -- its output and snapshots ----------------------------------------------------------------------------------
 
     def outruns(self, follower: Component) -> bool:
         """Whether a whole snapshot is ahead of a follower that its producers do not answer, as it asks for too little.
@@ -168,20 +210,19 @@ class Copy:
 
     def receive(self, data: Data, now: float) -> tuple[list[Chunk], bool]:
         """Return the new chunks of a frame, and whether chunks before it are missing."""
-        merge, subscribed = self.merge, self.merge.subscribed
+        merge, confirms = self.merge, not data.unasked  # it may be that the producer does not know of this copy
         if self.log_restarted(data):
-            self.merge = merge = InOrder(data.start, self.output.epoch)
-            merge.subscribed = True
+            subscribed = merge.subscribed or confirms
+            self.merge = merge = InOrder(data.start, self.output.epoch, subscribed=subscribed)
             self.log.restart(data.start)
         elif not merge.joined:  # it is meant for an earlier copy on this peer
             return [], False
-        elif not data.chunks and not merge.begin(data.start, now=now):
+        elif not data.chunks and not merge.begin(data.start, now=now, confirms=confirms):
             return [], True
-        gap = any(merge.receive(data.output.epoch, chunk, now=now) is Receipt.GAP for chunk in data.chunks)
-        if data.unasked:
-            merge.subscribed = subscribed  # it may be that the producer does not know of this copy
+        epoch = data.output.epoch
+        gap = any(merge.receive(epoch, each, now=now, confirms=confirms) is Receipt.GAP for each in data.chunks)
         fresh = [entry.chunk for entry in merge.queue]
-        merge.queue.clear()
+        merge.clear()
         return fresh, gap
 
     def append(self, chunks: list[Chunk], trimmed: Point) -> None:

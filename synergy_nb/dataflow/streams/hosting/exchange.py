@@ -22,23 +22,20 @@ from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.input_changes import change_inputs, has_others, output_of
 from synergy_nb.dataflow.streams.hosting.copies import Copy
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
-from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.log.frames import Ack, Data, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log.log import Cursor, LogTrimmed
-from synergy_nb.dataflow.streams.log.merge import RETRY_S, InOrder, Receipt, Source
-from synergy_nb.dataflow.streams.log.values import COPY, Chunk, OnLag, Point, Reader, Stream
+from synergy_nb.dataflow.streams.log.merge import RETRY_S, Port, Receipt
+from synergy_nb.dataflow.streams.log.values import COPY, OnLag, Point, Reader, Stream
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import END, START
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 
-__all__ = ["ACK_S", "RESEND_MOST_S", "RESEND_S", "Exchange"]
+__all__ = ["ACK_S", "Exchange"]
 
 ACK_S: Final = 0.05  # longest delay of an acknowledgement, seconds
-RETRY_MOST_S: Final = 0.8  # longest time between two later ones, seconds
-RESEND_S: Final = 0.5  # seconds until unacknowledged chunks are sent again for the first time
 STALL_S: Final = 2.0  # seconds without progress after which nothing more is retained for an active replica
-RESEND_MOST_S: Final = 16.0  # longest time between two later retransmissions, seconds
 
 
 class Exchange:
@@ -52,7 +49,6 @@ class Exchange:
 
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
-        self._sources: dict[Component, dict[int, Source]] = {}  # by number of the input
 
     # -- producers -----------------------------------------------------------------------------------------------
 
@@ -68,10 +64,10 @@ class Exchange:
             if cursor.reader.port < COPY or cursor.lost:  # a client collects by itself; a lost reader gets nothing more
                 continue
             if cursor.subscribed and cursor.reader.port == COPY and cursor.sent < log.start:
-                cursor.sent = log.start  # the copy has to restart there, or lacks only the promise before it
+                cursor.skip_to(log.start)  # the copy has to restart there, or lacks only the promise before it
                 unasked = version if cursor.unasked else 0
                 begun = Data(component.output, cursor.reader, log.start, (), True, unasked=unasked)
-                self._send(cursor.reader.peer, begun)
+                self._hosting.send(cursor.reader.peer, begun)
             chunks = log.due(cursor, confirming)
             if chunks:
                 start, unasked = chunks[0].start, version if cursor.unasked else 0
@@ -79,17 +75,17 @@ class Exchange:
                 self._hosting.send(cursor.reader.peer, data)
             waits = not cursor.subscribed or (blocked and cursor.on_lag is OnLag.BLOCK)
             if blocked and cursor.on_lag is OnLag.GROUP and log.holds_up(cursor):
-                waits, cursor.progressed_at = True, cursor.progressed_at or now
+                waits = True
+                cursor.stalls(now)
             if cursor.resend_at is None and (waits or cursor.sent > cursor.received):
-                cursor.unacknowledged_since = now
-                cursor.resend_at = now + max(cursor.patience, RESEND_S)
+                cursor.await_answer(now)
 
     def dismiss(self, component: Component, cursor: Cursor, now: float) -> None:
         """Notify a sharer, repeatedly until it confirms, that nothing is retained for it any more."""
-        cursor.resend_at = now + RESEND_S
+        cursor.remind(now)
         limit = self._hosting.limits.retain
         reason = f"it reads too slowly: more bytes wait for it than are retained; expected at most {limit}"
-        self._send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
+        self._hosting.send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
 
     def subscribe(self, frame: Subscribe, now: float) -> None:
         """Let a reader read from the requested point, or notify it that this is impossible."""
@@ -108,12 +104,14 @@ class Exchange:
             cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
         except LogTrimmed as error:
             if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old request of a follower
-                self._send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
+                self._hosting.send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
             return
         start, losses = log.next_point(cursor.sent), component.losses.carried(log.end.position)
         latest = _latest(component)
         began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
-        self._send(reader.peer, Data(frame.output, reader, start, (), began, end=log.end, losses=losses, latest=latest))
+        self._hosting.send(
+            reader.peer, Data(frame.output, reader, start, (), began, end=log.end, losses=losses, latest=latest)
+        )
         if reader.port == COPY:
             self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
         self.flush(component, now)
@@ -140,13 +138,13 @@ class Exchange:
         end = component.log.end
         for cursor in component.log.cursors.values():
             if cursor.on_lag is OnLag.FAIL and not cursor.lost and (end.until != END or cursor.received < end):
-                cursor.lost = True
+                cursor.lose()
                 self.refuse(component, cursor.reader, what)
 
     def refuse(self, component: Component, reader: Reader, what: str) -> None:
         """Notify a sharer of a stream that it will receive nothing more."""
         reason = f"{component.application}/{component.operator}, whose stream it shares, {what}"
-        self._send(reader.peer, Unsubscribe(component.output, reader, reason))
+        self._hosting.send(reader.peer, Unsubscribe(component.output, reader, reason))
 
     def unsubscribe(self, sender: str, frame: Unsubscribe) -> None:
         """Handle that a reader has ended, or that a producer sends nothing more."""
@@ -158,7 +156,7 @@ class Exchange:
                 producer.log.unsubscribe(reader)
         if not frame.reason or reader.port < 0:
             return
-        self._send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
+        self._hosting.send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
         component = self._hosting.components.get((reader.application, reader.operator))
         if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
             return
@@ -166,7 +164,7 @@ class Exchange:
         if port.epoch != frame.output.epoch or port.received.until == END or port.closed:
             return
         if has_others(component, reader.port):
-            port.closed = True
+            port.close()
             self._check_streams(component)
             self._hosting.effect(Fact(FactKind.INPUT_LOST, component.application, component.operator, frame.reason))
         else:
@@ -179,15 +177,12 @@ class Exchange:
         component = self._hosting.components.get(key)
         if component is None or not assignment.inputs:  # a sink that only keeps results has no inputs any more
             return
-        sources = self._sources.get(component, {})
+        ports = dict(component.ports)
         changed = change_inputs(component, assignment)
         for number, output in changed.left.items():
-            if number in sources and sources[number].peer:
-                self._send(sources[number].peer, Unsubscribe(output, component.reader(number)))
-                sources[number].peer = ""
-        sources.update((number, Source()) for number in changed.added)
-        for number in changed.forgotten:
-            sources.pop(number, None)
+            if ports[number].peer:
+                self._hosting.send(ports[number].peer, Unsubscribe(output, component.reader(number)))
+                ports[number].lose_producer()
         if any(changed):
             self._check_streams(component)
 
@@ -199,11 +194,11 @@ class Exchange:
         stream
             Stream that this concerns; None: all streams.
         """
-        for component in self._sources:
+        for component in self._hosting.components.values():
             for number, port in component.ports.items():
                 feed = component.feeds[number]
                 if stream is None or feed == (stream.application, stream.operator):
-                    port.older = None
+                    port.refuse_older()
 
     def readdress(self, component: Component, now: float, replaced: Collection[str] = ()) -> None:
         """Read each input from the peer that now makes it.
@@ -214,27 +209,24 @@ class Exchange:
         the order of inputs, and this peer answers.
         """
         self._hosting.touch(component.application, component.operator)
-        sources = self._sources.setdefault(component, {number: Source() for number in component.feeds})
         for number, feed in component.feeds.items():
-            port, source = component.ports[number], sources[number]
+            port = component.ports[number]
             found = producer(self._hosting.deployments, component.application, feed.application, feed.operator)
             if found is None:  # no peer makes it any more, or yet
-                source.peer = ""
+                port.lose_producer()
                 continue
-            if port.epoch > found[1] or (source.peer, port.epoch) == found or port.closed:
+            if port.epoch > found[1] or (port.peer, port.epoch) == found or port.closed:
                 continue
-            known = self._hosting.deployments.get(feed.application)
+            known, older = self._hosting.deployments.get(feed.application), False
             if known is not None and list(replaced) == [feed.operator]:
                 made = known.assignments.get(feed.operator)
-                if made is not None and made.rebuilt < found[1] and not made.external:
-                    port.older = port.epoch
-            source.peer, port.epoch = found
-            source.retry_at, source.wait_s, port.subscribed = now, RETRY_S, False
+                older = made is not None and made.rebuilt < found[1] and not made.external
+            port.read_from(*found, now, older=older)
 
     def resubscribe(self, component: Component) -> None:
         """Subscribe anew for a former follower, for which producers now have to wait."""
-        for number, source in self._sources.get(component, {}).items():
-            component.ports[number].subscribed, source.retry_at, source.wait_s = False, 0.0, RETRY_S
+        for port in component.ports.values():
+            port.ask_again(0.0)
 
     def subscribe_for(self, component: Component, follower: str, since: Mapping[int, Point]) -> None:
         """Have the producers of a component send to its new follower what comes after a snapshot.
@@ -250,16 +242,18 @@ class Exchange:
         since
             Number of each input to the point up to which the snapshot covers it.
         """
-        for number, source in self._sources[component].items():
-            if source.peer and number in since:
+        for number, port in component.ports.items():
+            if port.peer and number in since:
                 reader = component.reader(number)._replace(peer=follower, epoch=component.epoch + 1)
-                self._send(source.peer, Subscribe(output_of(component, number), reader, since[number], OnLag.RESYNC))
+                self._hosting.send(
+                    port.peer, Subscribe(output_of(component, number), reader, since[number], OnLag.RESYNC)
+                )
 
     def leave(self, component: Component) -> None:
         """Unsubscribe a component from all its inputs."""
-        for number, source in self._sources.pop(component, {}).items():
-            if source.peer:
-                self._send(source.peer, Unsubscribe(output_of(component, number), component.reader(number)))
+        for number, port in component.ports.items():
+            if port.peer:
+                self._hosting.send(port.peer, Unsubscribe(output_of(component, number), component.reader(number)))
 
     def data(self, sender: str, frame: Data, now: float) -> None:
         """Receive chunks for an input of a component."""
@@ -267,72 +261,57 @@ class Exchange:
         component = self._hosting.components.get((reader.application, reader.operator))
         if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
             if sender != self._hosting.peer:
-                self._send(sender, Unsubscribe(frame.output, reader))
+                self._hosting.send(sender, Unsubscribe(frame.output, reader))
             return
-        port, source = component.ports[reader.port], self._sources[component][reader.port]
+        port = component.ports[reader.port]
         if component.feeds[reader.port] != (frame.output.application, frame.output.operator):
             return
         if frame.output.epoch == port.older:
-            self._receive_older(component, port, frame, now)
+            self._receive(component, port, frame, now, confirms=False)  # what is missing the new peer sends
             return
         if frame.output.epoch == port.epoch + 1 and self._is_later(frame) and not port.closed:
-            self._follow_producer(port, source, sender, now)
+            # It has moved. Only a peer that has replaced a component sends unasked, so this is no guess; chunks of the
+            # old peer are on their way, as in `readdress`. Readers of other applications hear last of a move.
+            port.read_from(sender, frame.output.epoch, now, older=True)
         if frame.output.epoch != port.epoch:
             return
         self._hosting.touch(component.application, component.operator)
         if port.closed:
             return
         gap = not frame.chunks and not port.begin(frame.start, self._hosting.arrival(), now, frame.end, frame.latest)
-        source.wait_s = RETRY_S
         component.losses.add(frame.losses)
         if frame.chunks:
-            subscribed = port.subscribed
-            gap = self._receive(component, port, frame.chunks, now)
-            port.subscribed = subscribed if frame.unasked else port.subscribed
-        if gap:
-            port.subscribed, source.retry_at = False, min(source.retry_at, now + RETRY_S)
-        if source.ack_at is None:
-            source.ack_at = now + ACK_S
+            gap = self._receive(component, port, frame, now, confirms=not frame.unasked)
+        port.answered(now, now + ACK_S, gap=gap)
 
     def _is_later(self, frame: Data) -> bool:
         """Whether a producer sends unasked by a deployment that is not known here yet."""
         known = self._hosting.deployments.get(frame.output.application)
         return frame.unasked > (0 if known is None else known.version)
 
-    @staticmethod
-    def _follow_producer(port: InOrder, source: Source, peer: str, now: float) -> None:
-        """Read from the new peer of a producer that has moved, which the deployment here does not name yet.
+    def _receive(self, component: Component, port: Port, frame: Data, now: float, *, confirms: bool) -> bool:
+        """Queue what is new of the chunks of a frame; return whether chunks before them are missing.
 
-        Only a peer that has replaced a component sends unasked, so this is no guess. Chunks of the old peer are on
-        their way, as in :meth:`readdress`. Readers of other applications hear last of a move.
+        Parameters
+        ----------
+        confirms
+            Whether the frame shows that the producer has the subscription.
         """
-        port.older, port.epoch, port.subscribed = port.epoch, port.epoch + 1, False
-        source.peer, source.retry_at, source.wait_s = peer, now, RETRY_S
-
-    def _receive(self, component: Component, port: InOrder, chunks: Collection[Chunk], now: float) -> bool:
-        """Queue what is new of some chunks; return whether chunks before them are missing."""
         self._hosting.touch(component.application, component.operator)
-        sequence, before, gap = self._hosting.arrival(), port.received.position, False
+        sequence, before, size, gap = self._hosting.arrival(), port.received.position, 0, False
         prediction = component.prediction
         if prediction is not None:
             prediction.peer.advance(now)
-        for chunk in chunks:
-            receipt = port.receive(port.epoch, chunk, sequence, now)
+        for chunk in frame.chunks:
+            receipt = port.receive(port.epoch, chunk, sequence, now, confirms=confirms)
             if receipt is Receipt.NEW:
-                component.bytes_in += chunk.size
+                size += chunk.size
                 self._hosting.orders.add(chunk.determinants)
                 if prediction is not None:
                     prediction.received(chunk, now)
             gap = gap or receipt is Receipt.GAP
-        component.arrived(port.received.position - before if port.joined else 0, now)
-        component.tuples_in += port.received.position - before
+        component.arrived(port.received.position - before, now, size)
         return gap
-
-    def _receive_older(self, component: Component, port: InOrder, frame: Data, now: float) -> None:
-        """Receive chunks of a producer that has moved, from its old peer; what is missing the new one sends."""
-        subscribed = port.subscribed
-        self._receive(component, port, frame.chunks, now)
-        port.subscribed = subscribed
 
     def _check_streams(self, component: Component) -> None:
         """Fail a component if streams ended and none that is left has all tuples of a port of the operator."""
@@ -350,31 +329,21 @@ class Exchange:
     def consumed(self, component: Component, now: float) -> None:
         """Acknowledge after a component has executed something, or after its copies cover more."""
         self._hosting.touch(component.application, component.operator)
-        for number, source in self._sources[component].items():
-            port = component.ports[number]
-            points = (port.received, port.consumed, port.durable)
-            if points == port.acknowledged:
+        for number, port in component.ports.items():
+            if (port.received, port.consumed, port.durable) == port.acknowledged:
                 continue
             if port.unacknowledged >= self._hosting.limits.window // 4 or port.consumed.until == END:
                 self._acknowledge(component, number)
-            elif source.ack_at is None:
-                source.ack_at = now + ACK_S
+            else:
+                port.acknowledge_by(now + ACK_S)
         self._check_streams(component)
 
     def _acknowledge(self, component: Component, number: int) -> None:
-        port, source = component.ports[number], self._sources[component][number]
-        port.acknowledged = (port.received, port.consumed, port.durable)
-        port.unacknowledged = 0
-        source.ack_at = None
-        if source.peer and port.subscribed:
-            unused_cores = self._hosting.unused_cores()
-            reader = component.reader(number)
-            self._send(
-                source.peer, Ack(output_of(component, number), reader, *port.acknowledged, unused_cores=unused_cores)
-            )
-
-    def _send(self, to: str, frame: Frame) -> None:
-        self._hosting.send(to, frame)
+        port = component.ports[number]
+        progress = port.acknowledge()
+        if port.peer and port.subscribed:
+            output, unused_cores = output_of(component, number), self._hosting.unused_cores()
+            self._hosting.send(port.peer, Ack(output, component.reader(number), *progress, unused_cores=unused_cores))
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -383,11 +352,11 @@ class Exchange:
         at = math.inf
         component = self._hosting.components.get(key)
         if component is not None and not component.failed:
-            for number, source in self._sources[component].items():
-                if not component.ports[number].subscribed and source.peer and source.retry_at < at:
-                    at = source.retry_at
-                if source.ack_at is not None and source.ack_at < at:
-                    at = source.ack_at
+            for port in component.ports.values():
+                if not port.subscribed and port.peer and port.retry_at < at:
+                    at = port.retry_at
+                if port.ack_at is not None and port.ack_at < at:
+                    at = port.ack_at
             for cursor in component.log.cursors.values():
                 if cursor.resend_at is not None and cursor.resend_at < at:
                     at = cursor.resend_at
@@ -411,22 +380,21 @@ class Exchange:
         if recovery is not None and recovery.retry_at <= now:
             question, peers = recovery.recall(now)
             for peer in peers:
-                self._send(peer, question)
+                self._hosting.send(peer, question)
 
     def _tick(self, component: Component, now: float) -> None:
-        for number, source in self._sources[component].items():
-            port = component.ports[number]
-            if not port.subscribed and source.peer and source.retry_at <= now:
-                source.retry_at = now + source.wait_s
-                source.wait_s = min(2.0 * source.wait_s, RETRY_MOST_S)
+        for number, port in component.ports.items():
+            asks_at = port.asks_at
+            if asks_at is not None and asks_at <= now:
+                port.asked(now)
                 on_lag = OnLag.BLOCK
                 if component.role is Role.FOLLOWER:
                     on_lag = OnLag.RESYNC
                 elif component.feeds[number].application != component.application:
                     on_lag = OnLag.FAIL
                 output, machine = output_of(component, number), self._hosting.machine()
-                self._send(source.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
-            if source.ack_at is not None and source.ack_at <= now:
+                self._hosting.send(port.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
+            if port.ack_at is not None and port.ack_at <= now:
                 self._acknowledge(component, number)
         for cursor in component.log.cursors.values():
             if cursor.resend_at is not None and cursor.resend_at <= now:
@@ -434,19 +402,20 @@ class Exchange:
                 if cursor.lost or (stalls and component.log.holds_up(cursor) and component.log.give_up(cursor)):
                     self.dismiss(component, cursor, now)
                     continue
-                cursor.resend_at = None
+                cursor.timed_out()
                 if not cursor.subscribed and _restores(component):
                     continue
                 if not cursor.subscribed:  # it may believe that it is
-                    cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
+                    cursor.back_off()
                     start = Point(max(cursor.sent, component.log.start).position, START)
                     end, latest = component.log.end, _latest(component)
-                    self._send(cursor.reader.peer, Data(component.output, cursor.reader, start, end=end, latest=latest))
+                    self._hosting.send(
+                        cursor.reader.peer, Data(component.output, cursor.reader, start, end=end, latest=latest)
+                    )
                 elif cursor.sent > cursor.received:
-                    cursor.sent = cursor.received
-                    cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
+                    cursor.send_again()
                 elif cursor.on_lag in (OnLag.BLOCK, OnLag.GROUP):  # its last acknowledgement may be lost
-                    self._send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
+                    self._hosting.send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
         self.flush(component, now)
 
     def _tick_copy(self, key: tuple[str, str], copy: Copy, now: float) -> None:
@@ -455,8 +424,8 @@ class Exchange:
             return
         reader = Reader(*key, COPY, self._hosting.peer)
         if not copy.merge.subscribed and copy.retry_at <= now:
-            copy.retry_at = now + RETRY_S
-            self._send(
+            copy.asked(now)
+            self._hosting.send(
                 assignment.active,
                 Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC, self._hosting.machine()),
             )
@@ -467,27 +436,26 @@ class Exchange:
 
     def acknowledge_copy(self, key: tuple[str, str], copy: Copy, assignment: Assignment) -> None:
         """Acknowledge the output and the snapshot that a copy has."""
-        copy.ack_at = None
+        copy.acknowledged()
         received, number = copy.merge.received, copy.number(self._hosting.components.get(key))
         reader = Reader(*key, COPY, self._hosting.peer)
-        self._send(assignment.active, Ack(copy.output, reader, received, received, received, number))
+        self._hosting.send(assignment.active, Ack(copy.output, reader, received, received, received, number))
 
     def link_down(self, peer: str, now: float) -> None:
         """Subscribe again and retransmit: frames on their way to or from a peer may be lost."""
         for key, component in self._hosting.components.items():
             self._hosting.touch(*key)
-            for number, source in self._sources[component].items():
-                if source.peer == peer:
-                    component.ports[number].subscribed, source.retry_at, source.wait_s = False, now + RETRY_S, RETRY_S
+            for port in component.ports.values():
+                if port.peer == peer:
+                    port.ask_again(now + RETRY_S)
             for cursor in component.log.cursors.values():
                 if cursor.reader.peer == peer and cursor.subscribed:
-                    cursor.sent = min(cursor.sent, cursor.received)
-                    cursor.resend_at, cursor.patience = now + RESEND_S, RESEND_S
+                    cursor.link_broken(now)
         for key, copy in self._hosting.roles.copies.items():
             self._hosting.touch(*key)
             assignment = self._hosting.assignment(*key)
             if assignment is not None and assignment.active == peer:
-                copy.merge.subscribed, copy.retry_at = False, now + RETRY_S
+                copy.ask_again(now + RETRY_S)
 
 
 def _latest(component: Component) -> int:

@@ -35,13 +35,12 @@ def expect_readers(component: Component, deployment: Deployment, results: int) -
         wanted[Reader(shared.application, shared.operator, shared.port, shared.peer, shared.epoch)] = OnLag.FAIL
     if assignment.sink:
         wanted[Reader(component.application, component.operator, CLIENT, component.peer)] = OnLag.BLOCK
-    joins = component.expecting  # a later sharer reads from the present end
-    component.expecting = True
+    joins = component.know_readers()  # a later sharer reads from the present end
     for reader, on_lag in wanted.items():
         since = log.end if joins and on_lag is OnLag.FAIL and not reader.epoch else None
         cursor = log.expect(reader, since, on_lag, groups.get(reader, ("", 0)))
         if reader.port == CLIENT:
-            cursor.subscribed, cursor.window = True, results
+            cursor.collect(results)
     for peer in assignment.copies:
         log.expect(Reader(component.application, component.operator, COPY, peer), None, OnLag.RESYNC)
     for reader in tuple(log.cursors):

@@ -30,13 +30,15 @@ from synergy_nb.dataflow.streams.hosting.effects import (
     Arrived,
     Capture,
     Captured,
+    Close,
     Effect,
     Fact,
     FactKind,
+    Open,
     Restore,
     Send,
 )
-from synergy_nb.dataflow.streams.hosting.exchange import RESEND_MOST_S, Exchange
+from synergy_nb.dataflow.streams.hosting.exchange import Exchange
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
 from synergy_nb.dataflow.streams.hosting.order_recovery import Orders
 from synergy_nb.dataflow.streams.hosting.roles import Roles
@@ -181,13 +183,7 @@ class Hosting:
         """
         component = self._emitting(application, operator)
         if component is not None:
-            if not component.feeds:
-                rows = sum(chunk.rows for chunk in chunks)
-                component.tuples_in += rows
-                component.arrived(rows, now)
-                component.unsaved += 0 if component.external else sum(chunk.size for chunk in chunks)
-            component.produce(list(chunks), now)
-            component.dirty = True
+            component.emit(chunks, now)
             self._emitted(component, now)
         return self._done(now)
 
@@ -202,7 +198,7 @@ class Hosting:
         """Handle that another engine has committed or handed over more of a component."""
         if self.hosts(component) and not component.failed:
             component.committed(now)
-            component.dirty = True
+            component.change()
             self.exchange.consumed(component, now)
             if component.copies:
                 self.snapshots.soon(component, now, hurry=True)
@@ -210,7 +206,7 @@ class Hosting:
 
     def pause(self, component: Component, paused: bool, now: float) -> list[Effect]:
         """Suspend or resume the execution of a component."""
-        component.paused = paused
+        component.pause(paused)
         self.touch(component.application, component.operator)
         return self._done(now)
 
@@ -271,19 +267,19 @@ class Hosting:
             return work
         links = chain(self.components, component, self.peer, self.encoder)
         for link in links:
-            link.component.running = True
+            link.component.suspend()
         return work._replace(then=links)
 
     def finished(self, work: Work, outcome: Outcome, now: float) -> list[Effect]:
         """Handle the end of an execution and of the executions chained to it."""
         for link in work.then:  # including links that were not executed
-            link.component.running = False
+            link.component.resume()
             self.touch(link.component.application, link.component.operator)
         self._ended(work, outcome, now)
         while outcome.then is not None:
             work, outcome = outcome.then
             if work.component.prediction is not None:
-                work.component.prediction.began = outcome.started
+                work.component.prediction.executing_since(outcome.started)
             self._deliver(now)
             if self.hosts(work.component):
                 work.component.overtake(work.chunks, outcome.started, now)
@@ -298,7 +294,7 @@ class Hosting:
                 component.finished(work, outcome)
             return
         if outcome.error is not None or component.failed:
-            component.running = False
+            component.resume()
             if outcome.error is not None:
                 self.fail(component, error_reason(outcome.error))
             return
@@ -326,7 +322,7 @@ class Hosting:
     def restored(self, restore: Restore, error: BaseException | None, now: float) -> list[Effect]:
         """Resume a component whose state was restored, or fail it."""
         component = restore.component
-        component.running = False
+        component.resume()
         self.touch(component.application, component.operator)
         if error is not None and self.hosts(component):
             self.fail(component, f"its state could not be restored: {error_reason(error)}")
@@ -396,13 +392,36 @@ class Hosting:
     def fail(self, component: Component, reason: str) -> None:
         """Fail a component: release its memory and its queues, and notify its sharers."""
         if not component.failed:
-            component.failed = reason
-            component.release_memory()
+            component.fail(reason)
             self.exchange.notify_sharers(component, f"has failed: {reason}")
             self.effect(Fact(FactKind.COMPONENT_FAILED, component.application, component.operator, reason))
 
-    def forget(self, component: Component) -> None:
-        """Forget a component that was removed."""
+    def add(self, component: Component) -> None:
+        """Execute a component on this peer."""
+        self.components[component.application, component.operator] = component
+        self.predictions.add(component)
+
+    def remove(self, application: str, operator: str) -> Component | None:
+        """Remove a component from this peer; return it if there was one."""
+        component = self.components.pop((application, operator), None)
+        if component is not None:
+            self._forget(component)
+        return component
+
+    def open(self, component: Component) -> None:
+        """Have a source be read from the end of its log, if it is not being read."""
+        key = component.application, component.operator
+        if key not in self.opened:
+            self.opened.add(key)
+            self.effect(Open(*key, component.log.end))
+
+    def close(self, application: str, operator: str) -> None:
+        """Have a source be read no more."""
+        if (application, operator) in self.opened:
+            self.opened.remove((application, operator))
+            self.effect(Close(application, operator))
+
+    def _forget(self, component: Component) -> None:
         self.snapshots.forget(component)
         self.predictions.remove(component)
         self._runnable.pop(component, None)
@@ -442,8 +461,7 @@ class Hosting:
             self._timers.set(key, due if due < math.inf else None)
         self._touched.clear()
         if self.predictions.violations:
-            self._effects += self.predictions.violations
-            self.predictions.violations.clear()
+            self._effects += self.predictions.take_violations()
         effects, self._effects = self._effects, []
         return effects
 
@@ -497,12 +515,7 @@ class Hosting:
         component = self.producer(ack.output)
         if component is None or not self.exchange.subscribe_by(ack, component, now):
             return
-        cursor = component.log.cursors[ack.reader]
-        if ack.received > cursor.received:
-            cursor.patience = min(3.0 * (now - cursor.unacknowledged_since), RESEND_MOST_S)
-        if ack.consumed > cursor.consumed:
-            cursor.progressed_at = now
-        component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable)
+        component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable, now=now)
         if ack.reader.port == COPY:
             self.snapshots.acknowledged(component, ack, now)
         self.exchange.flush(component, now)

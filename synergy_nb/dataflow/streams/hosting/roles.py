@@ -31,12 +31,11 @@ from typing import TYPE_CHECKING, Final
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting.copies import Copy, has_caught_up
-from synergy_nb.dataflow.streams.hosting.effects import Close, Fact, FactKind, Open, Restore
+from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind, Restore
 from synergy_nb.dataflow.streams.hosting.exchange import ACK_S
 from synergy_nb.dataflow.streams.hosting.expected_readers import expect_readers
 from synergy_nb.dataflow.streams.hosting.order_recovery import LAST_ORDER_S, Recovery, arrived, still_repeats
 from synergy_nb.dataflow.streams.log.frames import Data, Determinants, LastOrder, PieceReply, Recall, State
-from synergy_nb.dataflow.streams.log.log import StreamLog
 from synergy_nb.dataflow.streams.log.merge import RETRY_S
 from synergy_nb.dataflow.streams.log.values import (
     ORIGIN,
@@ -45,7 +44,6 @@ from synergy_nb.dataflow.streams.log.values import (
     Output,
     Stream,
 )
-from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting.hosting import Hosting
@@ -118,7 +116,7 @@ class Roles:
             ):
                 hosting.exchange.readdress(component, now, replaced if component.application == application else ())
             if component.application == application:
-                component.sharers_limit = deployment.limits.get(component.operator, math.inf)
+                component.set_sharers_limit(deployment.limits.get(component.operator, math.inf))
             if component.application == application and component.role is Role.ACTIVE:
                 expect_readers(component, deployment, hosting.limits.results)
                 if (application, component.operator) in self._followed:
@@ -148,18 +146,14 @@ class Roles:
 
     def _drop(self, key: Key) -> None:
         hosting = self._hosting
-        component = hosting.components.pop(key, None)
+        component = hosting.remove(*key)
         hosting.touch(*key)
         self.copies.pop(key, None)
         self.recoveries.pop(key, None)
         self._subscribing.discard(key)
-        if key in hosting.opened:
-            hosting.opened.remove(key)
-            hosting.effect(Close(*key))
+        hosting.close(*key)
         if component is not None:
-            component.failed = component.failed or "it was removed"
-            component.share.release()
-            hosting.forget(component)
+            component.remove()
             hosting.exchange.leave(component)
 
     def _back_up(self, key: Key, assignment: Assignment) -> None:
@@ -172,10 +166,10 @@ class Roles:
             hosting.effect(Fact(FactKind.COPIES_BEHIND, *key, LEFT, (hosting.peer,)))
             return
         copy = self.copies[key] = Copy(component.output, hosting.limits)
+        component.log.retain_all(retains=True)
         copy.resume(component.log)
-        copy.log.retains_all = True
         if kept is not None:
-            copy.state, copy.pieces = kept
+            copy.keep(*kept)
         hosting.orders.add(component.reading.made)
 
     def _tell_order(self, key: Key, deployment: Deployment) -> None:
@@ -210,16 +204,16 @@ class Roles:
         followed = component.role is Role.FOLLOWER
         if followed or (assignment.epoch and not assignment.inputs):  # a source has no follower that executes
             self._followed.add(key)
-        component.role, component.epoch, component.log.retains_all = Role.ACTIVE, assignment.epoch, False
+        component.activate(assignment.epoch)
         component.set_copy_holders(assignment)
         hosting.exchange.resubscribe(component)  # what it sent as a follower may be lost or late
         if rebuilt:
             self._subscribing.add(key)
         elif assignment.epoch and component.ordered and not component.reading.complete:
-            component.reading.free = False
+            component.reading.wait()
             self.recoveries[key] = Recovery(component, LAST_ORDER_S if followed else 0.0)
         elif assignment.epoch:
-            component.reading.free = True
+            component.reading.decide()
             if component.alignment.endless:
                 self.recoveries[key] = Recovery(component, LAST_ORDER_S)
             hosting.effect(Fact(FactKind.TAKEN_OVER, *key))
@@ -230,42 +224,33 @@ class Roles:
         if self._failed.get(key) == (assignment.epoch, role):
             return None
         share = hosting.memory.share(*key)
-        component = Component(*key, hosting.peer, assignment, role, None, hosting.limits, share=share)
+        component = Component(
+            *key, hosting.peer, assignment, role, None, hosting.limits, share=share, speed=hosting.speed()
+        )
         state = copy.state if copy is not None else None
-        for number, feed in component.feeds.items():
-            component.ports[number].closed = not feed.operator
         try:
             if assignment.state_from and state is None and role is Role.ACTIVE:
                 raise ValueError(f"{assignment.state_from}, from whose state it starts, has no copy on this peer")
-            component.speed = hosting.speed()
-            component.logic = hosting.create(hosting.deployments[key[0]], component)
+            component.set_logic(hosting.create(hosting.deployments[key[0]], component))
             if copy is not None and copy.merge.joined and (state is not None or component.logic is None):
-                component.log, copy.log = copy.log, StreamLog(limits=hosting.limits)
-                copy.log.retains_all = True
+                component.adopt_log(copy.take_log(hosting.limits))
             if copy is not None and state is not None and component.logic is not None:
-                component.log.cut(state.end)
-                component.running = True
-                if isinstance(component.logic, MergedLogic):
-                    component.logic.restoring = True
                 pieces = copy.pieces
                 tables = {part.table: tuple(pieces[number] for number in part.pieces) for part in state.parts}
                 hosting.effect(Restore(component, state.head, tables))
                 counts = {"consumed": state.consumed, "dropped": state.dropped}
-                component.begin(Cut(state.inputs, state.end, state.order, state.causes, **counts))
+                component.restore(Cut(state.inputs, state.end, state.order, state.causes, **counts))
         except ValueError as error:
             share.release()
             self._failed[key] = assignment.epoch, role
             hosting.effect(Fact(FactKind.COMPONENT_FAILED, *key, str(error)))
             return None
-        hosting.components[key] = component
-        hosting.predictions.add(component)
+        hosting.add(component)
         return component
 
     def _open(self, component: Component, deployment: Deployment) -> None:
-        key = component.application, component.operator
-        if component.logic is None and deployment.running and key not in self._hosting.opened:
-            self._hosting.opened.add(key)
-            self._hosting.effect(Open(*key, component.log.end))
+        if component.logic is None and deployment.running:
+            self._hosting.open(component)
 
     # -- copies --------------------------------------------------------------------------------------------------
 
@@ -277,12 +262,12 @@ class Roles:
             copy = None
         if copy is None:
             copy = self.copies[key] = Copy(output, self._hosting.limits)
-            copy.retry_at = now
+            copy.ask_again(now)
         elif copy.output.epoch < assignment.epoch:
             if key in self._hosting.components:  # it followed a component that was replaced
                 self._unfollow(key)
             copy.follow(output, now)
-        copy.move = move
+        copy.set_move(move)
         if self._hosting.peer not in assignment.followers and key in self._hosting.components:
             self._unfollow(key)
         self._catch_up(key, now)
@@ -309,9 +294,8 @@ class Roles:
             if follower.reading.prescribe(own):
                 self._unfollow(key)
         if gap:
-            copy.merge.subscribed, copy.retry_at = False, min(copy.retry_at, now + RETRY_S)
-        if copy.ack_at is None:
-            copy.ack_at = now + ACK_S
+            copy.ask_again(min(copy.retry_at, now + RETRY_S))
+        copy.acknowledge_at(now + ACK_S, earlier=True)
         self._catch_up(key, now)
         assignment = self._hosting.assignment(*key)
         if assignment is not None and self._hosting.peer in assignment.synchronized:  # readers wait for it
@@ -328,7 +312,7 @@ class Roles:
         copy.snapshot(state, follower)
         if follower is not None and now >= copy.ready_by + OUTRUN_S and copy.outruns(follower):
             self._unfollow(key)
-        copy.ack_at = now
+        copy.acknowledge_at(now)
         self.request_pieces(key, now)
         self._hosting.orders.add(state.causes)
         self._catch_up(key, now)
@@ -341,7 +325,7 @@ class Roles:
         if copy is None or reply.output.epoch != copy.output.epoch:
             return
         if copy.receive_piece(reply.piece, self._hosting.components.get(key), now):
-            copy.ack_at = now
+            copy.acknowledge_at(now)
             self._catch_up(key, now)
         else:
             self.request_pieces(key, now)
@@ -364,10 +348,11 @@ class Roles:
         if hosting.peer in assignment.followers and assignment.inputs and not assignment.external:
             follower = self._made(key, assignment, Role.FOLLOWER, copy)
             if follower is not None:
-                follower.reading.free = not follower.ordered
+                if follower.ordered:
+                    follower.reading.wait()
                 follower.reading.prescribe(hosting.orders.of(follower.output.stream))
                 hosting.exchange.readdress(follower, now)
-                copy.ready_by = now + CATCH_UP_S
+                copy.follows(now + CATCH_UP_S)
         self.report_ready(key, now)
 
     def report_ready(self, key: Key, now: float) -> None:
@@ -388,14 +373,14 @@ class Roles:
         else:
             caught_up = has_caught_up(follower, copy.state.end, copy.merge.received)
         if caught_up:
-            copy.ready = True
+            copy.becomes_ready()
             self._hosting.effect(Fact(FactKind.COPY_READY, *key))
 
     def _unfollow(self, key: Key) -> None:
         """Make a follower a backup again, as it is no longer wanted or has lost the order; it may restart."""
-        follower = self._hosting.components.pop(key)
+        follower = self._hosting.components[key]
+        self._hosting.remove(*key)
         follower.share.release()
-        self._hosting.forget(follower)
         self._hosting.exchange.leave(follower)
         self.copies[key].resume(follower.log)
 
@@ -463,7 +448,7 @@ class Roles:
         self._hosting.touch(*key)
         if component.reading.prescribe(told.found) or component.reading.known < told.end:
             return  # something of it has not arrived here; all peers are asked
-        component.reading.free = component.reading.complete = True
+        component.reading.complete_order()
         if self.recoveries.pop(key, None) is not None:
             self._hosting.effect(Fact(FactKind.TAKEN_OVER, *key))
 
@@ -482,5 +467,5 @@ class Roles:
         reason = component.reading.prescribe(recovery.found)
         if reason:
             self._hosting.fail(component, reason)
-        component.reading.free = True
+        component.reading.decide()
         self._hosting.effect(Fact(FactKind.TAKEN_OVER, *key))

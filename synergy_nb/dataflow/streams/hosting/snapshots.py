@@ -117,15 +117,14 @@ class Snapshots:
         if cursor is None or cursor.subscribed or component.external or not component.feeds:
             return
         start = component.log.start
-        cursor.subscribed = cursor.unasked = True
-        cursor.sent = cursor.received = cursor.consumed = start
+        cursor.begin_unasked(start)
         version = self._hosting.deployments[component.application].version
         self._hosting.send(follower, Data(component.output, cursor.reader, start, (), True, unasked=version))
         self.soon(component, now, hurry=True)
 
     def subscribed(self, component: Component, peer: str, anew: bool, now: float) -> None:
         """Handle the subscription of a copy; a copy without any state does not wait for others."""
-        component.dirty = True
+        component.change()
         self.soon(component, now)
         progress = self._progress[component]
         self._answered(component, progress, peer)
@@ -139,7 +138,7 @@ class Snapshots:
         if not keeps and progress is not None:
             progress.keeps_from = progress.kept = None
         elif keeps and (progress is None or progress.keeps_from is None):
-            component.dirty = True
+            component.change()
             self.soon(component, now, hurry=True)
             self._progress[component].keeps_from = component.number + 1
 
@@ -240,7 +239,8 @@ class Snapshots:
         """Resume a component whose state was saved, while its tables are encoded."""
         progress = self._progress.get(capture.component)
         if progress is not None and progress.capture is capture and progress.suspended:
-            progress.suspended = capture.component.running = False
+            progress.suspended = False
+            capture.component.resume()
             self._hosting.touch(capture.component.application, capture.component.operator)
 
     def captured(self, capture: Capture, made: Captured | BaseException, now: float, seconds: float) -> None:
@@ -330,7 +330,8 @@ class Snapshots:
         if gone and request.number == progress.number:
             progress.archive.missed(request.reader.peer, gone)
             self.soon(component, now)
-            component.dirty = progress.hurry = True
+            component.change()
+            progress.hurry = True
 
 
 def _state(component: Component, reader: Reader, number: int, head: bytes, parts: tuple[Part, ...]) -> State:

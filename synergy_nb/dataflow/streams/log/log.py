@@ -49,7 +49,7 @@ from synergy_nb.dataflow.streams.log.values import (
 from synergy_nb.dataflow.tuples import Punctuation
 from synergy_nb.errors import SynergyError
 
-__all__ = ["LIMITS", "Cursor", "Limits", "LogTrimmed", "StreamLog", "chunks_of"]
+__all__ = ["LIMITS", "RESEND_MOST_S", "RESEND_S", "Cursor", "Limits", "LogTrimmed", "StreamLog", "chunks_of"]
 
 
 class Limits(NamedTuple):
@@ -74,6 +74,8 @@ class Limits(NamedTuple):
 
 
 LIMITS: Final = Limits()
+RESEND_S: Final = 0.5  # seconds until unacknowledged chunks are sent again for the first time
+RESEND_MOST_S: Final = 16.0  # longest time between two later retransmissions, seconds
 
 
 class LogTrimmed(SynergyError, LookupError):
@@ -141,6 +143,63 @@ class Cursor:
         self.patience = self.unacknowledged_since = 0.0
         self.resend_at: float | None = None
 
+    def collect(self, most: int) -> None:
+        """Let a client collect results, of which at most so many bytes wait for it."""
+        self.subscribed, self.window = True, most
+
+    def begin_unasked(self, start: Point) -> None:
+        """Send to the reader from a point on, although it has not subscribed yet."""
+        self.subscribed = self.unasked = True
+        self.sent = self.received = self.consumed = start
+
+    def skip_to(self, start: Point) -> None:
+        """Go on at a later point, as what is before it is not retained any more."""
+        self.sent = start
+
+    def lose(self) -> None:
+        """Send nothing more to the reader, and retain nothing for it; it is removed once it confirms that."""
+        self.lost = True
+
+    # -- its answers -----------------------------------------------------------------------------------------------
+
+    def await_answer(self, now: float) -> None:
+        """Begin to wait for an acknowledgement."""
+        self.unacknowledged_since = now
+        self.resend_at = now + max(self.patience, RESEND_S)
+
+    def stalls(self, now: float) -> None:
+        """Note that others wait for the reader, if it has not executed anything yet."""
+        self.progressed_at = self.progressed_at or now
+
+    def progressed(self, received: Point, consumed: Point, now: float) -> None:
+        """Measure how fast the reader is, before its progress is recorded."""
+        if received > self.received:
+            self.patience = min(3.0 * (now - self.unacknowledged_since), RESEND_MOST_S)
+        if consumed > self.consumed:
+            self.progressed_at = now
+
+    def timed_out(self) -> None:
+        """Note that no acknowledgement came in time."""
+        self.resend_at = None
+
+    def back_off(self) -> None:
+        """Wait twice as long for the next acknowledgement."""
+        self.patience = min(2.0 * max(self.patience, RESEND_S), RESEND_MOST_S)
+
+    def send_again(self) -> None:
+        """Send again what has not been acknowledged, and wait longer for that."""
+        self.sent = self.received
+        self.back_off()
+
+    def remind(self, now: float) -> None:
+        """Tell the reader again after a while that it gets nothing more, unless it confirms that."""
+        self.resend_at = now + RESEND_S
+
+    def link_broken(self, now: float) -> None:
+        """Send again what was on its way over a link that broke."""
+        self.sent = min(self.sent, self.received)
+        self.resend_at, self.patience = now + RESEND_S, RESEND_S
+
     def __repr__(self) -> str:
         return (
             f"Cursor({self.reader}, {self.on_lag.name}, sent {self.sent.position}, consumed {self.consumed.position})"
@@ -156,18 +215,18 @@ class StreamLog:
         Point at which it begins.
     limits
         Limits beyond which it is blocked, bytes, apart from the output of one execution.
+    retains_all
+        Whether everything is retained until :meth:`trim` is called: in a copy, which does not know the readers.
 
     Attributes
     ----------
     cursors : dict
         Reader to its cursor.
-    retains_all : bool
-        Whether everything is retained until :meth:`trim` is called: in a copy, which does not know the readers.
     """
 
-    def __init__(self, start: Point = ORIGIN, limits: Limits = LIMITS) -> None:
+    def __init__(self, start: Point = ORIGIN, limits: Limits = LIMITS, *, retains_all: bool = False) -> None:
         self.cursors: dict[Reader, Cursor] = {}
-        self.retains_all = False
+        self.retains_all = retains_all
         self._limits = limits
         self._little = min(limits.window // 2, limits.retain // 2)
         self._least = ORIGIN  # in a copy: point before which nobody needs anything
@@ -292,6 +351,14 @@ class StreamLog:
                 found = Encoding.SHARED
         return found
 
+    def retain_all(self, *, retains: bool) -> None:
+        """Retain everything from now on, as a copy does; or only what the readers need."""
+        self.retains_all = retains
+
+    def forget_readers(self) -> None:
+        """Retain nothing for readers any more, as the log becomes that of a copy."""
+        self.cursors.clear()
+
     def send_unasked(self) -> None:
         """Send all that is retained to the expected readers, before these have subscribed, as they still have to."""
         for cursor in self.cursors.values():
@@ -379,11 +446,23 @@ class StreamLog:
         self.trim()
         return found
 
-    def acknowledge(self, reader: Reader, received: Point, consumed: Point, durable: Point) -> bool:
-        """Record a reader's progress, ignoring older points. False if there is no such reader, or it has failed."""
+    def acknowledge(
+        self, reader: Reader, received: Point, consumed: Point, durable: Point, *, now: float | None = None
+    ) -> bool:
+        """Record a reader's progress, ignoring older points. False if there is no such reader, or it has failed.
+
+        Parameters
+        ----------
+        received, consumed, durable
+            Points up to which it has chunks, has executed them, and will not need them again.
+        now
+            Time in seconds, if the answer tells how fast the reader is.
+        """
         cursor = self.cursors.get(reader)
         if cursor is None or cursor.lost:
             return False
+        if now is not None:
+            cursor.progressed(received, consumed, now)
         if received > cursor.received:
             cursor.received = received
             cursor.resend_at = None

@@ -32,9 +32,10 @@ import msgspec
 from synergy_nb.dataflow.streams.log.values import ORIGIN, OVERHEAD, Chunk, Determinant, Loss, Point
 from synergy_nb.dataflow.tuples import START, Punctuation
 
-__all__ = ["RETRY_S", "Entry", "InOrder", "Receipt", "Source"]
+__all__ = ["RETRY_S", "Entry", "InOrder", "Port", "Receipt"]
 
 RETRY_S: Final = 0.05  # seconds between the first two subscriptions, until the producer answers
+RETRY_MOST_S: Final = 0.8  # longest time between two later ones, seconds
 
 
 class Receipt(enum.IntEnum):
@@ -64,32 +65,8 @@ class Entry(NamedTuple):
     chunk: Chunk
 
 
-class Source:
-    """The producer of one input of a component, and the timers for it.
-
-    Attributes
-    ----------
-    peer : str
-        Address of the peer that makes the stream; empty if that is not known yet.
-    retry_at : float
-        Time in seconds at which it subscribes again, while the subscription is not confirmed.
-    wait_s : float
-        Seconds between this subscription and the next.
-    ack_at : float or None
-        Time in seconds of the next acknowledgement; None if there is nothing to acknowledge.
-    """
-
-    __slots__ = ("ack_at", "peer", "retry_at", "wait_s")
-
-    def __init__(self) -> None:
-        self.peer = ""
-        self.retry_at = 0.0
-        self.wait_s = RETRY_S
-        self.ack_at: float | None = None
-
-
 class InOrder:
-    """One input of a component: its queue and its progress.
+    """The receiving side of one stream: its queue and its progress.
 
     Parameters
     ----------
@@ -100,6 +77,8 @@ class InOrder:
     late
         Whether it is a stream replica that joins while others run: the first promise in its queue is the event time
         from which it is complete, which is later than all tuples before it.
+    subscribed
+        Whether the producer has the subscription already.
 
     Attributes
     ----------
@@ -109,39 +88,32 @@ class InOrder:
         Chunks that wait to be executed.
     queued : int
         Bytes of the queue.
-    acknowledged : tuple of Point
-        Points that were acknowledged last: received, consumed and durable.
-    unacknowledged : int
-        Bytes that were consumed since then.
     subscribed : bool
         Whether the producer is known to have this reader's subscription.
-    older : int or None
-        Epoch whose chunks are accepted, too, as the producer has moved, and chunks of the old peer may be on their way.
+    unacknowledged : int
+        Bytes that were consumed since the last acknowledgement.
     end : Point
         End of the producer's output when it answered the subscription.
-    closed : bool
-        Whether it is a stream replica that ended, as its producer did or sends it nothing more.
     """
 
     __slots__ = (
-        "acknowledged", "closed", "consumed", "durable", "end", "epoch", "joined", "late", "older", "queue", "queued",
-        "received", "subscribed", "unacknowledged",
+        "consumed", "durable", "end", "epoch", "joined", "late", "queue", "queued", "received", "subscribed",
+        "unacknowledged",
     )  # fmt: skip
 
-    def __init__(self, since: Point | None = ORIGIN, epoch: int = 0, *, late: bool = False) -> None:
+    def __init__(
+        self, since: Point | None = ORIGIN, epoch: int = 0, *, late: bool = False, subscribed: bool = False
+    ) -> None:
         self.joined = since is not None
         self.late = late
-        self.closed = False
         self.received = self.consumed = ORIGIN if since is None else since
         self.durable = ORIGIN
-        self.acknowledged = (ORIGIN, ORIGIN, ORIGIN)
         self.unacknowledged = 0
         self.queue: deque[Entry] = deque()
         self.queued = 0
         self.epoch = epoch
-        self.subscribed = False
+        self.subscribed = subscribed
         self.end = ORIGIN
-        self.older: int | None = None
 
     @property
     def since(self) -> Point | None:
@@ -158,7 +130,14 @@ class InOrder:
         return self.late and self.consumed.until == START and bool(self.queue) and not self.queue[0].chunk.rows
 
     def begin(
-        self, start: Point, sequence: int = 0, now: float = 0.0, end: Point = ORIGIN, latest: int = START
+        self,
+        start: Point,
+        sequence: int = 0,
+        now: float = 0.0,
+        end: Point = ORIGIN,
+        latest: int = START,
+        *,
+        confirms: bool = True,
     ) -> bool:
         """Handle the producer's statement where it begins, and where its output ends at present.
 
@@ -170,13 +149,15 @@ class InOrder:
             Number and time in seconds of the arrival.
         latest
             Greatest event time before the end, in µs, if the producer is an active replica.
+        confirms
+            Whether that shows that the producer has the subscription.
 
         Returns
         -------
         bool
             Whether it has all tuples before the point where the producer begins.
         """
-        self.subscribed, self.end = True, end
+        self.subscribed, self.end = self.subscribed or confirms, end
         if not self.joined:
             self.joined = True
             self.received = self.consumed = Point(start.position, START)
@@ -203,7 +184,9 @@ class InOrder:
         self.queued += chunk.size
         self.received = chunk.end
 
-    def receive(self, epoch: int, chunk: Chunk, sequence: int = 0, now: float = 0.0) -> Receipt:
+    def receive(
+        self, epoch: int, chunk: Chunk, sequence: int = 0, now: float = 0.0, *, confirms: bool = True
+    ) -> Receipt:
         """Queue the new part of a chunk.
 
         Parameters
@@ -214,12 +197,14 @@ class InOrder:
             Chunk that arrived.
         sequence, now
             Number and time in seconds of the arrival.
+        confirms
+            Whether the chunk shows that the producer has the subscription.
         """
         if epoch != self.epoch:
             return Receipt.STALE
         if not self.joined or chunk.start > self.received:
             return Receipt.GAP
-        self.subscribed = True
+        self.subscribed = self.subscribed or confirms
         promised = self._promise(chunk.start.until, chunk.born, sequence, now)
         if not chunk.rows:
             fresh = self._promise(chunk.end.until, chunk.born, sequence, now, chunk)
@@ -310,6 +295,28 @@ class InOrder:
             self._put_back(Chunk(upto, end, item, withheld.size, losses=withheld.losses))
         return removed
 
+    def follow(self, epoch: int) -> None:
+        """Read the stream of a later epoch; its producer does not have the subscription yet."""
+        self.epoch, self.subscribed = epoch, False
+
+    def unsubscribed(self) -> None:
+        """Note that the producer may not have the subscription any more."""
+        self.subscribed = False
+
+    def cover(self, point: Point | None = None) -> None:
+        """Note that what is before a point will not be requested again; None: all that has been executed."""
+        self.durable = self.consumed if point is None else max(self.durable, point)
+
+    def start(self, point: Point | None) -> None:
+        """Start at a point; None: at the beginning of a stream that joins others."""
+        self.joined, self.late = point is not None, point is None
+        self.received = self.consumed = ORIGIN if point is None else point
+
+    def clear(self) -> None:
+        """Drop what waits to be executed."""
+        self.queue.clear()
+        self.queued = 0
+
     def overtake(self, upto: Point) -> None:
         """Record that tuples up to a point were executed without waiting here: they are discarded when they arrive."""
         if self.queue:
@@ -330,3 +337,125 @@ class InOrder:
         for chunk in chunks:
             self.consumed = self.consumed.joined(chunk.end)
             self.unacknowledged += chunk.size
+
+
+class Port(InOrder):
+    """One input of a component: a merge, and its subscription at the producer.
+
+    It *asks* the producer's peer, at growing intervals, until that answers; it is *subscribed* until a frame is
+    missing, the link breaks or the producer is replaced, and then asks again. While no peer makes the stream, it waits
+    for a deployment. Once it is *closed*, nothing that arrives counts any more.
+
+    Attributes
+    ----------
+    peer : str
+        Address of the peer that makes the stream; empty if that is not known yet.
+    retry_at : float
+        Time in seconds at which it asks again, while it is not subscribed.
+    ack_at : float or None
+        Time in seconds of the next acknowledgement; None if there is nothing to acknowledge.
+    acknowledged : tuple of Point
+        Points that were acknowledged last: received, consumed and durable.
+    older : int or None
+        Epoch whose chunks are accepted, too, as the producer has moved, and chunks of the old peer may be on their way.
+    closed : bool
+        Whether it is a stream replica that ended, as its producer did or sends it nothing more.
+
+    Examples
+    --------
+    >>> port = Port()
+    >>> port.read_from("a", 1, 5.0), port.asks_at, port.asked(5.0), port.asks_at
+    (None, 5.0, None, 5.05)
+    >>> port.begin(ORIGIN), port.asks_at, port.missed(6.0), port.asks_at
+    (True, None, None, 5.05)
+    >>> port.close(), port.closed
+    (None, True)
+    """
+
+    __slots__ = ("_wait_s", "ack_at", "acknowledged", "closed", "older", "peer", "retry_at")
+
+    def __init__(self, since: Point | None = ORIGIN, *, late: bool = False, closed: bool = False) -> None:
+        super().__init__(since, late=late)
+        self.peer = ""
+        self.retry_at = 0.0
+        self._wait_s = RETRY_S  # between this question and the next
+        self.ack_at: float | None = None
+        self.acknowledged = (ORIGIN, ORIGIN, ORIGIN)
+        self.older: int | None = None
+        self.closed = closed
+
+    @property
+    def asks_at(self) -> float | None:
+        """Time in seconds at which it asks again; None if it need not, or knows nobody to ask."""
+        return self.retry_at if self.peer and not self.subscribed else None
+
+    def read_from(self, peer: str, epoch: int, now: float, *, older: bool = False) -> None:
+        """Read from the peer that makes the stream from now on.
+
+        Parameters
+        ----------
+        peer, epoch
+            Address of the peer, and the epoch of the producer there.
+        now
+            Time in seconds.
+        older
+            Whether chunks of the epoch before may be on their way, and are accepted.
+        """
+        if older:
+            self.older = self.epoch
+        self.peer, self.epoch = peer, epoch
+        self.ask_again(now)
+
+    def lose_producer(self) -> None:
+        """Ask nobody, as no peer makes the stream any more, or yet."""
+        self.peer = ""
+
+    def ask_again(self, at: float) -> None:
+        """Subscribe again at a time in seconds."""
+        self.subscribed, self.retry_at, self._wait_s = False, at, RETRY_S
+
+    def asked(self, now: float) -> None:
+        """Record that it has asked; it waits twice as long each time."""
+        self.retry_at = now + self._wait_s
+        self._wait_s = min(2.0 * self._wait_s, RETRY_MOST_S)
+
+    def answered(self, now: float, ack_at: float, *, gap: bool) -> None:
+        """Record that the producer has sent something, of which it acknowledges the receipt.
+
+        Parameters
+        ----------
+        now
+            Time in seconds.
+        ack_at
+            Time at which it acknowledges, unless it does so earlier.
+        gap
+            Whether chunks before that are missing.
+        """
+        self._wait_s = RETRY_S
+        if gap:
+            self.missed(now)
+        if self.ack_at is None:
+            self.ack_at = ack_at
+
+    def missed(self, now: float) -> None:
+        """Subscribe again, as chunks are missing."""
+        self.subscribed, self.retry_at = False, min(self.retry_at, now + RETRY_S)
+
+    def acknowledge_by(self, at: float) -> None:
+        """Acknowledge by a time in seconds."""
+        if self.ack_at is None:
+            self.ack_at = at
+
+    def acknowledge(self) -> tuple[Point, Point, Point]:
+        """Return the progress, and record that it is acknowledged."""
+        self.acknowledged = progress = (self.received, self.consumed, self.durable)
+        self.unacknowledged, self.ack_at = 0, None
+        return progress
+
+    def refuse_older(self) -> None:
+        """Accept chunks of the present epoch only."""
+        self.older = None
+
+    def close(self, *, closed: bool = True) -> None:
+        """Read nothing more; or read again, as the stream that it is to read is known now."""
+        self.closed = closed

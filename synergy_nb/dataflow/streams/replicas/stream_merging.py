@@ -141,6 +141,10 @@ class MergedLogic:
     def _sorts(self) -> bool:
         return self._reading is not Reading.ARRIVING
 
+    def await_state(self) -> None:
+        """Note that a state is going to be restored."""
+        self.restoring = True
+
     def align(self) -> None:
         """Read the ports aligned from here on; only while nothing is executed."""
         self._relaxing = False
