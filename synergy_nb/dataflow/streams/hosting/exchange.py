@@ -267,6 +267,7 @@ class Exchange:
         if component.feeds[reader.port] != (frame.output.application, frame.output.operator):
             return
         if frame.output.epoch == port.older:
+            self._hosting.touch(reader.application, reader.operator)
             self._receive(component, port, frame, now, confirms=False)  # what is missing the new peer sends
             return
         if frame.output.epoch == port.epoch + 1 and self._is_later(frame) and not port.closed:
@@ -297,7 +298,6 @@ class Exchange:
         confirms
             Whether the frame shows that the producer has the subscription.
         """
-        self._hosting.touch(component.application, component.operator)
         sequence, before, size, gap = self._hosting.arrival(), port.received.position, 0, False
         prediction = component.prediction
         if prediction is not None:
@@ -334,9 +334,10 @@ class Exchange:
                 continue
             if port.unacknowledged >= self._hosting.limits.window // 4 or port.consumed.until == END:
                 self._acknowledge(component, number)
-            else:
-                port.acknowledge_by(now + ACK_S)
-        self._check_streams(component)
+            elif port.ack_at is None:
+                port.acknowledge_at(now + ACK_S)
+        if isinstance(component.logic, MergedLogic):
+            self._check_streams(component)
 
     def _acknowledge(self, component: Component, number: int) -> None:
         port = component.ports[number]

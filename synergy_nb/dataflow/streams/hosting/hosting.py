@@ -441,7 +441,8 @@ class Hosting:
         self._touched[application, operator] = None
 
     def _done(self, now: float) -> list[Effect]:
-        self._deliver(now)
+        if self._inside:
+            self._deliver(now)
         for key in self._touched:
             self.roles.report_ready(key, now)
             due = self.exchange.due(key)

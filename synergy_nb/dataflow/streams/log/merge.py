@@ -441,10 +441,9 @@ class Port(InOrder):
         """Subscribe again, as chunks are missing."""
         self.subscribed, self.retry_at = False, min(self.retry_at, now + RETRY_S)
 
-    def acknowledge_by(self, at: float) -> None:
-        """Acknowledge by a time in seconds."""
-        if self.ack_at is None:
-            self.ack_at = at
+    def acknowledge_at(self, at: float) -> None:
+        """Acknowledge at a time in seconds, unless that is done earlier."""
+        self.ack_at = at
 
     def acknowledge(self) -> tuple[Point, Point, Point]:
         """Return the progress, and record that it is acknowledged."""
