@@ -184,6 +184,13 @@ class Copy:
         if self.ack_at is None or not earlier:
             self.ack_at = at
 
+    @property
+    def due(self) -> float:
+        """Time in seconds at which it has to subscribe, acknowledge, request pieces or report that it is ready."""
+        ready_by = self.ready_by if self.usable and not self.ready else None
+        times = (None if self.merge.subscribed else self.retry_at, self.ack_at, self.next_request_time, ready_by)
+        return min((time for time in times if time is not None), default=math.inf)
+
     def acknowledged(self) -> None:
         """Note that it has acknowledged its progress."""
         self.ack_at = None

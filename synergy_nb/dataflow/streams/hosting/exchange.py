@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 from synergy_nb.dataflow.deployments import Assignment, Role, producer
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.input_changes import change_inputs, has_others, output_of
-from synergy_nb.dataflow.streams.hosting.copies import Copy
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log.log import Cursor, LogTrimmed
@@ -348,42 +347,26 @@ class Exchange:
 
     # -- time ----------------------------------------------------------------------------------------------------
 
-    def due(self, key: tuple[str, str]) -> float:
-        """Return the time in seconds at which :meth:`tick` has work for a component, its copy or its recovery."""
+    @staticmethod
+    def due(component: Component) -> float:
+        """Return the time in seconds at which :meth:`tick` has work for a component."""
         at = math.inf
-        component = self._hosting.components.get(key)
-        if component is not None and not component.failed:
-            for port in component.ports.values():
-                if not port.subscribed and port.peer and port.retry_at < at:
-                    at = port.retry_at
-                if port.ack_at is not None and port.ack_at < at:
-                    at = port.ack_at
-            for cursor in component.log.cursors.values():
-                if cursor.resend_at is not None and cursor.resend_at < at:
-                    at = cursor.resend_at
-        copy = self._hosting.roles.copies.get(key)
-        if copy is not None:
-            ready_by = copy.ready_by if copy.usable and not copy.ready else None
-            times = (None if copy.merge.subscribed else copy.retry_at, copy.ack_at, copy.next_request_time, ready_by)
-            at = min((at, *(time for time in times if time is not None)))
-        recovery = self._hosting.roles.recoveries.get(key)
-        return at if recovery is None else min(at, recovery.retry_at)
+        if component.failed:
+            return at
+        for port in component.ports.values():
+            if not port.subscribed and port.peer and port.retry_at < at:
+                at = port.retry_at
+            if port.ack_at is not None and port.ack_at < at:
+                at = port.ack_at
+        for cursor in component.log.cursors.values():
+            if cursor.resend_at is not None and cursor.resend_at < at:
+                at = cursor.resend_at
+        return at
 
-    def tick(self, key: tuple[str, str], now: float) -> None:
-        """Subscribe, acknowledge, retransmit and ask again where that is due."""
-        component = self._hosting.components.get(key)
-        if component is not None and not component.failed:
-            self._tick(component, now)
-        copy = self._hosting.roles.copies.get(key)
-        if copy is not None:
-            self._tick_copy(key, copy, now)
-        recovery = self._hosting.roles.recoveries.get(key)
-        if recovery is not None and recovery.retry_at <= now:
-            question, peers = recovery.recall(now)
-            for peer in peers:
-                self._hosting.send(peer, question)
-
-    def _tick(self, component: Component, now: float) -> None:
+    def tick(self, component: Component, now: float) -> None:
+        """Subscribe, acknowledge and retransmit where that is due."""
+        if component.failed:
+            return
         for number, port in component.ports.items():
             asks_at = port.asks_at
             if asks_at is not None and asks_at <= now:
@@ -419,31 +402,8 @@ class Exchange:
                     self._hosting.send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
         self.flush(component, now)
 
-    def _tick_copy(self, key: tuple[str, str], copy: Copy, now: float) -> None:
-        assignment = self._hosting.assignment(*key)
-        if assignment is None:
-            return
-        reader = Reader(*key, COPY, self._hosting.peer)
-        if not copy.merge.subscribed and copy.retry_at <= now:
-            copy.asked(now)
-            self._hosting.send(
-                assignment.active,
-                Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC, self._hosting.machine()),
-            )
-        if copy.next_request_time is not None and copy.next_request_time <= now:
-            self._hosting.roles.request_pieces(key, now)
-        if copy.ack_at is not None and copy.ack_at <= now:
-            self.acknowledge_copy(key, copy, assignment)
-
-    def acknowledge_copy(self, key: tuple[str, str], copy: Copy, assignment: Assignment) -> None:
-        """Acknowledge the output and the snapshot that a copy has."""
-        copy.acknowledged()
-        received, number = copy.merge.received, copy.number(self._hosting.components.get(key))
-        reader = Reader(*key, COPY, self._hosting.peer)
-        self._hosting.send(assignment.active, Ack(copy.output, reader, received, received, received, number))
-
     def link_down(self, peer: str, now: float) -> None:
-        """Subscribe again and retransmit: frames on their way to or from a peer may be lost."""
+        """Subscribe components again, and retransmit: frames on their way to or from a peer may be lost."""
         for key, component in self._hosting.components.items():
             self._hosting.touch(*key)
             for port in component.ports.values():
@@ -452,11 +412,6 @@ class Exchange:
             for cursor in component.log.cursors.values():
                 if cursor.reader.peer == peer and cursor.subscribed:
                     cursor.link_broken(now)
-        for key, copy in self._hosting.roles.copies.items():
-            self._hosting.touch(*key)
-            assignment = self._hosting.assignment(*key)
-            if assignment is not None and assignment.active == peer:
-                copy.ask_again(now + RETRY_S)
 
 
 def _latest(component: Component) -> int:

@@ -351,13 +351,17 @@ class Hosting:
     def link_down(self, peer: str, now: float) -> list[Effect]:
         """Handle a broken link: frames to or from a peer may be lost."""
         self.exchange.link_down(peer, now)
+        self.roles.link_down(peer, now)
         return self._done(now)
 
     def tick(self, now: float) -> list[Effect]:
         """Do everything that is due."""
         for key in self._timers.due(now):
             self.touch(*key)
-            self.exchange.tick(key, now)
+            component = self.components.get(key)
+            if component is not None:
+                self.exchange.tick(component, now)
+            self.roles.tick(key, now)
             component = self.components.get(key)
             if component is not None:
                 self.snapshots.tick(component, now)
@@ -445,9 +449,10 @@ class Hosting:
             self._deliver(now)
         for key in self._touched:
             self.roles.report_ready(key, now)
-            due = self.exchange.due(key)
+            due = self.roles.due(key) if key in self.roles.copies or key in self.roles.recoveries else math.inf
             component = self.components.get(key)
             if component is not None:
+                due = min(due, self.exchange.due(component))
                 self.inputs.note(component, now)
                 first = component.first
                 if first is not None:

@@ -35,15 +35,18 @@ from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind, Restore
 from synergy_nb.dataflow.streams.hosting.exchange import ACK_S
 from synergy_nb.dataflow.streams.hosting.expected_readers import expect_readers
 from synergy_nb.dataflow.streams.hosting.order_recovery import LAST_ORDER_S, Recovery, arrived, still_repeats
-from synergy_nb.dataflow.streams.log.frames import Data, Determinants, LastOrder, PieceReply, Recall, State
-from synergy_nb.dataflow.streams.log.merge import RETRY_S
-from synergy_nb.dataflow.streams.log.values import (
-    ORIGIN,
-    Cut,
-    Determinant,
-    Output,
-    Stream,
+from synergy_nb.dataflow.streams.log.frames import (
+    Ack,
+    Data,
+    Determinants,
+    LastOrder,
+    PieceReply,
+    Recall,
+    State,
+    Subscribe,
 )
+from synergy_nb.dataflow.streams.log.merge import RETRY_S
+from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Cut, Determinant, OnLag, Output, Reader, Stream
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting.hosting import Hosting
@@ -84,20 +87,15 @@ class Roles:
     # -- deployments ---------------------------------------------------------------------------------------------
 
     def converge(self, deployment: Deployment, now: float, replaced: Collection[str] = ()) -> None:
-        """Carry out a deployment on this peer, in which these components have been replaced."""
+        """Carry out a deployment on this peer, in which these components have been replaced.
+
+        What has no role here any more leaves before anything takes its place. Components learn of their producers and
+        readers when all of them are here, since they may read each other. Questions are answered last: an answer
+        promises that nothing here depends any more on what was replaced.
+        """
         hosting, application = self._hosting, deployment.application
-        for key in [key for key in self._failed if key[0] == application and key[1] not in deployment.assignments]:
-            del self._failed[key]
         sources = {each.state_from for each in deployment.assignments.values() if each.active == hosting.peer} - {""}
-        for key in [key for key in {**hosting.components, **self.copies} if key[0] == application]:
-            if not self._stays(key, deployment) and (key[1] not in sources or key in hosting.components):
-                if key[1] not in deployment.assignments and key in hosting.components:
-                    hosting.exchange.notify_sharers(hosting.components[key], "has ended")
-                self._tell_order(key, deployment)
-                if key in hosting.components and deployment.role(key[1], hosting.peer) is Role.BACKUP:
-                    self._back_up(key, deployment.assignments[key[1]])
-                else:
-                    self._drop(key)
+        self._leave(deployment, sources)
         for operator, assignment in deployment.assignments.items():
             role = deployment.role(operator, hosting.peer)
             if role is Role.ACTIVE:
@@ -111,21 +109,11 @@ class Roles:
             if key[0] == application:
                 recovery.begin(deployment, now)
         for component in tuple(hosting.components.values()):
-            if component.application == application or any(
-                feed.application == application for feed in component.feeds.values()
-            ):
-                hosting.exchange.readdress(component, now, replaced if component.application == application else ())
             if component.application == application:
-                component.set_sharers_limit(deployment.limits.get(component.operator, math.inf))
-            if component.application == application and component.role is Role.ACTIVE:
-                expect_readers(component, deployment, hosting.limits.results)
-                if (application, component.operator) in self._followed:
-                    component.log.send_unasked()
-                assignment = deployment.assignments[component.operator]
-                hosting.snapshots.keep(component, now, keeps=assignment.keeps)
-                hosting.snapshots.greet(component, assignment.follower, now)
-                self._open(component, deployment)
-                hosting.exchange.flush(component, now)
+                hosting.exchange.readdress(component, now, replaced)
+                self._serve(component, deployment, now)
+            elif any(feed.application == application for feed in component.feeds.values()):
+                hosting.exchange.readdress(component, now)
         self._followed.clear()
         if hosting.peer not in deployment.peers and not self._uses(application):
             hosting.orders.forget(application)  # it is not asked any more, so its determinants may become wrong
@@ -135,6 +123,37 @@ class Roles:
             }
         for sender, question in tuple(self._unanswered.values()):
             self.recall(sender, question)
+
+    def _leave(self, deployment: Deployment, sources: Collection[str]) -> None:
+        """Remove the components and copies that have no role here any more, except copies that others start from."""
+        hosting, application = self._hosting, deployment.application
+        for key in [key for key in self._failed if key[0] == application and key[1] not in deployment.assignments]:
+            del self._failed[key]
+        for key in [key for key in {**hosting.components, **self.copies} if key[0] == application]:
+            if not self._stays(key, deployment) and (key[1] not in sources or key in hosting.components):
+                if key[1] not in deployment.assignments and key in hosting.components:
+                    hosting.exchange.notify_sharers(hosting.components[key], "has ended")
+                self._tell_order(key, deployment)
+                if key in hosting.components and deployment.role(key[1], hosting.peer) is Role.BACKUP:
+                    self._back_up(key, deployment.assignments[key[1]])
+                else:
+                    self._drop(key)
+
+    def _serve(self, component: Component, deployment: Deployment, now: float) -> None:
+        """Set for whom a component of the application works: sharers, and if it is active its readers and copies."""
+        hosting, operator = self._hosting, component.operator
+        component.set_sharers_limit(deployment.limits.get(operator, math.inf))
+        if component.role is not Role.ACTIVE:
+            return
+        expect_readers(component, deployment, hosting.limits.results)
+        if (component.application, operator) in self._followed:
+            component.log.send_unasked()
+        assignment = deployment.assignments[operator]
+        hosting.snapshots.keep(component, now, keeps=assignment.keeps)
+        hosting.snapshots.greet(component, assignment.follower, now)
+        if component.logic is None and deployment.running:
+            hosting.open(component)
+        hosting.exchange.flush(component, now)
 
     def _stays(self, key: Key, deployment: Deployment) -> bool:
         """Whether the component or copy here retains some role."""
@@ -248,10 +267,6 @@ class Roles:
         hosting.add(component)
         return component
 
-    def _open(self, component: Component, deployment: Deployment) -> None:
-        if component.logic is None and deployment.running:
-            self._hosting.open(component)
-
     # -- copies --------------------------------------------------------------------------------------------------
 
     def _update_copy(self, key: Key, assignment: Assignment, role: Role, now: float) -> None:
@@ -299,7 +314,7 @@ class Roles:
         self._catch_up(key, now)
         assignment = self._hosting.assignment(*key)
         if assignment is not None and self._hosting.peer in assignment.synchronized:  # readers wait for it
-            self._hosting.exchange.acknowledge_copy(key, copy, assignment)
+            self._acknowledge(key, copy, assignment)
 
     def snapshot(self, state: State, now: float) -> None:
         """Receive the announcement of a snapshot for a copy."""
@@ -383,6 +398,55 @@ class Roles:
         follower.share.release()
         self._hosting.exchange.leave(follower)
         self.copies[key].resume(follower.log)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def due(self, key: Key) -> float:
+        """Return the time in seconds at which :meth:`tick` has work for the copy or the recovery of a component."""
+        copy, recovery = self.copies.get(key), self.recoveries.get(key)
+        return min(math.inf if copy is None else copy.due, math.inf if recovery is None else recovery.retry_at)
+
+    def tick(self, key: Key, now: float) -> None:
+        """Subscribe, acknowledge and ask again for a copy or a recovery, where that is due."""
+        copy = self.copies.get(key)
+        if copy is not None:
+            self._tick_copy(key, copy, now)
+        recovery = self.recoveries.get(key)
+        if recovery is not None and recovery.retry_at <= now:
+            question, peers = recovery.recall(now)
+            for peer in peers:
+                self._hosting.send(peer, question)
+
+    def _tick_copy(self, key: Key, copy: Copy, now: float) -> None:
+        assignment = self._hosting.assignment(*key)
+        if assignment is None:
+            return
+        reader = Reader(*key, COPY, self._hosting.peer)
+        if not copy.merge.subscribed and copy.retry_at <= now:
+            copy.asked(now)
+            self._hosting.send(
+                assignment.active,
+                Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC, self._hosting.machine()),
+            )
+        if copy.next_request_time is not None and copy.next_request_time <= now:
+            self.request_pieces(key, now)
+        if copy.ack_at is not None and copy.ack_at <= now:
+            self._acknowledge(key, copy, assignment)
+
+    def _acknowledge(self, key: Key, copy: Copy, assignment: Assignment) -> None:
+        """Acknowledge the output and the snapshot that a copy has."""
+        copy.acknowledged()
+        received, number = copy.merge.received, copy.number(self._hosting.components.get(key))
+        reader = Reader(*key, COPY, self._hosting.peer)
+        self._hosting.send(assignment.active, Ack(copy.output, reader, received, received, received, number))
+
+    def link_down(self, peer: str, now: float) -> None:
+        """Subscribe copies again: frames on their way from a peer may be lost."""
+        for key, copy in self.copies.items():
+            self._hosting.touch(*key)
+            assignment = self._hosting.assignment(*key)
+            if assignment is not None and assignment.active == peer:
+                copy.ask_again(now + RETRY_S)
 
     # -- take-over -----------------------------------------------------------------------------------------------
 
