@@ -368,39 +368,45 @@ class Exchange:
         if component.failed:
             return
         for number, port in component.ports.items():
-            asks_at = port.asks_at
-            if asks_at is not None and asks_at <= now:
-                port.asked(now)
-                on_lag = OnLag.BLOCK
-                if component.role is Role.FOLLOWER:
-                    on_lag = OnLag.RESYNC
-                elif component.feeds[number].application != component.application:
-                    on_lag = OnLag.FAIL
-                output, machine = output_of(component, number), self._hosting.machine()
-                self._hosting.send(port.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
+            if port.asks_at is not None and port.asks_at <= now:
+                self._ask(component, number, now)
             if port.ack_at is not None and port.ack_at <= now:
                 self._acknowledge(component, number)
         for cursor in component.log.cursors.values():
             if cursor.resend_at is not None and cursor.resend_at <= now:
-                stalls = cursor.on_lag is OnLag.GROUP and now - cursor.progressed_at >= STALL_S
-                if cursor.lost or (stalls and component.log.holds_up(cursor) and component.log.give_up(cursor)):
-                    self.dismiss(component, cursor, now)
-                    continue
-                cursor.timed_out()
-                if not cursor.subscribed and _restores(component):
-                    continue
-                if not cursor.subscribed:  # it may believe that it is
-                    cursor.back_off()
-                    start = Point(max(cursor.sent, component.log.start).position, START)
-                    end, latest = component.log.end, _latest(component)
-                    self._hosting.send(
-                        cursor.reader.peer, Data(component.output, cursor.reader, start, end=end, latest=latest)
-                    )
-                elif cursor.sent > cursor.received:
-                    cursor.send_again()
-                elif cursor.on_lag in (OnLag.BLOCK, OnLag.GROUP):  # its last acknowledgement may be lost
-                    self._hosting.send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
+                self._deal_with_silence(component, cursor, now)
         self.flush(component, now)
+
+    def _ask(self, component: Component, number: int, now: float) -> None:
+        """Ask the producer of an input for what comes next."""
+        port = component.ports[number]
+        port.asked(now)
+        on_lag = OnLag.BLOCK
+        if component.role is Role.FOLLOWER:
+            on_lag = OnLag.RESYNC
+        elif component.feeds[number].application != component.application:
+            on_lag = OnLag.FAIL
+        output, machine = output_of(component, number), self._hosting.machine()
+        self._hosting.send(port.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
+
+    def _deal_with_silence(self, component: Component, cursor: Cursor, now: float) -> None:
+        """Deal with a reader from which no acknowledgement came in time."""
+        log = component.log
+        stalls = cursor.on_lag is OnLag.GROUP and now - cursor.progressed_at >= STALL_S
+        if cursor.lost or (stalls and log.holds_up(cursor) and log.give_up(cursor)):
+            self.dismiss(component, cursor, now)
+            return
+        cursor.timed_out()
+        if not cursor.subscribed:
+            if not _restores(component):  # else nobody knows yet where it begins
+                cursor.back_off()
+                start = Point(max(cursor.sent, log.start).position, START)  # the reader may believe that it subscribed
+                told = Data(component.output, cursor.reader, start, end=log.end, latest=_latest(component))
+                self._hosting.send(cursor.reader.peer, told)
+        elif cursor.sent > cursor.received:
+            cursor.send_again()
+        elif cursor.on_lag in (OnLag.BLOCK, OnLag.GROUP):  # its last acknowledgement may be lost
+            self._hosting.send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
 
     def link_down(self, peer: str, now: float) -> None:
         """Subscribe components again, and retransmit: frames on their way to or from a peer may be lost."""
