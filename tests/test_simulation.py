@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,43 @@ def test_tables_and_generators_are_sources() -> None:
     rows = ({"time": float(number), "v": number} for number in range(5))
     plan = source("python", name="rows", columns={"v": "int"}, rate="10/s", id="rows").sink()
     assert simulation.submit(plan, feeds={"rows": rows}).results()["v"].to_list() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("within_a_loop", [False, True])
+def test_asynchronous_generators_are_sources(within_a_loop: bool) -> None:
+    """They are read on a loop of their own, so also within a notebook's; who stops an application closes its."""
+    closed = []
+
+    async def rows(most: int) -> AsyncIterator[dict[str, float]]:
+        try:
+            for number in range(most):
+                await asyncio.to_thread(int)
+                yield {"time": float(number), "v": number}
+            if most < 5:
+                raise ValueError(f"none after {most}")
+        finally:
+            closed.append(most)
+
+    def use() -> None:
+        simulation = local(2)
+        whole = simulation.submit(source(rows(5), columns={"v": "int"}, rate="10/s").sink("whole"))
+        assert whole.results()["v"].to_list() == [0, 1, 2, 3, 4]
+        failing = simulation.submit(source(rows(2), columns={"v": "int"}, rate="10/s").sink("failing"))
+        with pytest.raises(ClusterError, match="its feed raised ValueError: none after 2"):
+            failing.results()
+        stopped = simulation.submit(source(rows(10_000), columns={"v": "int"}, rate="10/s").sink("stopped"))
+        assert stopped.head(3).height == 3
+        assert closed == [5, 2]
+        stopped.stop()
+        assert closed == [5, 2, 10_000]
+
+    async def used() -> None:
+        use()
+
+    if within_a_loop:
+        asyncio.run(used())
+    else:
+        use()
 
 
 def test_peers_measure_themselves() -> None:

@@ -20,8 +20,9 @@ Examples
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -336,6 +337,13 @@ class RetainedSource(PacedSource):
                 self._window.add(item, (item, born))
         rest = [(rest_of(item, self._window.there), born) for item, born in self._window.lacking]
         return [(item, born) for item, born in rest if item is not None]
+
+    def close(self) -> None:
+        """Take nothing more from the program; a generator runs its ``finally``."""
+        self._next = None
+        if isinstance(self._entries, Generator):
+            with contextlib.suppress(Exception):  # of its clean-up: the stream has ended, and time goes on
+                self._entries.close()
 
     def progressed(self, component: Component) -> None:
         """Let go of what all copies of the source have.

@@ -343,6 +343,7 @@ class SimulatedApplication:
         self._stopped = True
         self.simulation.world.end(self.id)
         self.simulation.until(lambda: self.status in ENDED, 10.0)
+        self.simulation.until(lambda: not self.simulation.world.reads(self.id), 1.0)
 
     # -- displays ----------------------------------------------------------------------------------------------------
 

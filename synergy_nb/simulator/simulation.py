@@ -15,7 +15,7 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -48,6 +48,7 @@ from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.one_sided import ONLY_LIVE, OneSided
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
+from synergy_nb.simulator.asynchronous_rows import in_turn
 from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
 from synergy_nb.simulator.knobs import SimulatedKnobs
 from synergy_nb.simulator.network_choice import peers_named, topology_of
@@ -63,6 +64,7 @@ __all__ = ["Simulation"]
 Network: TypeAlias = Any
 """``"wide area"``, ``"local"``, a matrix or the path of one, the name of a published network, or a Topology."""
 VIEW_INTERVAL: Final = 0.25  # virtual seconds between two updates of views
+READABLE: Final = ("__iter__", "__aiter__", "collect")  # what rows have, one of these
 FEW_PEERS: Final = 50  # number of peers up to which the failure detector pings as often as on live peers
 
 
@@ -377,12 +379,13 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
             raise ClusterError("peers: none of this simulation lives any more; expected at least one")
         chosen, rows = check_submission(plan, origin, feeds, names, living, "a simulation has none", local=True)
         for operator, given in rows.items():
-            if hasattr(given, "source_columns") or not (hasattr(given, "__iter__") or hasattr(given, "collect")):
+            if hasattr(given, "source_columns") or not any(hasattr(given, name) for name in READABLE):
                 raise ClusterError(
                     f"operator {operator!r}: feeds: {type_of(given)}; expected a table or an iterable of rows, "
                     "as virtual time does not wait for a program that pushes rows"
                 )
         rows = {operator: check_rows(given, row_reader(plan, operator)) for operator, given in rows.items()}
+        rows = {name: in_turn(each) if isinstance(each, AsyncIterable) else each for name, each in rows.items()}
         try:
             mode = placement_of(plan, placement, spread=spread, peers=len(living))
         except ValueError as error:
