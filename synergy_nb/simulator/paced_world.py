@@ -167,7 +167,6 @@ class PacedWorld(PeerWorld):
                 case Close(application, operator):
                     if self._sources.get((application, operator), ("",))[0] == peer:  # else another peer reads it now
                         del self._sources[application, operator]
-                    self._close_program((application, operator))
                 case _:
                     rest.append(effect)
         super()._carry_out(peer, rest)
@@ -199,12 +198,11 @@ class PacedWorld(PeerWorld):
         reading = (peer for (owner, _), (peer, _) in self._sources.items() if owner == application)
         return any(peer not in self._suspended and not self.dead(peer) for peer in reading)
 
-    def _close_program(self, key: Key) -> None:
-        """Close the program of a source that no peer has any more, so that a generator can clean up."""
-        program = self._programs.get(key)
-        living = (node for node in self._nodes.values() if not node.crashed)
-        if program is not None and not any(key in node.hosting.components for node in living):
-            program.close()
+    def close_programs(self, application: str) -> None:
+        """Read nothing more of what programs make for an application that has ended, so that generators clean up."""
+        for (owner, _), program in self._programs.items():
+            if owner == application:
+                program.close()
 
     def _entries(self, peer: str, application: str, operator: str) -> tuple[Any, bool]:
         """Return the items of a source with their due times, and whether these count."""

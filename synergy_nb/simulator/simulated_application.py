@@ -344,6 +344,8 @@ class SimulatedApplication:
         self.simulation.world.end(self.id)
         self.simulation.until(lambda: self.status in ENDED, 10.0)
         self.simulation.until(lambda: not self.simulation.world.reads(self.id), 1.0)
+        if self.status in ENDED:
+            self.simulation.world.close_programs(self.id)
 
     # -- displays ----------------------------------------------------------------------------------------------------
 
