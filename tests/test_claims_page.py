@@ -99,6 +99,16 @@ def test_a_result_is_stored_and_restored_with_its_origin(tmp_path: Path) -> None
     assert [row.value for row in again.rows if row.metric == "curve"] == [10.0]  # of the first repetition
 
 
+def test_of_examples_only_those_in_a_panel_are_stored(tmp_path: Path) -> None:
+    claim = replace(RACE, panels=(Panel("curve", "curve", example=True),), examples="")
+    result = raced()
+    both = [[*points, Point(1.0, "hare", "curve of a night", 1.0)] for points in result.repetitions]
+    for examples, kept_metrics in (("", ["time", "curve of a night", "curve"]), ("curve", ["time", "curve"])):
+        judged = replace(result, claim=replace(claim, examples=examples), repetitions=both)
+        points = stored.load(stored.save(judged, tmp_path))["points"]
+        assert list(dict.fromkeys(metric for _, _, metric, _ in points)) == kept_metrics
+
+
 def test_verdicts_of_stored_results_follow_the_present_rules(tmp_path: Path) -> None:
     found = stored.load(stored.save(raced(), tmp_path))
     assert [check.verdict for check in stored.restore(RACE, found).checks] == ["holds"]

@@ -51,6 +51,7 @@ from synergy_experiments.worlds.monitors_under_load import (
     LITERAL,
     LOADS,
     NOTHING,
+    ONE,
     PREDICTION,
     REACTION,
     READINGS,
@@ -67,6 +68,8 @@ PACKETS: Final = named("packets", RULE)
 REQUESTS: Final = named("requests", RULE)
 EACH_THREE: Final = 1.0 / 3.0
 FEW: Final = 0.005  # miss rate from which on policies are compared
+HALF: Final = 0.5  # share of the misses that have to be avoided; ours, as the dissertation names none
+CONTROLLED: Final = "controls this increase"
 HOT_SPOT: Final = "500 to 1200"
 RUN: Final = ("peers", "rate", "share", "spread", "limit", "duration", "step", "horizon")  # parameters of each run
 
@@ -118,11 +121,12 @@ def _p4_checks(measured: Measured, _: Setup) -> Iterator[Check]:
         for load, of in (("packets", PACKETS), ("requests", REQUESTS)):
             name = f"fewer misses than without migration, {policy}, {most:g} applications a peer, {load}"
             gain = measured.gain(int(most), policy, NOTHING, f"miss rate, {of}")
-            yield at_least(name, 0.5, gain, 0.0, 0.0)._replace(judges=judges)
+            yield at_least(name, HALF, gain, 0.0, 0.0)._replace(paper=CONTROLLED, judges=judges)
     for rule in DROPS:
         if rule != RULE:
             gain = measured.gain(int(most), LITERAL, NOTHING, f"miss rate, {named('packets', rule)}")
-            yield at_least(f"fewer misses than without migration, {LITERAL}, drop {rule}", 0.5, gain, 0.0, 0.0)
+            name = f"fewer misses than without migration, {LITERAL}, drop {rule}"
+            yield at_least(name, HALF, gain, 0.0, 0.0)._replace(paper=CONTROLLED)
     for one, other, says in (
         (REACTION, NOTHING, "misses with reaction are fewer than without migration"),
         (LITERAL, REACTION, "misses with equation 3.6 are fewer than with reaction"),
@@ -277,6 +281,7 @@ _P4: Final = Claim(
     ),
     xlabel="applications a peer",
     repeat=(5, 10),
+    examples=ONE,
 )
 
 _P5: Final = Claim(
@@ -291,15 +296,11 @@ _P5: Final = Claim(
     panels=(
         *_panels("delay", "mean delay of results in time (s)"),
         *_panels("delay with misses", "mean delay, misses as the limit (s)"),
-        *(
-            Panel(
-                f"one application, {each} a peer, {PACKETS}", "delay of one application (s)", "curves", xlabel="result"
-            )
-            for each in (10,)
-        ),
+        Panel(f"{ONE}, 10 a peer, {PACKETS}", "delay of one application (s)", "curves", xlabel="result", example=True),
     ),
     xlabel="applications a peer",
     repeat=(5, 10),
+    examples=ONE,
 )
 
 _P6: Final = Claim(
@@ -318,6 +319,7 @@ _P6: Final = Claim(
     derive=_by_applications,
     paper=[Point(float(34 * each), "dissertation", "migrations", 34 * each / 3.0) for each in (1, 10)],
     repeat=(5, 10),
+    examples=ONE,
 )
 
 CLAIMED: Final = (_P4, _P5, _P6)

@@ -183,6 +183,9 @@ class Claim:
         Numbers of the paper as points, which the figure shows.
     repeat
         Numbers of repetitions at the two scales.
+    examples
+        How the names of the metrics of examples begin: curves of single runs, which several claims share and of which
+        only those in a panel are stored. Empty: there are none.
     """
 
     id: str
@@ -197,6 +200,7 @@ class Claim:
     derive: Callable[[Sequence[Point]], Iterable[Point]] | None = None
     paper: Sequence[Point] = ()
     repeat: tuple[int, int] = (3, 5)
+    examples: str = ""
 
     def judged(self, measured: Measured, setup: Setup) -> tuple[list[Check], list[str]]:
         """Return the checks; none, and why, if they cannot do without a point that is missing."""

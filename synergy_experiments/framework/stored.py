@@ -1,7 +1,7 @@
 """Stored results: the measurements of a claim as a small file that names commit, seed and kind of machine.
 
 A file has the values of all repetitions and no verdicts: these are computed from it by the present rules.
-Of panels that show an example, only the first repetition is stored.
+Of panels that show an example, only the first repetition is stored; of examples that no panel shows, nothing.
 """
 
 from __future__ import annotations
@@ -92,11 +92,12 @@ def _without_folder(value: Any) -> Any:
 
 def _rows(result: Result) -> Iterator[list[Any]]:
     """Yield coordinate, algorithm, metric, and the value in each repetition (null where it was not measured)."""
-    once = {panel.metric for panel in result.claim.panels if panel.example}
+    once, examples = {panel.metric for panel in result.claim.panels if panel.example}, result.claim.examples
     values: dict[tuple[Any, str, str], list[float | None]] = {}
     for number, points in enumerate(result.repetitions):
         for x, algorithm, metric, value in points:
-            if metric not in once and math.isfinite(value):
+            example = metric in once or (examples and metric.startswith(examples))
+            if not example and math.isfinite(value):
                 own = values.setdefault((x, algorithm, metric), [])
                 own += [None] * (number - len(own))
                 own.append(float(f"{value:.{DIGITS}g}"))

@@ -39,7 +39,7 @@ from synergy_nb.simulator.network import transit_stub
 from synergy_nb.traces import datasets
 
 __all__ = [
-    "LITERAL", "LOADS", "NOTHING", "POLICIES", "PREDICTION", "REACTION", "READINGS", "Policy",
+    "LITERAL", "LOADS", "NOTHING", "ONE", "POLICIES", "PREDICTION", "REACTION", "READINGS", "Policy",
     "applications_of", "measured_flow", "monitored", "named", "speeds_of",
 ]  # fmt: skip
 
@@ -108,6 +108,7 @@ MEAN: Final = 0.7  # of their rate, requests/s, as that of the recorded ones
 FADING: Final = 0.95  # correlation of their level from one minute to the next
 NOISE: Final = 0.15  # standard deviation of the change of the logarithm of their level in a minute
 DRAIN: Final = 200.0  # seconds after the end in which what waits is executed
+ONE: Final = "one application"
 SHOWN: Final = 60  # points of the delay of one application, each the mean of neighbours
 
 
@@ -176,7 +177,7 @@ def monitored(
         found += (Point(per_peer, name, f"{metric}, {of}", value) for metric, value in measures.items())
         if shown is not None:
             course = _course(flow, shown.application)
-            found += (Point(x, name, f"one application, {per_peer} a peer, {of}", y) for x, y in course)
+            found += (Point(x, name, f"{ONE}, {per_peer} a peer, {of}", y) for x, y in course)
             for metric, number in _excess(course, limit / 2.0).items():
                 found.append(Point(per_peer, name, f"{metric}, {of}", number))
     return found
