@@ -131,6 +131,9 @@ def test_asynchronous_generators_are_sources(within_a_loop: bool) -> None:
         assert closed == [5, 2]
         stopped.stop()
         assert closed == [5, 2, 10_000]
+        simulation.submit(source(rows(20_000), columns={"v": "int"}, rate="10/s").sink("open")).head(3)
+        simulation.close()
+        assert closed == [5, 2, 10_000, 20_000]
 
     async def used() -> None:
         use()

@@ -176,6 +176,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
                 if application.status in LASTING:
                     self.world.end(application.id)
                     self.until(lambda: application.status in ENDED, 10.0)  # noqa: B023 - called at once
+                    self.world.close_programs(application.id)
         finally:
             self.closed = True
             self._call_listeners()
