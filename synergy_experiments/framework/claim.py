@@ -184,8 +184,8 @@ class Claim:
     repeat
         Numbers of repetitions at the two scales.
     examples
-        How the names of the metrics of examples begin: curves of single runs, which several claims share and of which
-        only those in a panel are stored. Empty: there are none.
+        Beginning of the names of metrics that are curves of single runs. Several claims may share such measurements;
+        each stores only the curves in its panels. Empty: there are none.
     """
 
     id: str
