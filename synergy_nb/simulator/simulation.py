@@ -64,7 +64,7 @@ __all__ = ["Simulation"]
 Network: TypeAlias = Any
 """``"wide area"``, ``"local"``, a matrix or the path of one, the name of a published network, or a Topology."""
 VIEW_INTERVAL: Final = 0.25  # virtual seconds between two updates of views
-READABLE: Final = ("__iter__", "__aiter__", "collect")  # attributes, one of which everything has that rows can be read from
+READABLE: Final = ("__iter__", "__aiter__", "collect")  # a table or an iterable has one of these
 FEW_PEERS: Final = 50  # number of peers up to which the failure detector pings as often as on live peers
 
 
