@@ -15,7 +15,7 @@ import polars as pl
 from synergy_nb.dataflow.deployments import Deployment, Role
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.hosting.effects import FactKind
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
@@ -192,7 +192,7 @@ class World(PeerWorld):
             self._claim(deployment.application, operator, assigned.epoch, assigned.active)
         super()._deploy_at(address, deployment)
 
-    def _measure(self, work: Work, outcome: Outcome) -> None:
+    def _measure(self, work: Work, outcome: ExecutionOutcome) -> None:
         each = work.component
         if each.role is Role.ACTIVE:
             self._claim(each.application, each.operator, each.epoch, each.peer)

@@ -12,7 +12,7 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.overlay.ring import distance, number_of, ring_position
-from synergy_nb.simulator.kernel import Network, Simulation
+from synergy_nb.simulator.kernel import Network, SimulatedPeers
 
 
 class RoutedLabel(Message, frozen=True):
@@ -56,7 +56,7 @@ class World:
         network: Network | None = None,
         codec: bool = False,
     ) -> None:
-        self.simulation = Simulation(seed, network, codec=codec)
+        self.simulation = SimulatedPeers(seed, network, codec=codec)
         self.simulation.on_link_failed.append(lambda address, other: self.membership[address].suspect(other))
         self.simulation.on_refused.append(self._refused)
         self.tells = True  # whether the machine of a crashed peer says that its process has ended

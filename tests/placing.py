@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from synergy_nb.algorithms.availability import Limits, PlacementOrigin
+from synergy_nb.algorithms.availability import PlacementOrigin, ResidualLimits
 from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 from tests.simulated import Ring
@@ -82,7 +82,7 @@ class Placements(Ring):
             if each.ledger.reservations:
                 wrong.append(f"{address} still reserves for {sorted(each.ledger.reservations)}")
         alive = sorted(self.synergy)
-        limits = Limits({address: each.ledger.cores for address, each in self.synergy.items()}, self._bandwidth)
+        limits = ResidualLimits({address: each.ledger.cores for address, each in self.synergy.items()}, self._bandwidth)
         whole = {request: graph for request, graph in graphs.items() if graph.addresses <= set(alive)}
         for request, graph in whole.items():
             limits.admit(self.plans[request], graph)

@@ -18,13 +18,13 @@ from synergy_nb.control.driver_messages import (
     StopApplication,
     SubmitPlan,
 )
-from synergy_nb.control.graph import PlacementRequest, Report
+from synergy_nb.control.graph import Report, ResilientPlacementRequest
 from synergy_nb.control.peer import Peer
 from synergy_nb.plan import Plan, source
 from synergy_nb.recording.construction import Construction, construct
 from synergy_nb.recording.recorder import RecordedPeer
 from synergy_nb.recording.recording_file import ChunkWriter, beginning_of, create
-from synergy_nb.simulator.kernel import Simulation, Uniform
+from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
 
 
 class RecordedRing:
@@ -33,7 +33,7 @@ class RecordedRing:
     def __init__(self, path: Path, peers: int = 4, seed: int = 1, *, record: bool = True) -> None:
         self.path = create(path)
         self.record = record
-        self.simulation = Simulation(seed, Uniform(0.005, 0.02, seed), codec=True)
+        self.simulation = SimulatedPeers(seed, Uniform(0.005, 0.02, seed), codec=True)
         self.simulation.on_instruction.append(self._carry_out)
         self.peers: dict[str, SynergyPeer] = {}
         self.writers: dict[str, ChunkWriter] = {}
@@ -66,7 +66,7 @@ class RecordedRing:
         match instruction:
             case Report():
                 self.reports.setdefault(instruction.application, []).append(instruction)
-            case PlacementRequest():
+            case ResilientPlacementRequest():
                 answer = decided(instruction)
                 assert isinstance(answer, PlacementDecided)
                 self.simulation.report(address, answer)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from synergy_experiments.flows.stream_world import StreamWorld
-from synergy_nb.dataflow.deployments import Assignment, Feed
+from synergy_nb.dataflow.deployments import Assignment, InputFeed
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.plan.derived.active_replicas import replica_id
 
@@ -49,17 +49,17 @@ class ReplicaWorld(StreamWorld):
     def discard(self, application: str, producer: str, reader: str) -> None:
         """Discard the stream from a replica to a reader."""
         found = self.deployments[application].assignments[reader]
-        self._assign(application, reader, _without(found, Feed(application, producer)))
+        self._assign(application, reader, _without(found, InputFeed(application, producer)))
 
     def revive(self, application: str, producer: str, reader: str, port: int) -> None:
         """Have a reader read the stream from a replica, again or for the first time."""
         found = self.deployments[application].assignments[reader]
-        self._assign(application, reader, _with(found, Feed(application, producer), port))
+        self._assign(application, reader, _with(found, InputFeed(application, producer), port))
 
     def remove(self, application: str, replica: str) -> None:
         """Remove a replica and all of its streams."""
         known = self.deployments[application].assignments
-        feed = Feed(application, replica)
+        feed = InputFeed(application, replica)
         self.change(application, {name: _without(each, feed) for name, each in known.items() if name != replica})
 
     def rebuild(self, application: str, operator: str, peer: str) -> None:
@@ -96,7 +96,7 @@ class ReplicaWorld(StreamWorld):
                 numbers=found.numbers,
             )
             readers = {
-                reader: _with(each, Feed(application, name), _port_of(each, known, found.replica_of))
+                reader: _with(each, InputFeed(application, name), _port_of(each, known, found.replica_of))
                 for reader, each in known.items()
                 if any(_is_of(feed, known, found.replica_of) for feed in each.inputs)
             }
@@ -142,13 +142,13 @@ class ReplicaWorld(StreamWorld):
             self.remove(application, replica)
 
 
-def _without(assignment: Assignment, feed: Feed) -> Assignment:
+def _without(assignment: Assignment, feed: InputFeed) -> Assignment:
     """Return an assignment without a stream; its input stays, empty, so the numbers of the others do not change."""
-    empty = Feed(feed.application, "")
+    empty = InputFeed(feed.application, "")
     return msgspec.structs.replace(assignment, inputs=tuple(empty if one == feed else one for one in assignment.inputs))
 
 
-def _with(assignment: Assignment, feed: Feed, port: int) -> Assignment:
+def _with(assignment: Assignment, feed: InputFeed, port: int) -> Assignment:
     """Return an assignment with one more stream for a port of the operator; inputs without a stream are forgotten."""
     if feed in assignment.inputs:
         return assignment
@@ -163,7 +163,7 @@ def _with(assignment: Assignment, feed: Feed, port: int) -> Assignment:
     )
 
 
-def _is_of(feed: Feed, known: Mapping[str, Assignment], operator: str) -> bool:
+def _is_of(feed: InputFeed, known: Mapping[str, Assignment], operator: str) -> bool:
     """Whether a feed is the stream from a replica of an operator."""
     return feed.operator in known and known[feed.operator].replica_of == operator
 

@@ -10,7 +10,7 @@ import msgspec
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.assembly.placement_by_rod import decided
 from synergy_nb.control.driver_messages import Answer, LinkFailed, OfferComponents, SubmitPlan
-from synergy_nb.control.graph import ComponentGraph, PlacementRequest, Report
+from synergy_nb.control.graph import ComponentGraph, Report, ResilientPlacementRequest
 from synergy_nb.control.peer import Peer
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.deployments import Assignment as Where
@@ -23,7 +23,7 @@ from synergy_nb.lifecycle.requests.decider import Decided, Decision, Refusal
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
-from synergy_nb.simulator.kernel import Network, Simulation, Uniform
+from synergy_nb.simulator.kernel import Network, SimulatedPeers, Uniform
 
 E = TypeVar("E", bound=Event)
 #: Components of peers that are to offer all: one more changes which message comes when, and so what a seed leads to.
@@ -67,7 +67,7 @@ class Ring:
         network: Network | None = None,
         codec: bool = False,
     ) -> None:
-        self.simulation = Simulation(seed, network or Uniform(0.005, 0.05, seed), codec=codec)
+        self.simulation = SimulatedPeers(seed, network or Uniform(0.005, 0.05, seed), codec=codec)
         self.simulation.on_instruction.append(self._carry_out)
         self.simulation.on_link_failed.append(lambda at, other: self.simulation.report(at, LinkFailed(other)))
         self.simulation.on_refused.append(lambda at, other: self.simulation.report(at, LinkFailed(other, refused=True)))
@@ -128,7 +128,7 @@ class Ring:
 
     def _carry_out(self, address: str, instruction: object) -> None:
         match instruction:
-            case PlacementRequest():
+            case ResilientPlacementRequest():
                 self.simulation.report(address, decided(instruction))
             case Report():
                 self.reports.setdefault(instruction.application, []).append(instruction)

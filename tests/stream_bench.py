@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
-from synergy_nb.dataflow.streams.hosting.effects import Effect, Send
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
+from synergy_nb.dataflow.streams.hosting.effects import Effect, SendFrame
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Subscribe
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
@@ -78,9 +78,9 @@ class Bench:
         outside = {up for inputs in operators.values() for up in inputs if up not in operators}
         assignments = {name: Assignment(BEFORE) for name in outside}
         for name, inputs in operators.items():
-            assignments[name] = Assignment(HERE, inputs=tuple(Feed("a", up) for up in inputs))
+            assignments[name] = Assignment(HERE, inputs=tuple(InputFeed("a", up) for up in inputs))
         for name, behind in (readers or {}).items():
-            assignments |= {reader: Assignment(BEHIND, inputs=(Feed("a", name),)) for reader in behind}
+            assignments |= {reader: Assignment(BEHIND, inputs=(InputFeed("a", name),)) for reader in behind}
         self.do(self.hosting.converge(Deployment("a", 1, assignments), 0.0))
         self.do(self.hosting.tick(0.0))
         for name, behind in (readers or {}).items():
@@ -98,7 +98,7 @@ class Bench:
         return Reader("a", name, 0, BEHIND)
 
     def do(self, effects: Iterable[Effect]) -> None:
-        self.sent += [(effect.to, effect.frame) for effect in effects if isinstance(effect, Send)]
+        self.sent += [(effect.to, effect.frame) for effect in effects if isinstance(effect, SendFrame)]
 
     def said(self, kind: type) -> list[Any]:
         """What has been said of a kind since this was asked last."""
@@ -157,7 +157,7 @@ class Bench:
         spent = [] if unfinished else [(work.rows, finished - started)]
         if unfinished:
             work.component.steps = iter(())
-        outcome = Outcome(started, finished, spent, chunks, late, unfinished=unfinished)
+        outcome = ExecutionOutcome(started, finished, spent, chunks, late, unfinished=unfinished)
         self.do(self.hosting.finished(work, outcome, finished))
 
 

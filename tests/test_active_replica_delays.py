@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from synergy_experiments.flows.timed_world import Promises, TimedWorld
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.derived.active_replicas import replicas_of, replicated
@@ -53,7 +53,7 @@ class Recorded(TimedWorld):
         super().__init__(PEERS, {}, network=network, promises=promises)
         self.arrivals: list[tuple[int, int, float]] = []
 
-    def _measure(self, work: Work, outcome: Outcome) -> None:
+    def _measure(self, work: Work, outcome: ExecutionOutcome) -> None:
         super()._measure(work, outcome)
         if work.component.kind == "sink":
             for chunk in outcome.chunks:

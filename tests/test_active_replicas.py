@@ -11,7 +11,7 @@ import pytest
 
 from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.log.log import Limits, StreamLog
 from synergy_nb.dataflow.streams.log.values import ORIGIN, OnLag, Point, Reader, chunks_of
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
@@ -122,7 +122,7 @@ class Watched(StreamWorld):
         self.emitted: dict[str, list[tuple[Any, ...]]] = {}
         self.received: dict[str, int] = {}
 
-    def _measure(self, work: Work, outcome: Outcome) -> None:
+    def _measure(self, work: Work, outcome: ExecutionOutcome) -> None:
         name = work.component.operator
         for chunk in outcome.chunks:
             if isinstance(chunk.item, Batch):

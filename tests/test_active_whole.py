@@ -11,7 +11,7 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.events import ActiveReplicasLost, Event, RebuildImpossible, ReplicaRebuilt
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.derived.active_replicas import replicated
@@ -49,7 +49,7 @@ class Timed(PeerWorld):
         super().__init__(seed, PEERS, Faults(delay=(0.002, HOP_S)), config=own)
         self.arrived: list[float] = []
 
-    def _measure(self, work: Work, outcome: Outcome) -> None:
+    def _measure(self, work: Work, outcome: ExecutionOutcome) -> None:
         super()._measure(work, outcome)
         if work.component.kind == "sink" and any(chunk.rows for chunk in work.chunks):
             self.arrived.append(self.now)

@@ -32,7 +32,7 @@ from synergy_nb.models.overheads import (
     exceeding,
     quantile,
 )
-from synergy_nb.models.projection import Application, Local, ProjectionConfig, impacts, refused
+from synergy_nb.models.projection import Local, LocalApplication, ProjectionConfig, impacts, refused
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.derived.spark_parts import Profile, paced, trusted_profiles
@@ -153,8 +153,8 @@ def test_the_quantile_and_the_share_beyond_it_agree() -> None:
 
 def test_a_late_application_does_not_prevent_admissions_that_do_not_delay_it() -> None:
     """Seen: "0.009909 s now, 0.009909 s projected, limit 0.001 s" refused every new plan."""
-    running = Application("late", [Local("filter", 1e-6, 0.002)], time=0.009909, limit=0.001)
-    asking = Application("new", [Local("filter", 1e-6, 0.001)], time=0.001)
+    running = LocalApplication("late", [Local("filter", 1e-6, 0.002)], time=0.009909, limit=0.001)
+    asking = LocalApplication("new", [Local("filter", 1e-6, 0.001)], time=0.001)
     assert refused(impacts([running], asking)[:1]) is None
 
 
@@ -162,15 +162,15 @@ def test_a_late_application_does_not_prevent_admissions_that_do_not_delay_it() -
 def test_the_configured_share_of_worsening_decides_for_late_applications(
     worsening: float, load: float, verdict: bool
 ) -> None:
-    running = Application("late", [Local("filter", 0.01, 0.2)], time=0.02, limit=0.001)
-    asking = Application("new", [Local("sort", 0.01, load)], time=0.01, limit=1.0)
+    running = LocalApplication("late", [Local("filter", 0.01, 0.2)], time=0.02, limit=0.001)
+    asking = LocalApplication("new", [Local("sort", 0.01, load)], time=0.01, limit=1.0)
     found = impacts([running], asking, ProjectionConfig(worsening=worsening))
     assert found[0].acceptable is verdict
     assert found[0].after > found[0].before
 
 
 def test_a_new_plan_must_keep_its_own_limit_exactly() -> None:
-    asking = Application("new", [Local("sort", 0.01, 0.001)], time=0.02, limit=0.0199)
+    asking = LocalApplication("new", [Local("sort", 0.01, 0.001)], time=0.02, limit=0.0199)
     assert not impacts([], asking)[0].acceptable
 
 

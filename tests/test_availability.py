@@ -15,7 +15,7 @@ from synergy_nb.algorithms.availability import (
     ExactlyFailed,
     IndependentFailures,
     InsufficientCapacity,
-    Limits,
+    ResidualLimits,
     availability,
     components_of,
     costs,
@@ -230,7 +230,7 @@ def test_each_baseline_places_by_its_own_rule(degree: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_with_limits_nothing_is_overbooked(seed: int) -> None:
     rng, plan = random.Random(seed), chain(6)
-    makers: list[Callable[[Limits, dict[str, str]], Roles]] = [
+    makers: list[Callable[[ResidualLimits, dict[str, str]], Roles]] = [
         lambda limits, pinned: random_placement(plan, 2, PEERS, rng, pinned=pinned, limits=limits),
         lambda limits, pinned: partition_placement(
             plan, groups_of(PEERS, 2, random.Random(0)), rng, pinned=pinned, limits=limits
@@ -239,7 +239,7 @@ def test_with_limits_nothing_is_overbooked(seed: int) -> None:
     ]
     for make in makers:
         cores = {peer: rng.choice([0.1, 0.25]) for peer in PEERS}
-        limits, witness = (Limits(cores, lambda one, other: 5000.0) for _ in range(2))
+        limits, witness = (ResidualLimits(cores, lambda one, other: 5000.0) for _ in range(2))
         placed = 0
         for _ in range(12):
             try:
@@ -252,13 +252,14 @@ def test_with_limits_nothing_is_overbooked(seed: int) -> None:
         assert limits.cores == pytest.approx(witness.cores)
     with pytest.raises(InsufficientCapacity, match="operator 'o3': no peer has room"):
         optimal_placement(plan, 2, PEERS, rng, pinned={"source": "v0", "sink": "v0"},
-                          limits=Limits(dict.fromkeys(PEERS, 0.16), lambda one, other: 1e9))  # fmt: skip
+                          limits=ResidualLimits(dict.fromkeys(PEERS, 0.16), lambda one, other: 1e9))  # fmt: skip
 
 
 # -- optimum -----------------------------------------------------------------------------------------------------------
 
 
-def exhaustive(plan: Plan, degree: int, model: ExactlyFailed | IndependentFailures, limits: Callable[[], Limits],
+def exhaustive(plan: Plan, degree: int, model: ExactlyFailed | IndependentFailures,
+               limits: Callable[[], ResidualLimits],
                pinned: dict[str, str]) -> float | None:  # fmt: skip
     """Best availability over every primary and every set of backups of every component."""
     names = components_of(plan)
@@ -291,8 +292,8 @@ def test_the_optimum_is_the_best_of_all_placements(seed: int) -> None:
     cores = {peer: rng.choice([0.06, 0.11, 0.2]) for peer in peers}
     wide = rng.choice([1700.0, 3300.0, 1e9])
 
-    def limits() -> Limits:
-        return Limits(cores, lambda one, other: wide)
+    def limits() -> ResidualLimits:
+        return ResidualLimits(cores, lambda one, other: wide)
 
     own = {peer: rng.choice([0.05, 0.2, 0.4]) for peer in peers}
     domains = {"v0": ("r",), "v1": ("r",)}
@@ -309,12 +310,12 @@ def test_the_optimum_is_the_best_of_all_placements(seed: int) -> None:
 
 def test_one_group_is_found_for_20_peers() -> None:
     plan, pinned = chain(9), {"source": "v0", "sink": "v1"}
-    limits = Limits(dict.fromkeys(PEERS, 0.3), lambda one, other: 1e9)
+    limits = ResidualLimits(dict.fromkeys(PEERS, 0.3), lambda one, other: 1e9)
     for degree in (2, 3, 4):
         placed = on_one_group(plan, degree, PEERS, limits, pinned=pinned)
         assert placed is not None
         assert len(placed.hosts) == degree
-        Limits(dict.fromkeys(PEERS, 0.3), lambda one, other: 1e9).admit(plan, placed)
+        ResidualLimits(dict.fromkeys(PEERS, 0.3), lambda one, other: 1e9).admit(plan, placed)
     assert on_one_group(plan, 1, PEERS, limits, pinned=pinned) is None
 
 
@@ -369,7 +370,7 @@ def test_the_placements_that_no_other_dominates_are_found() -> None:
             "degree: 30; expected 1 to 20, the number of peers",
         ),
         (
-            lambda: optimum(chain(2), 8, ExactlyFailed(SMALL, 1), Limits({}, nearby), pinned={}),
+            lambda: optimum(chain(2), 8, ExactlyFailed(SMALL, 1), ResidualLimits({}, nearby), pinned={}),
             "degree: 8; expected 1 to 7, the number of peers",
         ),
         (lambda: list(ExactlyFailed(PEERS, 10).sets()), "failure sets: 184756; expected at most 65536"),

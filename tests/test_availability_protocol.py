@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from synergy_nb.algorithms.availability import IndependentFailures, PlacementConfig, availability
-from synergy_nb.algorithms.availability.link_survey import Link
+from synergy_nb.algorithms.availability.link_survey import SurveyedLink
 from synergy_nb.algorithms.availability.messages import (
     PlacementDecision,
     PlacementNegotiation,
@@ -50,8 +50,8 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.process import peer_factory
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
-from synergy_nb.runtime.process.requests import FindHosts, HostsFound, Join, pack, unpack
-from synergy_nb.simulator.kernel import Simulation
+from synergy_nb.runtime.process.requests import FindHosts, HostsFound, JoinCommand, pack, unpack
+from synergy_nb.simulator.kernel import SimulatedPeers
 from tests.memory_comm import Net, run
 from tests.placing import Placements
 
@@ -201,8 +201,8 @@ def test_a_host_that_is_not_known_is_reached_by_the_origin() -> None:
     assert world.wrong_books() == []
 
 
-def link(latency: float, bandwidth: float = 1e6, failure: float = 0.0, **domains: float) -> Link:
-    return Link(latency, bandwidth, 1.0, failure, domains)
+def link(latency: float, bandwidth: float = 1e6, failure: float = 0.0, **domains: float) -> SurveyedLink:
+    return SurveyedLink(latency, bandwidth, 1.0, failure, domains)
 
 
 def test_candidates_are_ordered_by_use_reliability_and_latency() -> None:
@@ -505,10 +505,10 @@ def test_a_survey_asks_silent_peers_again_and_measures_the_answered_question() -
     world = ring(peers=3)
     link_survey = world.placement("peer-0").link_survey
     asked = world.simulation.now
-    found: list[tuple[float, dict[str, Link]]] = []
+    found: list[tuple[float, dict[str, SurveyedLink]]] = []
 
     def survey(*peers: str, required: tuple[str, ...] = ()) -> None:
-        def done(links: dict[str, Link]) -> None:
+        def done(links: dict[str, SurveyedLink]) -> None:
             found.append((world.simulation.now - asked, links))
 
         world.simulation.call("peer-0", lambda: link_survey.survey(peers, done, required))
@@ -804,7 +804,7 @@ def test_the_same_protocol_places_on_live_peers() -> None:
         hosts: list[Any] = [runtime.host for runtime in runtimes]
         for runtime in runtimes:
             contact = None if runtime is runtimes[0] else "mem://0"
-            await runtime.operations["join"](pack(Join(contact)))
+            await runtime.operations["join"](pack(JoinCommand(contact)))
         async with asyncio.timeout(60):
             found: list[str] = []
             while len(found) < 4:  # until all have told the directory
@@ -840,7 +840,7 @@ def test_simulated_peers_without_a_part_receive_no_message() -> None:
     told: set[str] = set()
     transmit = world.simulation._transmit
 
-    def spy(self: Simulation, sender: str, to: str, message: Message) -> None:
+    def spy(self: SimulatedPeers, sender: str, to: str, message: Message) -> None:
         if type(message).__name__.startswith("Placement"):
             told.add(to)
         transmit(sender, to, message)

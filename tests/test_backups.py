@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
 from synergy_nb.dataflow.streams.hosting.copies import Copy
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN
@@ -80,7 +80,7 @@ class Hosts(Pair):
                 self.peers[name],
                 self.epochs[name],
                 self.backups.get(name, ()),
-                inputs=tuple(Feed(self.application, up) for up in operator.inputs),
+                inputs=tuple(InputFeed(self.application, up) for up in operator.inputs),
                 sink=operator.kind == "sink",
             )
             for name, operator in self.plan.operators.items()

@@ -35,7 +35,7 @@ from synergy_experiments.worlds.replica_placements import (
 )
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
-    Limits,
+    ResidualLimits,
     availability,
     components_of,
     optimal_availability,
@@ -91,7 +91,7 @@ def test_every_algorithm_places_every_request_and_the_limited_ones_within_limits
         assert all(len(set(peers)) == 2 for peers in graph.replicas.values())
         assert all(graph.peers[operator] == peer for operator, peer in met.pinned[name].items())
     if algorithm in ("synergy", AHEAD, "optimum"):
-        limits: Limits = met.limits()
+        limits: ResidualLimits = met.limits()
         for name, graph in found.items():
             limits.admit(met.plans[name], graph)
     assert placements(GIVEN, algorithm, 1) is found

@@ -21,7 +21,7 @@ from synergy_experiments.framework import runner
 from synergy_experiments.framework.claim import Check
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Value
-from synergy_nb.algorithms.replication.system import Edge, Query
+from synergy_nb.algorithms.replication.system import Query, QueryEdge
 
 READ = "5 ms, 2 applications"
 SMALL: dict[str, Value] = {"clusters": 1, "servers": 20, "network": "transit-stub", "degrees": (1, 2, 3)}
@@ -44,21 +44,21 @@ def chain_of(operators: int) -> Query:
     names = [f"o{number}" for number in range(operators)]
     return Query(
         dict.fromkeys(names, 0.1),
-        [Edge(one, other, 1.0) for one, other in pairwise(["a", *names, "app"])],
+        [QueryEdge(one, other, 1.0) for one, other in pairwise(["a", *names, "app"])],
         {"a": 0, "app": 1},
     )
 
 
 def joined(joins: int, rate: float, *, shared: bool = True) -> Query:
     """Joins with a filter and an application each, over two unions of rate 1, which they share or not."""
-    edges: list[Edge] = []
+    edges: list[QueryEdge] = []
     pinned = {"a": 0, "b": 0}
     for number in range(joins):
         unions = ("ua", "ub") if shared else (f"ua{number}", f"ub{number}")
         if shared is False or not number:
-            edges += [Edge(each, union, 1.0) for each, union in zip("ab", unions, strict=True)]
-        edges += [Edge(union, f"j{number}", 1.0) for union in unions]
-        edges += [Edge(f"j{number}", f"f{number}", rate), Edge(f"f{number}", f"app{number}", rate)]
+            edges += [QueryEdge(each, union, 1.0) for each, union in zip("ab", unions, strict=True)]
+        edges += [QueryEdge(union, f"j{number}", 1.0) for union in unions]
+        edges += [QueryEdge(f"j{number}", f"f{number}", rate), QueryEdge(f"f{number}", f"app{number}", rate)]
         pinned[f"app{number}"] = 1
     loads = {edge.consumer: 0.1 for edge in edges if not edge.consumer.startswith("app")}
     return Query(loads, edges, pinned)

@@ -41,7 +41,7 @@ from synergy_nb.runtime.data import deliveries
 from synergy_nb.runtime.data.pushed_sources import PushedSources
 from synergy_nb.runtime.process import service, starting
 from synergy_nb.runtime.process.plugin import runtime_of
-from synergy_nb.runtime.process.requests import Fetch, Fetched, pack, unpack
+from synergy_nb.runtime.process.requests import Fetch, FetchedResults, pack, unpack
 from synergy_nb.widgets.stage_picture import state_at
 from tests.waiting import DEADLINE
 
@@ -252,10 +252,10 @@ def test_a_fetch_that_comes_again_is_answered_as_before(cluster: Cluster) -> Non
     application = cluster.submit(all_of_them(), feeds={"numbers": numbers(50).iter_slices(10)})
     assert application.wait(DEADLINE) == "finished"
 
-    def fetch(since: tuple[int, int] | None) -> Fetched:
+    def fetch(since: tuple[int, int] | None) -> FetchedResults:
         asked = pack(Fetch(application.id, "sink", since))
         held = application._asynchronous
-        return unpack(cluster._run(held.cluster.request(held.origin, "fetch", asked)), Fetched)
+        return unpack(cluster._run(held.cluster.request(held.origin, "fetch", asked)), FetchedResults)
 
     first, again = fetch(None), fetch(None)
     after = fetch(first.end)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.algorithms.composition.adaptive import History, adapted
+from synergy_nb.algorithms.composition.adaptive import RoundsHistory, adapted
 from synergy_nb.algorithms.composition.messages import Probe, ProbedRequest, Release, encode_request
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control.driver_messages import StopApplication
@@ -453,7 +453,7 @@ def test_an_explanation_states_how_each_requirement_is_checked() -> None:
 
 def test_an_adaptive_ratio_follows_what_requests_need() -> None:
     easy, tight = chain(delay="10 s"), chain(operators=3, cost="300 us", delay="1 ms")
-    history = History()
+    history = RoundsHistory()
     assert adapted(0.1, easy, history) == pytest.approx(0.1, rel=0.01)
     assert adapted(0.1, tight, history) == pytest.approx(0.19, rel=0.02)
     for _ in range(50):

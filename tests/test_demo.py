@@ -310,8 +310,8 @@ def test_rows_that_differ_are_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_pat
     selected = GraphSelected(1.0, "peer-1", "r1", peers=placed, phi=0.5, delay_s=0.01)
     one = (datetime(1995, 8, 22), datetime(1995, 8, 22, 0, 20), "a", "b", 3)  # noqa: DTZ001
 
-    def run(*_: object, **__: object) -> job.Outcome:
-        return job.Outcome(
+    def run(*_: object, **__: object) -> job.DemoOutcome:
+        return job.DemoOutcome(
             given=given,
             plan=plan,
             peers=2,

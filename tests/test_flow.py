@@ -16,7 +16,7 @@ from synergy_experiments.flows.flow_kernel import INSTANT, RING
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.models import compiling
 from synergy_nb.plan import source
-from synergy_nb.simulator.kernel import Simulation, Uniform
+from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
 from synergy_nb.simulator.network import Topology, transit_stub
 from tests.slow_flow import OUTSIDE, SlowFlow, chain
 
@@ -153,7 +153,7 @@ def test_simulated_flows_equal_peers_on_the_kernel() -> None:
     times = [sorted(rng.uniform(0, 20) for _ in range(150)) for _ in chains]
     flow = Flow(network, seed=1, keep=1000)
     done: dict[int, list[float]] = {}
-    simulation = Simulation(1, network)
+    simulation = SimulatedPeers(1, network)
     for address in network.peers:
         peer = Peer(address, 1)
         peer.add(Serving(peer, chains, done))

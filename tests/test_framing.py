@@ -13,7 +13,7 @@ from tornado.iostream import IOStream
 
 from synergy_nb.runtime.transport.framing import LENGTH, FramedComm, framed
 from synergy_nb.runtime.transport.listening import MessageLengthError
-from synergy_nb.runtime.transport.wire import Limits
+from synergy_nb.runtime.transport.wire import LinkLimits
 
 
 class StreamComm:
@@ -35,11 +35,11 @@ class StreamComm:
         return self.stream.closed()
 
 
-def over(check: Callable[[FramedComm, FramedComm], Awaitable[None]], limits: Limits | None = None) -> None:
+def over(check: Callable[[FramedComm, FramedComm], Awaitable[None]], limits: LinkLimits | None = None) -> None:
     """Run a check on both ends of a connection."""
 
     async def main() -> None:
-        ends = [framed(StreamComm(IOStream(end)), limits or Limits()) for end in socket.socketpair()]
+        ends = [framed(StreamComm(IOStream(end)), limits or LinkLimits()) for end in socket.socketpair()]
         one, other = ends
         assert isinstance(one, FramedComm)
         assert isinstance(other, FramedComm)
@@ -119,7 +119,7 @@ def test_a_message_that_does_not_go_on_is_refused(size: int) -> None:
         with pytest.raises(ValueError, match=r"did not go on within 0\.01 s"):
             await other.read()
 
-    over(check, Limits(patience=0.01))
+    over(check, LinkLimits(patience=0.01))
 
 
 def test_messages_before_an_abort_arrive_and_reading_then_fails() -> None:

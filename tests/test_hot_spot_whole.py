@@ -24,7 +24,7 @@ from synergy_nb.dataflow.streams.hosting.effects import Effect
 from synergy_nb.events import ComponentMoved, Event, HotSpotDetected, MigrationDecided
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, source
-from synergy_nb.simulator.collected_results import Results
+from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.kernel import Uniform
 from tests.simulated import Ring
 from tests.test_session_streams import Deployed
@@ -53,7 +53,7 @@ class Timed(TimedWorld, Deployed):
         self._inputs[application] = {name: pl.DataFrame([moments, pl.Series("v", range(len(times)), dtype=pl.Int64)])}
         plan = self._plans[application]
         for sink in plan.sinks:
-            self.results[application, sink] = Results(application, sink, plan.qos.delay)
+            self.results[application, sink] = CollectedResults(application, sink, plan.qos.delay)
             self.clients[application, sink] = 0.05
             self._later(0.05, self._collect, application, sink)
 

@@ -601,6 +601,16 @@ def test_no_modules_import_each_other() -> None:
     assert not _circles([used, Module(f"{PACKAGE}.plan.sql.sql", only_typed)])
 
 
+def test_a_public_class_name_means_one_thing() -> None:
+    """Within the package: who reads a name knows the class, whatever room it is in."""
+    places: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in module.tree.body if module.name.startswith(f"{PACKAGE}.") else ():
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module.name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def test_every_error_is_documented() -> None:
     """The tables of docs/errors.md list all public exception classes, and no others."""
     lines = (ROOT / "docs/errors.md").read_text("utf-8").splitlines()

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from synergy_nb.control.roles import Roles
-from synergy_nb.dataflow.deployments import Feed, Role
+from synergy_nb.dataflow.deployments import InputFeed, Role
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.hosting.effects import Send
+from synergy_nb.dataflow.streams.hosting.effects import SendFrame
 from synergy_nb.dataflow.streams.log.frames import Data, Unsubscribe
-from synergy_nb.dataflow.streams.log.values import ORIGIN, Cut, Output, Point, chunks_of
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Output, Point, SnapshotCut, chunks_of
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START, Batch, Punctuation
@@ -121,7 +121,9 @@ def test_a_late_frame_for_an_input_that_is_forgotten_is_refused_and_reaches_no_l
     chunks = tuple(chunks_of([late, Punctuation(10**9, 3, 0.0)], Point(0, 0)))
     before = {number: port.received for number, port in reader.ports.items()}
     frame = Data(Output("app", "u"), reader.reader(first), Point(0, 0), chunks)
-    answers = [each for each in hosting.receive("z", frame, world.now) if isinstance(each, Send) and each.to == "z"]
+    answers = [
+        each for each in hosting.receive("z", frame, world.now) if isinstance(each, SendFrame) and each.to == "z"
+    ]
     assert [each.frame for each in answers] == [Unsubscribe(Output("app", "u"), reader.reader(first))]
     assert {number: port.received for number, port in reader.ports.items()} == before
     run.ends()
@@ -178,13 +180,13 @@ def test_a_copy_knows_to_which_streams_the_points_of_a_snapshot_belong() -> None
     world, name = run.world, reader.operator
     assignment = world.deployments["app"].assignments[name]
     gone, left = (number for number, feed in assignment.feeds.items() if feed.operator)
-    stale = Cut({gone: Point(7, 7), 99: Point(5, 5)}, Point(0, 0), (), ())
+    stale = SnapshotCut({gone: Point(7, 7), 99: Point(5, 5)}, Point(0, 0), (), ())
     copy = Component("app", name, "x", assignment, Role.ACTIVE, None)
     copy.begin(stale)
     assert (copy.ports[gone].consumed, copy.ports[gone].joined) == (Point(7, 7), True)
     assert (copy.ports[left].consumed, copy.ports[left].late) == (ORIGIN, True)
     assert copy.ports[99].closed, "its order of inputs may name it"
-    assert copy.feeds[99] == Feed("app", "")
+    assert copy.feeds[99] == InputFeed("app", "")
 
 
 def test_a_snapshot_names_a_stream_only_after_the_promise_from_when_it_is_complete() -> None:
@@ -195,7 +197,7 @@ def test_a_snapshot_names_a_stream_only_after_the_promise_from_when_it_is_comple
     assignment = run.world.deployments["app"].assignments[reader.operator]
     known, joining = (number for number, feed in assignment.feeds.items() if feed.operator)
     component = Component("app", reader.operator, "x", assignment, Role.ACTIVE, None)
-    component.begin(Cut({known: Point(7, 7)}, Point(0, 0), (), ()))
+    component.begin(SnapshotCut({known: Point(7, 7)}, Point(0, 0), (), ()))
     port = component.ports[joining]
     assert port.begin(Point(4, START), latest=90)
     component.capture()

@@ -14,10 +14,10 @@ from synergy_nb.control.driver_messages import JoinRing
 from synergy_nb.events import REFUSED
 from synergy_nb.overlay.join_waves import JoinWaves
 from synergy_nb.runtime.client.progress import Progress, ProgressDeadline
-from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, Join, Joined, pack, unpack
+from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, JoinCommand, Joined, pack, unpack
 from synergy_nb.runtime.process.ring_joining import form_ring
 from synergy_nb.runtime.transport.wire import LinkDown
-from synergy_nb.simulator.kernel import Simulation, Uniform
+from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
 
 HOP = 0.01  # seconds that a message takes at most
 
@@ -84,7 +84,7 @@ class Ring:
     """Whole peers that join in waves in virtual time: a wave ends when all of it are in the ring and registered."""
 
     def __init__(self, count: int, seed: int = 0) -> None:
-        self.simulation = Simulation(seed, Uniform(HOP / 4, HOP, seed))
+        self.simulation = SimulatedPeers(seed, Uniform(HOP / 4, HOP, seed))
         self.peers = {
             name: SynergyPeer(name, PeerConfig(name=name, seed=number)) for number, name in enumerate(names(count))
         }
@@ -148,7 +148,7 @@ class Peers:
             asked = unpack(payload, FindHosts)
             hidden = next(self.hidden, "")
             return pack(HostsFound({name: [host for host in self.joined if host != hidden] for name in asked.names}))
-        contact = unpack(payload, Join).contact
+        contact = unpack(payload, JoinCommand).contact
         assert contact is None or contact in self.joined
         self.joined[address] = contact
         return pack(Joined(["filter", "sink"]))

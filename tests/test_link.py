@@ -11,7 +11,15 @@ import pytest
 
 from synergy_nb.control.cuts import Cut
 from synergy_nb.runtime.transport.cut_links import CuttableLinks
-from synergy_nb.runtime.transport.link import HANDLER, PROTOCOL_VERSION, Limits, LinkDown, LinkFull, Links, RemoteError
+from synergy_nb.runtime.transport.link import (
+    HANDLER,
+    PROTOCOL_VERSION,
+    LinkDown,
+    LinkFull,
+    LinkLimits,
+    Links,
+    RemoteError,
+)
 from synergy_nb.runtime.transport.wide_area import WideArea
 from tests.memory_comm import Log, MemoryComm, Net, pair, run
 from tests.waiting import turns, until
@@ -158,7 +166,7 @@ async def test_a_peer_that_cannot_be_reached_is_reported_and_its_queue_dropped(k
 
 async def test_the_bound_on_control_bytes_is_reported_once_an_episode() -> None:
     net = Net()
-    a, at_a = net.join(A, limits=Limits(control=1000))
+    a, at_a = net.join(A, limits=LinkLimits(control=1000))
     _, at_b = net.join(B)
     for _ in range(50):
         a.send(B, b"x" * 84)  # 100 bytes with the frame's overhead
@@ -174,7 +182,7 @@ async def test_the_bound_on_control_bytes_is_reported_once_an_episode() -> None:
 
 async def test_a_slow_socket_holds_two_chunks_and_the_rest_waits_in_the_queue() -> None:
     net = Net()
-    a, _ = net.join(A, limits=Limits(chunk=1000, data=20_000))
+    a, _ = net.join(A, limits=LinkLimits(chunk=1000, data=20_000))
     _, at_b = net.join(B)
     a.send_data(B, "s", b"first")
     await at_b["data"].reaches(1)
@@ -196,7 +204,7 @@ async def test_a_slow_socket_holds_two_chunks_and_the_rest_waits_in_the_queue() 
 
 async def test_one_frame_larger_than_the_bound_goes_alone() -> None:
     net = Net()
-    a, _ = net.join(A, limits=Limits(chunk=100, data=100))
+    a, _ = net.join(A, limits=LinkLimits(chunk=100, data=100))
     _, at_b = net.join(B)
     a.send_data(B, "s", b"x" * 5000)
     await at_b["data"].reaches(1)
@@ -259,7 +267,7 @@ async def test_a_request_ends_by_its_deadline(to: str) -> None:
 
 async def test_no_more_requests_are_served_at_once_than_the_bound() -> None:
     net = Net()
-    net.join(B, answer=shout, limits=Limits(serving=2))
+    net.join(B, answer=shout, limits=LinkLimits(serving=2))
     client, _ = net.join(CLIENT)
     hanging = [asyncio.create_task(client.request(B, "hang", timeout=5.0)) for _ in range(2)]
     await until(lambda: client.pending(B))
@@ -273,7 +281,7 @@ async def test_no_more_requests_are_served_at_once_than_the_bound() -> None:
 async def test_a_request_waits_until_the_queue_has_room_for_it() -> None:
     """A push of a long row ended its application if anything else waited on the link."""
     net = Net()
-    a, at_a = net.join(A, limits=Limits(control=1000, data=5000))
+    a, at_a = net.join(A, limits=LinkLimits(control=1000, data=5000))
     _, at_b = net.join(B, answer=shout)
     net.gates[A, B] = asyncio.Event()
     sizes = (800, 800, 4000, 4000, 10)
@@ -292,7 +300,7 @@ async def test_a_request_that_finds_no_room_in_time_says_so_and_closing_ends_it(
     net = Net()
     net.gates[CLIENT, B] = asyncio.Event()
     net.join(B, answer=shout)
-    client, _ = net.join(CLIENT, limits=Limits(control=1000))
+    client, _ = net.join(CLIENT, limits=LinkLimits(control=1000))
     first, second, third = (
         asyncio.create_task(client.request(B, "say", b"x" * 900, timeout)) for timeout in (90.0, 0.5, 90.0)
     )
@@ -430,7 +438,7 @@ async def test_closing_sends_queued_messages_and_ends_all_tasks() -> None:
 
 async def test_closing_does_not_wait_for_a_stopped_peer() -> None:
     net = Net()
-    a, _ = net.join(A, limits=Limits(chunk=100))
+    a, _ = net.join(A, limits=LinkLimits(chunk=100))
     _, at_b = net.join(B)
     a.send(B, b"1")
     await at_b["message"].reaches(1)

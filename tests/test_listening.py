@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from synergy_nb.runtime.process.plugin import client_links, install, runtime_of
 from synergy_nb.runtime.transport import listening
 from synergy_nb.runtime.transport.framing import LENGTH
-from synergy_nb.runtime.transport.link import Limits, LinkFull, RemoteError
+from synergy_nb.runtime.transport.link import LinkFull, LinkLimits, RemoteError
 from synergy_nb.runtime.transport.listening import BoundedComm, Bounds, MessageLengthError, _split, bound
 from tests.memory_comm import Net, run
 from tests.test_plugin import FACTORY, certificates, event
@@ -345,7 +345,7 @@ def test_a_peer_journals_refused_messages_and_goes_on() -> None:
                 (link,) = links._links.values()
                 await link.comm.stream.write(LENGTH.pack(1 << 40))  # type: ignore[union-attr]
                 refused = await event(runtime, "frame_refused", 2)
-                said = f"a message that says it has 1099511627776 bytes; expected at most {Limits().longest}"
+                said = f"a message that says it has 1099511627776 bytes; expected at most {LinkLimits().longest}"
                 assert (refused.subject, refused.detail) == (links.address, {"reason": said})
                 await until(lambda: not links.connected())
                 assert await links.request(worker.address, "ping", b"x") == b"x"  # over another one
@@ -358,7 +358,7 @@ def test_a_peer_journals_refused_messages_and_goes_on() -> None:
 def test_messages_that_the_receiver_would_refuse_are_not_sent() -> None:
     async def main() -> None:
         net = Net()
-        limits = Limits(message=1000)
+        limits = LinkLimits(message=1000)
 
         async def long(_sender: str, _operation: str, payload: bytes) -> bytes:
             return bytes(int(payload))

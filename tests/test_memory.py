@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
+from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, MemoryShare
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
 from synergy_nb.dataflow.streams.log.log import Limits
@@ -60,7 +60,7 @@ def test_a_component_over_its_share_fails_by_name_with_the_numbers_and_a_remedy(
 
 
 def test_if_all_components_exceed_the_memory_of_a_peer_the_largest_fails() -> None:
-    failed: list[tuple[Share, str]] = []
+    failed: list[tuple[MemoryShare, str]] = []
     memory = Memory(1000, lambda share, error: failed.append((share, str(error))))
     large, small = memory.share("one", "join"), memory.share("two", "count")
     large.use(800)

@@ -22,7 +22,7 @@ from synergy_nb.algorithms.migration import (
     project,
     slacks,
 )
-from synergy_nb.models.execution_times import ExecutionTimes, Line, Predicted
+from synergy_nb.models.execution_times import ExecutionTimes, Predicted, RegressionLine
 
 E1 = [
     Execution("p", 120, 0.004, 4e-5, 0.030),
@@ -147,7 +147,7 @@ def test_a_prediction_becomes_an_execution() -> None:
     assert found.seconds(0.0) == 0.012
     measured = Execution.of("x", 50.0, Predicted(0.07, "last measurement", extrapolated=False, line=None), 0.1)
     assert (measured.seconds(0.0), measured.seconds(1e6)) == (0.07, 0.07)
-    falling = Line(0.05, -1e-4, 1e-6, 9, 100.0, 50.0, 150.0)
+    falling = RegressionLine(0.05, -1e-4, 1e-6, 9, 100.0, 50.0, 150.0)
     flat = Execution.of("x", 50.0, Predicted(0.04, "line", extrapolated=False, line=falling), 0.1)
     assert flat.seconds(400.0) == 0.04, "less load does not make it slower"
     assert (measured.tolerance, Execution("x", 1, 0.2, 0.0, 0.1).tolerance) == (math.inf, -math.inf)

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from synergy_experiments.worlds.moved_components import packets
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
@@ -49,7 +49,7 @@ class Timed(PeerWorld):
         if key in hosting.components and hosting.components[key].log.end != before:
             self.emitted.setdefault(key[1], []).append(self.now)
 
-    def _measure(self, work: Work, outcome: Outcome) -> None:
+    def _measure(self, work: Work, outcome: ExecutionOutcome) -> None:
         super()._measure(work, outcome)
         if work.component.kind == "sink" and any(chunk.rows for chunk in work.chunks):
             (self.arrived if work.component.application == "app" else self.shared).append(self.now)

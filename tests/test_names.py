@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_stream.part import Part, named
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed, SharedProducer, SharedReader
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed, SharedProducer, SharedReader
 from synergy_nb.dataflow.streams.log.frames import Data, Frame, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Output, Reader
@@ -79,7 +79,7 @@ def test_a_decoded_deployment_has_exactly_the_names_it_was_made_with(
     application: str, upstream: str, operator: str, peer: str
 ) -> None:
     readers = (SharedReader(application, operator, 0, peer),)
-    assignment = Assignment(peer, backups=(peer,), inputs=(Feed(application, upstream),), shared_readers=readers)
+    assignment = Assignment(peer, backups=(peer,), inputs=(InputFeed(application, upstream),), shared_readers=readers)
     order = Deployment(application, 1, {operator: assignment}, (SharedProducer(application, upstream, peer),))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(order), type=Deployment) == order
 

@@ -12,7 +12,7 @@ import pytest
 
 from synergy_nb.models.delay_matrix import one_way, read_rtt
 from synergy_nb.simulator import network
-from synergy_nb.simulator.kernel import Simulation
+from synergy_nb.simulator.kernel import SimulatedPeers
 from synergy_nb.simulator.network import ACCESS, CAPACITIES, Topology, TransitStub, measured, of_topohub, transit_stub
 
 SMALL = TransitStub(transit_domains=3, transit_routers=2, stub_domains=2, stub_routers=4)
@@ -132,7 +132,7 @@ def test_messages_take_their_time_in_the_simulator() -> None:
             self.heard.append(self.peer.now)
 
     topology = transit_stub(["a", "b"], SMALL, seed=5)
-    simulation = Simulation(1, topology)
+    simulation = SimulatedPeers(1, topology)
     listening = {}
     for address in topology.peers:
         peer = Peer(address, seed=1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
-from synergy_nb.algorithms.availability.link_survey import Link
+from synergy_nb.algorithms.availability.link_survey import SurveyedLink
 from synergy_nb.algorithms.availability.messages import Task
 from synergy_nb.algorithms.availability.offers import Offer, best_offer, following, least_groups
 from synergy_nb.assembly import PeerConfig
@@ -42,11 +42,12 @@ def offer(
     known = graph or Roles({"source": "a"})
     operator = next(name for name in plan.operators if name not in known.peers)
     ahead = following(plan, known, operator)
-    links: dict[str, Link] = {
-        peer: Link(0.01 * place, many * STREAM, cores, 0.0, {}) for place, (peer, many) in enumerate(room.items())
+    links: dict[str, SurveyedLink] = {
+        peer: SurveyedLink(0.01 * place, many * STREAM, cores, 0.0, {})
+        for place, (peer, many) in enumerate(room.items())
     }
     return best_offer(
-        task, plan, known, "a", ahead, min(most, len(ahead)), {"a": Link(0.0, 1e18, cores, 0.0, {}), **links},
+        task, plan, known, "a", ahead, min(most, len(ahead)), {"a": SurveyedLink(0.0, 1e18, cores, 0.0, {}), **links},
         lambda _peer: returned * STREAM, uplink * STREAM, config or PlacementConfig(ahead=True),
     )  # fmt: skip
 

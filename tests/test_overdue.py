@@ -14,13 +14,23 @@ from synergy_nb.dataflow.streams.component.losses import lost_results
 from synergy_nb.dataflow.streams.log.frames import Data
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.merge import InOrder
-from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Determinant, Loss, Output, Point, Reader, Run, Stream
+from synergy_nb.dataflow.streams.log.values import (
+    ORIGIN,
+    Chunk,
+    ComponentStream,
+    Determinant,
+    Loss,
+    OrderRun,
+    Output,
+    Point,
+    Reader,
+)
 from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
 from synergy_nb.events import ApplicationRunning, Event, SinkMeasured
 from synergy_nb.lifecycle.records.hosted_components import HostedComponent
 from synergy_nb.plan import Plan, builder, plan, source
-from synergy_nb.simulator.collected_results import Results
+from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.status_text import status_pieces
 from tests.campaigns import blocks
@@ -127,8 +137,8 @@ def test_a_chain_ends_before_an_operator_that_would_drop_something() -> None:
 
 def test_a_replay_drops_the_same_tuples() -> None:
     bench = dropping(o=1.0)
-    runs = (Run(0, Point(5, START), True), Run(0, Point(8, START)), Run(0, Point(9, START), True))
-    known = Determinant(Stream("a", "o"), ORIGIN, Point(3, START), runs, ORIGIN)
+    runs = (OrderRun(0, Point(5, START), True), OrderRun(0, Point(8, START)), OrderRun(0, Point(9, START), True))
+    known = Determinant(ComponentStream("a", "o"), ORIGIN, Point(3, START), runs, ORIGIN)
     assert bench["o"].reading.prescribe([known]) == ""
     bench.offer("o", 4, born=9.0)
     bench.offer("o", 6, born=0.0)
@@ -149,7 +159,7 @@ def test_chunks_carry_the_drops_in_the_reading_order() -> None:
     while (work := bench.hosting.next(2.0)) is not None:
         bench.done(work)
     assert component.reading.runs == [
-        Run(0, Point(4, START), True), Run(0, Point(6, START)), Run(0, Point(6, 5))
+        OrderRun(0, Point(4, START), True), OrderRun(0, Point(6, START)), OrderRun(0, Point(6, 5))
     ]  # fmt: skip
 
 
@@ -194,7 +204,7 @@ def test_streams_that_have_been_thinned_are_not_shared() -> None:
 # -- what dropping is good for ---------------------------------------------------------------------------------------
 
 
-def overloaded(overdue: str) -> tuple[Results, Results]:
+def overloaded(overdue: str) -> tuple[CollectedResults, CollectedResults]:
     """Results of two applications that together ask for more than a peer can do, of which the first may drop."""
     rng = random.Random(1)
     world = StreamWorld(1, ("a", "b", "c", "d"), service=2.5e-3)

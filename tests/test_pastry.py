@@ -18,7 +18,7 @@ from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.overlay.recently_seen import Recent
 from synergy_nb.overlay.ring import MASK, LeafSet, RoutingTable, distance, number_of, ring_position, shared_digits
 from synergy_nb.overlay.routing import HOP_LIMIT, QUEUE, RouteAck, Routed
-from synergy_nb.simulator.kernel import Simulation, Uniform
+from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
 from tests.overlay_world import Doorstep, RoutedLabel, World
 
 ADDRESSES = [f"a{number}" for number in range(60)]
@@ -482,7 +482,7 @@ def test_is_root_and_root_of_agree_with_the_oracle() -> None:
 
 
 def test_an_idle_ring_is_quiet() -> None:
-    simulation = Simulation(1, Flat())
+    simulation = SimulatedPeers(1, Flat())
     peers = {}
     for number in range(8):
         peer = Peer(f"p{number}", seed=number)

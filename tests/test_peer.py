@@ -23,7 +23,7 @@ from synergy_nb.control.peer import (
     UnknownMessage,
     key_of,
 )
-from synergy_nb.simulator.kernel import Simulation, Uniform
+from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
 
 
 class Count(Message, frozen=True):
@@ -180,8 +180,8 @@ class Pinger(Protocol):
         self.peer.send(self.others[self.peer.rng.randrange(len(self.others))], Count(message.number + 1))
 
 
-def world(seed: int) -> tuple[Simulation, dict[str, Pinger]]:
-    simulation = Simulation(seed, Uniform(0.1, 0.5, seed))
+def world(seed: int) -> tuple[SimulatedPeers, dict[str, Pinger]]:
+    simulation = SimulatedPeers(seed, Uniform(0.1, 0.5, seed))
     names = [f"p{number}" for number in range(5)]
     pingers = {}
     for number, name in enumerate(names):

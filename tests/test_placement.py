@@ -9,7 +9,7 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.assembly.placement_by_rod import decided
-from synergy_nb.control.graph import PlacementRequest
+from synergy_nb.control.graph import ResilientPlacementRequest
 from synergy_nb.events import PlacementComputed
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.reporting.explanation import Explanation
@@ -84,7 +84,7 @@ def test_peers_that_offer_all_are_needed() -> None:
 
 
 def test_no_capacity_is_one_clear_error() -> None:
-    found = decided(PlacementRequest("r", 0, example().to_bytes(), {}, {}))
+    found = decided(ResilientPlacementRequest("r", 0, example().to_bytes(), {}, {}))
     assert found.reason == "capacities: none; expected at least one peer"
 
 

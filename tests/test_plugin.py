@@ -28,7 +28,7 @@ from synergy_nb.events import REFUSED, Event, LinkBroken, decode_events
 from synergy_nb.runtime.process import plugin
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.plugin import PLUGIN, SynergyPlugin, client_links, connector, install, runtime_of
-from synergy_nb.runtime.transport.link import HANDLER, Limits, LinkDown, RemoteError
+from synergy_nb.runtime.transport.link import HANDLER, LinkDown, LinkLimits, RemoteError
 from synergy_nb.runtime.transport.wide_area import WideArea
 from tests import echo_peer
 from tests.echo_peer import Break, Fail, Greet, Order, Stranger
@@ -434,7 +434,7 @@ def free_address() -> str:
 
 async def connect_as_client(address: str) -> Any:
     """A comm as a client opens it that would try again for an hour."""
-    return await connector({}, Limits(connect=3600.0))(address)
+    return await connector({}, LinkLimits(connect=3600.0))(address)
 
 
 def test_a_client_takes_an_address_at_which_nobody_listens_for_dead() -> None:
@@ -498,7 +498,7 @@ def test_an_address_that_refused_is_tried_once_until_somebody_listens_there(monk
     monkeypatch.setattr(plugin, "dask_connect", refused)
 
     async def scenario() -> None:
-        connect, address = connector({}, Limits(connect=3600.0)), free_address()
+        connect, address = connector({}, LinkLimits(connect=3600.0)), free_address()
         for _ in range(3):
             with pytest.raises(ConnectionRefusedError, match=REFUSED):
                 await connect(address)

@@ -13,9 +13,9 @@ import pytest
 from synergy_experiments.flows.timed_world import TimedWorld
 from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.deployments import Assignment, Feed, Role
+from synergy_nb.dataflow.deployments import Assignment, InputFeed, Role
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Outcome
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome
 from synergy_nb.dataflow.streams.component.predictions import ComponentPredictions, PeerPredictions
 from synergy_nb.dataflow.streams.log.values import ORIGIN, CarriedRate, Chunk, chunks_of
 from synergy_nb.dataflow.tuples import Punctuation
@@ -34,7 +34,7 @@ X1 = dict(zip((100, 140, 180, 220, 260, 300, 340, 380), (110, 124, 151, 160, 193
 
 def component(*inputs: str, operator: str = "f", application: str = "app") -> Component:
     """An active component that reads streams of the same application."""
-    place = Assignment("here", inputs=tuple(Feed(application, each) for each in inputs))
+    place = Assignment("here", inputs=tuple(InputFeed(application, each) for each in inputs))
     return Component(application, operator, "here", place, Role.ACTIVE, None)
 
 
@@ -310,8 +310,8 @@ def test_tuples_in_a_chain_count_as_arrived_when_its_execution_began() -> None:
     assert of(bench["b"]).began is None
 
 
-def _outcome(started: float, finished: float, rows: int, chunks: list[Chunk]) -> Outcome:
-    return Outcome(started, finished, [(rows, finished - started)], chunks)
+def _outcome(started: float, finished: float, rows: int, chunks: list[Chunk]) -> ExecutionOutcome:
+    return ExecutionOutcome(started, finished, [(rows, finished - started)], chunks)
 
 
 # -- a hot spot to the tuple -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from synergy_nb.control.driver_messages import SpeedMeasured
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.log.values import ORIGIN
 from synergy_nb.runtime.process.peer_reports import ENOUGH, REFERENCE_S, MeasuredOverheads
 from synergy_nb.runtime.process.processor_share import ProcessorShare, note_speeds, scheduled
@@ -24,15 +24,15 @@ def work_of(operator: str, waited: float) -> Work:
 
 
 def test_an_execution_has_the_share_of_the_processor_except_while_it_slept() -> None:
-    last = work_of("g", 0.0), Outcome(2.0, 2.5)
-    work, outcome = work_of("f", 0.6), Outcome(1.0, 2.0, then=last)
+    last = work_of("g", 0.0), ExecutionOutcome(2.0, 2.5)
+    work, outcome = work_of("f", 0.6), ExecutionOutcome(1.0, 2.0, then=last)
     note_speeds(work, outcome, 0.5)
     assert (outcome.speed, last[1].speed) == pytest.approx((0.8, 0.5))
     assert work.component.waited_s == 0.0
     for number in range(8):
         work.component.executed(100, 1.0, 2.0 + number, outcome.speed)
     assert (work.component.work, work.component.processing) == pytest.approx((0.008, 0.010))
-    asleep = Outcome(1.0, 1.0)
+    asleep = ExecutionOutcome(1.0, 1.0)
     note_speeds(work, asleep, 0.5)
     assert asleep.speed == 0.5
 

@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.linalg import expm
 
-from synergy_nb.models.projection import LOADS, Application, Local, Profiled, ProjectionConfig, impacts, refused
+from synergy_nb.models.projection import LOADS, Local, LocalApplication, Profiled, ProjectionConfig, impacts, refused
 from synergy_nb.models.projectors import PROJECTORS, Traffic, execution, kernel, sojourn_times, through
 from synergy_nb.models.queueing import execution_time, waiting_time
 from synergy_nb.models.signatures import Pattern, Segment, aggregate
@@ -34,11 +34,11 @@ def test_the_impact_equals_the_worked_example_of_constant_loads() -> None:
     c asks for 0.15 more. Stretch 1 / (1 - p) goes from 2.5 to 4: a takes 30 (4 - 2.5) = 45 ms more, b 60 ms, c's 5 ms
     become 20.
     """
-    a = Application(
+    a = LocalApplication(
         "a", [Local("filter", 0.02, 0.2), Local("sort", 0.01, 0.1)], {"sort": ["filter"]}, time=0.2, limit=0.25
     )
-    b = Application("b", [Local("aggregate", 0.04, 0.3)], time=0.3, limit=0.35)
-    c = Application("c", [Local("count", 0.005, Profiled(0.15, 0.1, 0.05))], time=0.08, limit=0.2)
+    b = LocalApplication("b", [Local("aggregate", 0.04, 0.3)], time=0.3, limit=0.35)
+    c = LocalApplication("c", [Local("count", 0.005, Profiled(0.15, 0.1, 0.05))], time=0.08, limit=0.2)
     found = impacts([a, b], c)
     assert [each.application for each in found] == ["a", "b", "c"]
     assert [each.before for each in found] == [0.2, 0.3, 0.08]
@@ -57,8 +57,8 @@ def test_the_impact_equals_the_worked_example_of_constant_loads() -> None:
 def test_the_impact_equals_the_worked_example_of_bursts() -> None:
     """Equation 2.11: loads .2 and .6 by turns, .2 more; x = 10 ms / (1 - p) goes from 12.5 and 25 to 16.7 and 50 ms."""
     signature = tuple(Segment(k * 2.5, 2.5, (0.2, 0.6)[k % 2]) for k in range(4))
-    running = Application("a", [Local("o", 0.01, signature)], time=0.1, limit=0.12)
-    asking = Application("b", [Local("n", 0.02, 0.2)], time=0.05, limit=0.3)
+    running = LocalApplication("a", [Local("o", 0.01, signature)], time=0.1, limit=0.12)
+    asking = LocalApplication("b", [Local("n", 0.02, 0.2)], time=0.05, limit=0.3)
     more = {"every": 0.025, "maximum": 0.025, "mean": (0.025 + 0.01 / 0.6 - 0.0125) / 2, "minimum": 0.01 / 0.6 - 0.0125}
     for policy, delta in more.items():
         a, b = impacts([running], asking, ProjectionConfig(segments=policy))
@@ -81,8 +81,8 @@ def test_a_worked_example_of_a_newcomer_with_bursts() -> None:
     2     .1    .5    100 / 9    100 / 4    13.889
     ====  ====  ====  =========  =========  ======
     """
-    running = Application("a", [Local("o", 0.01, (Segment(90.0, 4.0, 0.3), Segment(94.0, 6.0, 0.1)))], time=0.1)
-    asking = Application("b", [Local("n", 0.01, Pattern((8.0, 2.0), (0.05, 0.5)))], time=0.05)
+    running = LocalApplication("a", [Local("o", 0.01, (Segment(90.0, 4.0, 0.3), Segment(94.0, 6.0, 0.1)))], time=0.1)
+    asking = LocalApplication("b", [Local("n", 0.01, Pattern((8.0, 2.0), (0.05, 0.5)))], time=0.05)
     deltas = [0.1 / 6.5 - 0.1 / 7, 0.1 / 8.5 - 0.1 / 9, 0.1 / 4 - 0.1 / 9]
     a, b = impacts([running], asking)
     assert a.after == pytest.approx(0.1 + deltas[2])
@@ -96,9 +96,9 @@ def test_a_worked_example_of_a_newcomer_with_bursts() -> None:
     a, _ = impacts([running], asking, ProjectionConfig(load="mean"))
     assert a.after == pytest.approx(0.1 + 0.1 / 5.6 - 0.1 / 7)
     # where those who run have a constant load, its bursts count all the same; and so do those of what is beside it
-    steady = Application("a", [Local("o", 0.01, 0.3)], time=0.1)
+    steady = LocalApplication("a", [Local("o", 0.01, 0.3)], time=0.1)
     assert impacts([steady], asking)[0].after == pytest.approx(0.1 + 0.1 / 2 - 0.1 / 7)
-    more = Application("c", [Local("n", 0.01, 0.2)], time=0.05)
+    more = LocalApplication("c", [Local("n", 0.01, 0.2)], time=0.05)
     found = impacts([running], more, background=Pattern((8.0, 2.0), (0.05, 0.5)))[0]
     assert found.after == pytest.approx(0.1 + 0.1 / 2 - 0.1 / 4)
     assert found.segment == 2
@@ -106,10 +106,10 @@ def test_a_worked_example_of_a_newcomer_with_bursts() -> None:
 
 def test_a_pattern_repeats_itself_in_the_window_or_makes_it_longer() -> None:
     """Bursts of 30 s are seen though a window has ten seconds; bursts of 2.5 ms count by their mean."""
-    running = [Application("a", [Local("o", 0.01, 0.3)], time=0.1)]
+    running = [LocalApplication("a", [Local("o", 0.01, 0.3)], time=0.1)]
     for seconds, delta in ((1.0, 0.1 / 2 - 0.1 / 7), (60.0, 0.1 / 2 - 0.1 / 7), (0.005, 0.1 / 6 - 0.1 / 7)):
         pattern = Pattern((seconds / 2, seconds / 2), (0.0, 0.2) if seconds < 0.1 else (0.0, 0.5))
-        found = impacts(running, Application("b", [Local("n", 0.01, pattern)], time=0.05))
+        found = impacts(running, LocalApplication("b", [Local("n", 0.01, pattern)], time=0.05))
         assert found[0].after == pytest.approx(0.1 + delta)
     pattern = Pattern((59.0, 1.0), (0.0, 0.5))
     assert pattern.profiled == pytest.approx((0.5, 0.5 / 60, 0.0))
@@ -117,8 +117,8 @@ def test_a_pattern_repeats_itself_in_the_window_or_makes_it_longer() -> None:
 
 def test_a_new_component_waits_for_all_components_of_its_peer() -> None:
     """Its probe has met processing times only: all of the waiting is more."""
-    running = Application("a", [Local("o", 0.1, 0.5)], time=1.0)
-    asking = Application("b", [Local("n", 0.1, 0.0)], time=0.3, limit=0.35)
+    running = LocalApplication("a", [Local("o", 0.1, 0.5)], time=1.0)
+    asking = LocalApplication("b", [Local("n", 0.1, 0.0)], time=0.3, limit=0.35)
     found = impacts([running], asking)[1]
     assert found.before == 0.3
     assert found.after == pytest.approx(0.4)
@@ -147,7 +147,7 @@ def slow_time(projector: str, tau: float, parts: Sequence[tuple[Local, float]]) 
     return tau + waiting / (1.0 - load)
 
 
-def signatures_of(running: Sequence[Application]) -> list[tuple[Segment, ...]]:
+def signatures_of(running: Sequence[LocalApplication]) -> list[tuple[Segment, ...]]:
     loads = [each.load for one in running for each in one.components]
     return [load for load in loads if isinstance(load, tuple) and not isinstance(load, Profiled)]
 
@@ -164,7 +164,7 @@ def repeated(pattern: Pattern, end: float, window: float) -> tuple[Segment, ...]
 
 
 def slow_impact(
-    running: Sequence[Application], asking: Application, upstream: Mapping[str, Any], config: ProjectionConfig
+    running: Sequence[LocalApplication], asking: LocalApplication, upstream: Mapping[str, Any], config: ProjectionConfig
 ) -> list[float]:
     """Projected times, path by path and segment by segment."""
 
@@ -178,7 +178,7 @@ def slow_impact(
         if isinstance(local.load, Pattern):
             segments = repeated(local.load, end, window)
         else:
-            (segments,) = signatures_of([Application("", [local], time=0.0)])
+            (segments,) = signatures_of([LocalApplication("", [local], time=0.0)])
         return next(each.load for each in reversed(segments) if each.start <= at)
 
     signed = signatures_of(running)
@@ -228,7 +228,7 @@ def slow_impact(
 
 
 @st.composite
-def peers(draw: st.DrawFn, bursty: bool) -> tuple[list[Application], Application, dict[str, Any]]:
+def peers(draw: st.DrawFn, bursty: bool) -> tuple[list[LocalApplication], LocalApplication, dict[str, Any]]:
     """Applications with components at a peer, and one that asks."""
     found, plans = [], {}
     for number in range(draw(st.integers(1, 4))):
@@ -254,13 +254,13 @@ def peers(draw: st.DrawFn, bursty: bool) -> tuple[list[Application], Application
             if bursty:
                 profiles.append(Pattern((0.6, 1.1, 0.7), (0.1, 0.02, 0.05)))
             parts = [each._replace(load=draw(st.sampled_from(profiles))) for each in parts]
-        found.append(Application(name, parts, upstream, time=draw(st.floats(0.0, 1.0))))
+        found.append(LocalApplication(name, parts, upstream, time=draw(st.floats(0.0, 1.0))))
         plans[name] = upstream
     *running, asking = reversed(found)
     return running, asking, plans
 
 
-def covers_window(running: Sequence[Application], window: float) -> bool:
+def covers_window(running: Sequence[LocalApplication], window: float) -> bool:
     """Whether no signature is shorter than the window: the twin does not know what to do with the rest."""
     return all(segments[0].start <= -window for segments in signatures_of(running))
 
@@ -269,7 +269,7 @@ def covers_window(running: Sequence[Application], window: float) -> bool:
 @settings(max_examples=120, deadline=None)
 @given(peers(bursty=False), st.sampled_from(MEANS), st.sampled_from(LOADS))
 def test_the_impact_of_constant_loads_equals_a_slow_implementation(
-    peer: tuple[list[Application], Application, dict[str, Any]], projector: str, load: str
+    peer: tuple[list[LocalApplication], LocalApplication, dict[str, Any]], projector: str, load: str
 ) -> None:
     running, asking, plans = peer
     config = ProjectionConfig(projector=projector, load=load)
@@ -286,7 +286,7 @@ def test_the_impact_of_constant_loads_equals_a_slow_implementation(
     st.sampled_from(LOADS),
 )
 def test_the_impact_of_bursty_loads_equals_a_slow_implementation(
-    peer: tuple[list[Application], Application, dict[str, Any]], projector: str, segments: str, load: str
+    peer: tuple[list[LocalApplication], LocalApplication, dict[str, Any]], projector: str, segments: str, load: str
 ) -> None:
     running, asking, plans = peer
     config = ProjectionConfig(projector=projector, load=load, segments=segments, window=1.0)
@@ -341,25 +341,25 @@ def test_more_load_of_the_same_kind_never_lowers_a_projected_time_in_any_segment
 @pytest.mark.parametrize("projector", PROJECTORS)
 def test_overload_is_infinite_and_refused(projector: str) -> None:
     running = [
-        Application("a", [Local("o", 0.1, 0.7)], time=0.2, limit=100.0),
-        Application("idle", [Local("tap", 0.0)], time=0.2, limit=100.0),
-        Application("nothing here", [], time=0.2, limit=100.0),
+        LocalApplication("a", [Local("o", 0.1, 0.7)], time=0.2, limit=100.0),
+        LocalApplication("idle", [Local("tap", 0.0)], time=0.2, limit=100.0),
+        LocalApplication("nothing here", [], time=0.2, limit=100.0),
     ]
-    asking = Application("b", [Local("n", 0.01, 0.3)], time=0.1, limit=math.inf)
+    asking = LocalApplication("b", [Local("n", 0.01, 0.3)], time=0.1, limit=math.inf)
     found = impacts(running, asking, ProjectionConfig(projector=projector))
     assert [each.after for each in found] == [math.inf, math.inf, 0.2, math.inf]
     assert [each.acceptable for each in found] == [False, False, True, True]
     assert refused(found) == found[0]
     assert [each.after for each in impacts(running, asking, ProjectionConfig(projector=projector), 0.5)][3] == math.inf
-    none = Application("c", [Local("n", 0.01, 0.3)], time=0.1)
+    none = LocalApplication("c", [Local("n", 0.01, 0.3)], time=0.1)
     assert impacts(running, none)[3].acceptable, "whoever has no limit bears all"
 
 
 def test_a_projector_with_segments_tolerates_a_short_overload() -> None:
     """For 0.1 s in ten a peer gets 1.5 s of work a second: 50 ms of work pile up, and go. M/M/1 knows no end."""
     signature = (Segment(0.0, 9.9, 0.2), Segment(9.9, 0.1, 1.3))
-    running = [Application("a", [Local("o", 0.005, signature)], time=0.01, limit=0.1)]
-    asking = Application("b", [Local("n", 0.005, 0.2)], time=0.01, limit=0.1)
+    running = [LocalApplication("a", [Local("o", 0.005, signature)], time=0.01, limit=0.1)]
+    asking = LocalApplication("b", [Local("n", 0.005, 0.2)], time=0.01, limit=0.1)
     assert impacts(running, asking)[0].after == math.inf
     found = impacts(running, asking, ProjectionConfig(projector="transient"))
     assert refused(found) is None
@@ -368,11 +368,11 @@ def test_a_projector_with_segments_tolerates_a_short_overload() -> None:
 
 
 def test_load_that_belongs_to_no_application_counts() -> None:
-    running = [Application("a", [Local("o", 0.1, 0.2)], time=0.2)]
-    asking = Application("b", [Local("n", 0.1, 0.2)], time=0.1)
+    running = [LocalApplication("a", [Local("o", 0.1, 0.2)], time=0.2)]
+    asking = LocalApplication("b", [Local("n", 0.1, 0.2)], time=0.1)
     for projector in MEANS:
         config = ProjectionConfig(projector=projector)
-        listed = [*running, Application("c", [Local("x", 0.1, 0.3)], time=0.2)]
+        listed = [*running, LocalApplication("c", [Local("x", 0.1, 0.3)], time=0.2)]
         expected = impacts(listed, asking, config)
         found = impacts(running, asking, config, background=0.3)
         assert [each.after for each in found] == pytest.approx([expected[0].after, expected[2].after])
@@ -380,9 +380,9 @@ def test_load_that_belongs_to_no_application_counts() -> None:
 
 
 def test_a_component_that_several_use_is_counted_once() -> None:
-    owner = Application("a", [Local("o", 0.1, 0.4)], time=0.2)
-    tapping = Application("b", [Local("a/o", 0.1, 0.0)], time=0.3)
-    asking = Application("c", [Local("n", 0.1, 0.1)], time=0.1)
+    owner = LocalApplication("a", [Local("o", 0.1, 0.4)], time=0.2)
+    tapping = LocalApplication("b", [Local("a/o", 0.1, 0.0)], time=0.3)
+    asking = LocalApplication("c", [Local("n", 0.1, 0.1)], time=0.1)
     found = impacts([owner, tapping], asking)
     more = 0.1 / 0.5 - 0.1 / 0.6
     assert [each.after for each in found[:2]] == pytest.approx([0.2 + more, 0.3 + more])
@@ -392,12 +392,12 @@ def test_the_path_that_gets_longer_by_most_counts() -> None:
     """Two components on one path wait twice; a longer one beside them waits once."""
     upstream = {"join": ["one", "side"], "one": ["zero"], "zero": [], "side": []}
     parts = [Local("zero", 0.01, 0.1), Local("one", 0.01, 0.1), Local("side", 0.03, 0.1)]
-    asking = Application("b", [Local("n", 0.02, 0.3)], time=0.1)
+    asking = LocalApplication("b", [Local("n", 0.02, 0.3)], time=0.1)
     for projector, more in (
         ("mm1", 0.03 * (1 / 0.4 - 1 / 0.7)),
         ("mg1", 2 * ((0.1 * 0.05 + 0.3 * 0.02) / 0.4 - 0.1 * 0.05 / 0.7)),
     ):
-        running = Application("a", parts, upstream, time=0.2)
+        running = LocalApplication("a", parts, upstream, time=0.2)
         found = impacts([running], asking, ProjectionConfig(projector=projector))
         assert found[0].after == pytest.approx(0.2 + more)
 
@@ -405,7 +405,7 @@ def test_the_path_that_gets_longer_by_most_counts() -> None:
 def test_a_plan_that_goes_round_in_circles_is_refused() -> None:
     parts = [Local("a", 0.1, 0.1), Local("b", 0.1, 0.1)]
     with pytest.raises(ValueError, match="expected an acyclic graph"):
-        Application("x", parts, {"a": ["b"], "b": ["a"]}, time=0.1)
+        LocalApplication("x", parts, {"a": ["b"], "b": ["a"]}, time=0.1)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_a_plan_that_goes_round_in_circles_is_refused() -> None:
 )
 def test_components_that_cannot_be_are_refused(local: Local) -> None:
     with pytest.raises(ValueError, match=r"application 'x', 'o': tau .* expected numbers from 0"):
-        Application("x", [local], time=0.1)
+        LocalApplication("x", [local], time=0.1)
 
 
 @pytest.mark.parametrize(
@@ -446,11 +446,11 @@ def test_a_config_that_cannot_be_is_refused(values: dict[str, Any], message: str
 
 def test_a_projection_of_20_components_takes_microseconds() -> None:
     """Once a probe: 20 components in less than 30 µs where nothing else runs; here three times as long is borne."""
-    running = [Application(f"a{k}", [Local("o", 0.01, 0.03)], time=0.1, limit=1.0) for k in range(20)]
+    running = [LocalApplication(f"a{k}", [Local("o", 0.01, 0.03)], time=0.1, limit=1.0) for k in range(20)]
     upstream = {"x": ("a", "b"), "a": (), "b": ()}
 
     def once() -> None:
-        asking = Application("n", [Local("x", 0.01, Profiled(0.1, 0.05, 0.01))], upstream, time=0.1, limit=2.0)
+        asking = LocalApplication("n", [Local("x", 0.01, Profiled(0.1, 0.05, 0.01))], upstream, time=0.1, limit=2.0)
         impacts(running, asking)
 
     assert min(timeit.repeat(once, number=20, repeat=200)) / 20 < 90e-6
@@ -580,8 +580,8 @@ def test_a_kernel_without_components_returns_nothing() -> None:
 def test_signatures_of_several_streams_are_laid_over_each_other() -> None:
     one = (Segment(0.0, 5.0, 0.2), Segment(5.0, 5.0, 0.5))
     two = (Segment(0.0, 2.0, 0.3), Segment(2.0, 8.0, 0.1))
-    running = [Application("a", [Local("o", 0.01, one), Local("p", 0.02, two)], {"p": ["o"]}, time=0.1, limit=1.0)]
-    asking = Application("b", [Local("n", 0.01, 0.1)], time=0.0)
+    running = [LocalApplication("a", [Local("o", 0.01, one), Local("p", 0.02, two)], {"p": ["o"]}, time=0.1, limit=1.0)]
+    asking = LocalApplication("b", [Local("n", 0.01, 0.1)], time=0.0)
     loads = aggregate([one, two], 0.0, 10.0).total
     assert loads.tolist() == pytest.approx([0.5, 0.3, 0.6])
     found = impacts(running, asking)[0]

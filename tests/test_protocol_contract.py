@@ -24,7 +24,7 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.recently_seen import Latest, Recent
 from synergy_nb.plan import source
-from synergy_nb.simulator.kernel import Simulation
+from synergy_nb.simulator.kernel import SimulatedPeers
 from tests.loaded import Loaded
 from tests.loaded_world import LoadedWorld
 from tests.overlay_world import RoutedLabel, World
@@ -36,7 +36,7 @@ from tests.test_moving import Movers, move
 class Bench(NamedTuple):
     """A protocol at work."""
 
-    simulation: Simulation
+    simulation: SimulatedPeers
     work: Callable[[int], None]  # one round, with its number
     complaints: Callable[[], list[str]]  # what is wrong, asked in quiet
     protocols: Callable[[], Iterable[object]]  # all instances, to be weighed

@@ -38,7 +38,7 @@ from synergy_nb.recording.recording_file import (
     read,
 )
 from synergy_nb.recording.replay import compare, differs
-from synergy_nb.recording.stepping import Exchange, exchanges_of, requests_of
+from synergy_nb.recording.stepping import SteppedMessage, exchanges_of, requests_of
 from tests.quick_cases import quick_first
 from tests.recorded import RecordedRing, plan, recorded
 from tests.test_driver_messages import EXAMPLES
@@ -282,7 +282,7 @@ def test_writers_do_not_mix_their_chunks_and_records_are_written_when_there_are_
 
 
 @pytest.fixture(scope="module")
-def stepped(file: Path) -> Callable[[str], list[Exchange]]:
+def stepped(file: Path) -> Callable[[str], list[SteppedMessage]]:
     steps = compare(read(file)).steps
     return lambda request: exchanges_of(request, steps)
 
@@ -303,7 +303,9 @@ def test_the_requests_of_a_recording_are_listed_with_their_origins(file: Path) -
 
 
 @pytest.mark.slow
-def test_a_decision_is_stepped_through_message_by_message(file: Path, stepped: Callable[[str], list[Exchange]]) -> None:
+def test_a_decision_is_stepped_through_message_by_message(
+    file: Path, stepped: Callable[[str], list[SteppedMessage]]
+) -> None:
     steps = compare(read(file)).steps
     told = stepped("runs")
     names = [each.message for each in told]
@@ -328,7 +330,7 @@ def test_a_decision_is_stepped_through_message_by_message(file: Path, stepped: C
     assert told[-1].message in ("DelayMeasured", "Registered", "Lookup", "Found", "Lost", "End", "")
 
 
-def test_the_reason_of_a_dropped_probe_is_shown_at_its_step(stepped: Callable[[str], list[Exchange]]) -> None:
+def test_the_reason_of_a_dropped_probe_is_shown_at_its_step(stepped: Callable[[str], list[SteppedMessage]]) -> None:
     told = stepped("refused")
     dropped = [each for each in told if each.message == "Dropped"]
     assert dropped

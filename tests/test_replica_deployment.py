@@ -11,14 +11,19 @@ import pytest
 from synergy_nb.algorithms.replication.deployment import ReplicaLimits, deploy, deploy_randomly
 from synergy_nb.algorithms.replication.local_search import best_deployment, improve
 from synergy_nb.algorithms.replication.spring_relaxation import coordinates, equilibrium, first_placement
-from synergy_nb.algorithms.replication.system import Edge, Query, Servers, network_cost
+from synergy_nb.algorithms.replication.system import Query, QueryEdge, Servers, network_cost
 
 NAMES = ("s1", "s2", "s3", "s4", "s5")
 FIVE = {(1, 2): 35, (1, 3): 60, (1, 4): 80, (1, 5): 45, (2, 3): 25, (2, 4): 70, (2, 5): 50, (3, 4): 40, (3, 5): 65,
         (4, 5): 30}  # fmt: skip
 QUERY = Query(
     {"union": 0.4, "filter": 0.3},
-    [Edge("a", "union", 100.0), Edge("b", "union", 60.0), Edge("union", "filter", 160.0), Edge("filter", "app", 80.0)],
+    [
+        QueryEdge("a", "union", 100.0),
+        QueryEdge("b", "union", 60.0),
+        QueryEdge("union", "filter", 160.0),
+        QueryEdge("filter", "app", 80.0),
+    ],
     {"a": 0, "b": 2, "app": 3},
 )
 
@@ -91,7 +96,7 @@ def test_where_no_server_qualifies_an_operator_has_fewer_replicas_and_is_named()
 def test_a_load_must_be_less_than_the_share_of_capacity() -> None:
     servers = Servers(np.zeros((1, 1)), np.array([1.0]))
     for load, count in ((0.5, 0), (0.49, 1)):
-        query = Query({"o": load}, [Edge("a", "o", 1.0), Edge("o", "app", 1.0)], {"a": 0, "app": 0})
+        query = Query({"o": load}, [QueryEdge("a", "o", 1.0), QueryEdge("o", "app", 1.0)], {"a": 0, "app": 0})
         assert len(deploy(query, servers, ReplicaLimits(1, 0.0, alpha=0.5)).replicas["o"]) == count
 
 
@@ -100,9 +105,10 @@ def random_system(seed: int, operators: int = 3) -> tuple[Query, Servers]:
     points = rng.uniform(0.0, 100.0, (5, 2))
     latency = np.linalg.norm(points[:, None] - points[None], axis=2)
     names = [f"o{number}" for number in range(operators)]
-    edges = [Edge("a", "o0", float(rng.uniform(20, 200))), Edge("b", "o0", float(rng.uniform(20, 200)))]
+    edges = [QueryEdge("a", "o0", float(rng.uniform(20, 200))), QueryEdge("b", "o0", float(rng.uniform(20, 200)))]
     edges += [
-        Edge(one, other, float(rng.uniform(20, 200))) for one, other in zip(names, [*names[1:], "app"], strict=True)
+        QueryEdge(one, other, float(rng.uniform(20, 200)))
+        for one, other in zip(names, [*names[1:], "app"], strict=True)
     ]
     pinned = {name: int(rng.integers(5)) for name in ("a", "b", "app")}
     return Query(dict.fromkeys(names, 0.3), edges, pinned), Servers(latency, np.ones(5))
@@ -161,11 +167,11 @@ def test_springs_are_in_equilibrium() -> None:
     """Between springs of rates 3 and 1 an operator is at a quarter of the way; a chain divides its way by 1/rate."""
     line = np.arange(5.0)
     servers = Servers(10 * np.abs(line[:, None] - line[None]), np.ones(5))
-    one = Query({"o": 0.1}, [Edge("a", "o", 3.0), Edge("o", "app", 1.0)], {"a": 0, "app": 4})
+    one = Query({"o": 0.1}, [QueryEdge("a", "o", 3.0), QueryEdge("o", "app", 1.0)], {"a": 0, "app": 4})
     assert first_placement(one, servers, dimensions=1) == {"o": 1}
     chain = Query(
         {"o": 0.1, "p": 0.1},
-        [Edge("a", "o", 2.0), Edge("o", "p", 1.0), Edge("p", "app", 2.0)],
+        [QueryEdge("a", "o", 2.0), QueryEdge("o", "p", 1.0), QueryEdge("p", "app", 2.0)],
         {"a": 0, "app": 4},
     )
     points = coordinates(servers.latency, 1)
@@ -183,11 +189,15 @@ def test_algorithm_5_starts_from_a_placement() -> None:
 
 def test_wrong_queries_and_servers_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="edges: 'x'; expected an operator"):
-        Query({"o": 0.1}, [Edge("x", "o", 1.0)], {})
+        Query({"o": 0.1}, [QueryEdge("x", "o", 1.0)], {})
     with pytest.raises(ValueError, match="a cycle through o, p; expected none"):
-        deploy(Query({"o": 0.1, "p": 0.1}, [Edge("o", "p", 1.0), Edge("p", "o", 1.0)], {}), five(), ReplicaLimits())
+        deploy(
+            Query({"o": 0.1, "p": 0.1}, [QueryEdge("o", "p", 1.0), QueryEdge("p", "o", 1.0)], {}),
+            five(),
+            ReplicaLimits(),
+        )
     with pytest.raises(ValueError, match="expected a server with room"):
-        first_placement(Query({"o": 2.0}, [Edge("a", "o", 1.0)], {"a": 0}), five())
+        first_placement(Query({"o": 2.0}, [QueryEdge("a", "o", 1.0)], {"a": 0}), five())
     with pytest.raises(ValueError, match="expected streams of positive rate"):
         first_placement(Query({"o": 0.1}, [], {}), five())
     with pytest.raises(ValueError, match="latency: shape"):

@@ -24,7 +24,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.control.peer import Message
 from synergy_nb.control.roles import Roles
-from synergy_nb.dataflow.deployments import Assignment, Feed
+from synergy_nb.dataflow.deployments import Assignment, InputFeed
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.events import (
     ActiveReplicasLost,
@@ -300,8 +300,8 @@ def begin_from_copy(world: ReplicaWorld, at: str, lost: str) -> None:
     gone = known.pop(lost)
     new = Assignment(at, 1, (), "", gone.inputs, ports=gone.ports, replica_of="x", state_from="x", rebuilt=1)
     sink = known["out"]
-    inputs = tuple(Feed("app", "") if feed.operator == lost else feed for feed in sink.inputs)
-    sink = msgspec.structs.replace(sink, inputs=(*inputs, Feed("app", "x~2")), ports=(*sink.ports, 0))
+    inputs = tuple(InputFeed("app", "") if feed.operator == lost else feed for feed in sink.inputs)
+    sink = msgspec.structs.replace(sink, inputs=(*inputs, InputFeed("app", "x~2")), ports=(*sink.ports, 0))
     world.change("app", known | {"out": sink, "x~2": new})
 
 

@@ -24,7 +24,7 @@ from synergy_nb.events import (
 from synergy_nb.plan import Plan
 from synergy_nb.plan.text.operator_texts import brief
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.widgets.charts import Delay, delay_chart, delays
+from synergy_nb.widgets.charts import SinkDelays, delay_chart, delays
 from synergy_nb.widgets.report import Number, Table, Verdict, report
 from tests import qos_story
 
@@ -196,16 +196,16 @@ def test_a_rejected_request_is_explained_without_a_graph() -> None:
 
 def test_delays_are_those_of_the_application_since_it_began() -> None:
     assert delays(journal(monitoring_plan()), "r1") == {
-        "sink": [Delay(1.0, 0.005, 0.012, 100), Delay(3.0, 0.006, 1.5, 50)],
+        "sink": [SinkDelays(1.0, 0.005, 0.012, 100), SinkDelays(3.0, 0.006, 1.5, 50)],
     }
 
 
 def test_a_chart_says_its_values_and_keeps_within_its_frame() -> None:
-    chart = delay_chart([Delay(0.5, 0.002, 0.004, 7), Delay(1.5, 0.003, 2.5, 1)], 1.0)
+    chart = delay_chart([SinkDelays(0.5, 0.002, 0.004, 7), SinkDelays(1.5, 0.003, 2.5, 1)], 1.0)
     assert "at 0.5 s: p50 2 ms, p99 4 ms, 7 tuples" in chart
     assert "at 1.5 s: p50 3 ms, p99 2.5 s, 1 tuple<" in chart
     assert "limit 1 s: broken (above it, a tuple is late)" in chart
-    assert "limit 9 s (above it, a tuple is late)" in delay_chart([Delay(0.5, 0.002, 0.004, 7)], 9.0)
+    assert "limit 9 s (above it, a tuple is late)" in delay_chart([SinkDelays(0.5, 0.002, 0.004, 7)], 9.0)
     for label in ("1 ms", "10 ms", "100 ms", "1 s", "10 s"):
         assert f">{label}</text>" in chart
     heights = [float(y) for y in re.findall(r'c?y[12]?="([\d.-]+)"', chart)]
@@ -216,13 +216,13 @@ def test_a_chart_says_its_values_and_keeps_within_its_frame() -> None:
 
 @pytest.mark.parametrize("width", [400.0, 1030.0])
 def test_a_chart_of_one_point_without_a_limit_is_drawn(width: float) -> None:
-    chart = delay_chart([Delay(0.0, 0.01, 0.01, 1)], None, size=(width, 300.0))
+    chart = delay_chart([SinkDelays(0.0, 0.01, 0.01, 1)], None, size=(width, 300.0))
     assert "limit" not in chart
     assert "p50 10 ms" in chart
 
 
 def test_labels_that_would_meet_are_moved_apart() -> None:
-    chart = delay_chart([Delay(1.0, 0.01, 0.0101, 1)], 1.0)
+    chart = delay_chart([SinkDelays(1.0, 0.01, 0.0101, 1)], 1.0)
     ends = [float(y) for y in re.findall(r'class="p\d\d-label" x="[\d.]+" y="([\d.]+)"', chart)]
     assert abs(ends[0] - ends[1]) >= 14
 

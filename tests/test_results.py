@@ -22,12 +22,12 @@ from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.results import Results, gone_notice
 from synergy_nb.runtime.data.deliveries import Deliveries
 from synergy_nb.runtime.data.ended_sinks import ENDED
-from synergy_nb.runtime.data.sinks import Sink
+from synergy_nb.runtime.data.sinks import DeliveredSink
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
     ClusterError,
     Fetch,
-    Fetched,
+    FetchedResults,
     Push,
     Pushed,
     pack,
@@ -93,9 +93,9 @@ class Peer:
         """One more handle of the application, in a process of its own."""
         return AsyncApplication(self, plan(), "a", self.state)
 
-    async def fetch(self, request: Fetch) -> Fetched:
+    async def fetch(self, request: Fetch) -> FetchedResults:
         """The answer to one request."""
-        return unpack(await self.deliveries.fetch(pack(request)), Fetched)
+        return unpack(await self.deliveries.fetch(pack(request)), FetchedResults)
 
     # -- as the cluster of a handle ------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ def taken(application: AsyncApplication) -> list[int]:
     return values
 
 
-def values(answer: Fetched) -> list[int]:
+def values(answer: FetchedResults) -> list[int]:
     found = map(decode, answer.items)
     return [value for item in found if isinstance(item, Batch) for value in item.table["bytes"].to_list()]
 
@@ -188,7 +188,7 @@ async def test_the_same_request_has_the_same_results() -> None:
     assert (values(after), after.start) == (list(range(10, 20)), first.end)
     assert await peer.fetch(Fetch("app", "sink", first.end, wait=0.0)) == after
     nothing = await peer.fetch(Fetch("app", "sink", after.end, wait=0.0))
-    assert nothing == Fetched([], after.end, after.end, finished=False)
+    assert nothing == FetchedResults([], after.end, after.end, finished=False)
 
 
 async def test_reading_takes_results_from_nobody() -> None:
@@ -262,7 +262,7 @@ async def test_a_removed_sink_ends_a_waiting_request() -> None:
     await turns(10)
     peer.ended = Status.FINISHED
     peer.pair.undeploy("app", HERE)
-    assert (await waiting) == Fetched([], first.end, first.end, finished=False)
+    assert (await waiting) == FetchedResults([], first.end, first.end, finished=False)
     peer.pair.net["a"].ended.discard("app")
     assert (await peer.fetch(Fetch("app", "sink", first.end, reader="other"))).gone
     with pytest.raises(ClusterError, match="its results have been discarded: another handle of it has collected them"):
@@ -296,11 +296,11 @@ def test_an_answer_with_results_that_were_received_before_is_refused() -> None:
     results = Results("app", "out", "me")
     assert results.request(0.5) == Fetch("app", "out", None, wait=0.5, reader="me")
     item = encode(Batch(table(0, 3), 0, 0.0))
-    assert results.add(Fetched([item], (0, 0), (3, 9), finished=False)) == len(item)
+    assert results.add(FetchedResults([item], (0, 0), (3, 9), finished=False)) == len(item)
     assert results.request(0.0).since == (3, 9)
     with pytest.raises(ClusterError, match="app: results of out from tuple 2 on; expected those from 3 on"):
-        results.add(Fetched([item], (2, 9), (5, 9), finished=False))
-    results.add(Fetched([item], (7, 9), (10, 9), finished=True))
+        results.add(FetchedResults([item], (2, 9), (5, 9), finished=False))
+    results.add(FetchedResults([item], (7, 9), (10, 9), finished=True))
     assert results.ended
     assert results.rows == 0
     found = results.table()
@@ -339,7 +339,7 @@ async def test_unread_results_are_retained_within_a_bound_and_who_lacks_some_say
     peer.pair.undeploy("app", HERE)
     ended = peer.pair.net["a"].ended
     ((_, log),) = ended.of("app")
-    many = [Sink(f"other-{number}", "sink", limit=None, now=0.0) for number in range(ENDED + 1)]
+    many = [DeliveredSink(f"other-{number}", "sink", limit=None, now=0.0) for number in range(ENDED + 1)]
     for each in many[:-2]:
         ended.add(each, StreamLog())
         assert not ended.of(each.application), "nobody lacks anything of it"

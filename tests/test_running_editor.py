@@ -15,7 +15,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.editor_overlay import draft_of, overlay
 from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.running_plan import Followed, PlanRuns, RunningPlan
+from synergy_nb.widgets.running_plan import FollowedPlan, PlanRuns, RunningPlan
 from tests.qos_story import NAMES, START, actively_replicated, filtered, relieved, replicated, story, top_pairs
 from tests.test_plan_editor import Editor, ask
 
@@ -102,7 +102,7 @@ def test_overlays_come_at_most_ten_times_a_second() -> None:
         return lambda: listeners.remove(callback)
 
     application = type("Application", (), {"id": "top-1"})()
-    followed = Followed(application, top_pairs(), lambda: None, journal, NAMES, listen)
+    followed = FollowedPlan(application, top_pairs(), lambda: None, journal, NAMES, listen)
     running = RunningPlan(followed, drawings.append, threading.RLock(), lambda: time[0])
     assert len(drawings) == 1
     for each in list(story(8))[len(list(journal)) :]:
@@ -180,7 +180,7 @@ def test_a_second_request_to_submit_is_refused_while_the_first_is_under_way(edit
         cost = inner.cost
         advice = inner.advice
 
-        def submit(self, plan: Plan) -> Followed:
+        def submit(self, plan: Plan) -> FollowedPlan:
             editor.use(inner)
             editor.on_page_message({"type": "submit", "id": 8})
             return inner.submit(plan)

@@ -17,7 +17,7 @@ from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.streams.hosting.effects import FactKind
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.simulator.collected_results import Results
+from synergy_nb.simulator.collected_results import CollectedResults
 from tests import moving_schedules
 from tests.quick_cases import quick_first
 from tests.simulated import Ring
@@ -48,7 +48,7 @@ class Deployed(StreamWorld):
             plan = self._plans[application]
             self._inputs[application] = self.inputs
             for sink in plan.sinks:
-                self.results[application, sink] = Results(application, sink, plan.qos.delay)
+                self.results[application, sink] = CollectedResults(application, sink, plan.qos.delay)
                 self.clients[application, sink] = 0.05
                 self._later(0.05, self._collect, application, sink)
         if any(assignment.sink and assignment.active == address for assignment in deployment.assignments.values()):

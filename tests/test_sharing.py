@@ -9,7 +9,7 @@ import pytest
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
-from synergy_nb.dataflow.deployments import Deployment, Feed, SharedProducer, SharedReader
+from synergy_nb.dataflow.deployments import Deployment, InputFeed, SharedProducer, SharedReader
 from synergy_nb.events import SharingFound, SharingGivenUp
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
@@ -75,7 +75,7 @@ def test_a_repeated_query_deploys_only_a_sink() -> None:
     assert points(ring, "b") == {"by_link"}
     assert second == {"by_link": first["by_link"], "sink": "peer-5"}
     told = ring.deployments["peer-5", "b"]
-    assert told.assignments["sink"].inputs == (Feed("a", "by_link"),)
+    assert told.assignments["sink"].inputs == (InputFeed("a", "by_link"),)
     assert told.shared_producers == (SharedProducer("a", "by_link", first["by_link"]),)
     assert shared_readers(ring, first["by_link"], "by_link") == (SharedReader("b", "sink", 0, "peer-5"),)
     grown = {a for a, each in ring.synergy.items() if each.ledger.load > loads[a] + 1e-9}

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from synergy_nb.dataflow.deployments import Deployment, SharedProducer, SharedReader
-from synergy_nb.dataflow.deployments import Feed as Reads
+from synergy_nb.dataflow.deployments import InputFeed as Reads
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
@@ -28,7 +28,7 @@ from synergy_nb.plan.derived.spark_parts import replace_parts
 from synergy_nb.plan.derived.stream_sharing import provider, reduced
 from synergy_nb.plan.operators.catalogue import TAP
 from synergy_nb.runtime.data import host, instances
-from synergy_nb.runtime.data.sources import Feed
+from synergy_nb.runtime.data.sources import SourceFeed
 from tests.quick_cases import quick_first
 from tests.two_hosts import Pair, arrival, deployment, fetched, numbers, play, portion, reading, table, trace
 from tests.waiting import DEADLINE, first_of, turns, until
@@ -344,7 +344,7 @@ def test_a_sharer_gets_a_suffix_of_the_stream_whenever_it_joins(seed: int) -> No
 
 
 def test_a_stream_made_on_spark_is_shared_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Part(Feed):
+    class Part(SourceFeed):
         """Takes items and commits them at once."""
 
         full, late, state_bytes, uncovered_bytes = False, 0, 0, 0

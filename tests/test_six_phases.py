@@ -17,7 +17,7 @@ import pytest
 from synergy_experiments.worlds.moved_components import packets
 from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.hosting.effects import Effect
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.values import chunks_of
@@ -85,7 +85,7 @@ class Example(PeerWorld):
 
         self._later(seconds, end)
 
-    def _measure(self, work: Work, outcome: Outcome) -> None:
+    def _measure(self, work: Work, outcome: ExecutionOutcome) -> None:
         super()._measure(work, outcome)
         if work.component.operator == "y":
             for chunk in work.chunks:

@@ -8,7 +8,7 @@ import msgspec
 
 from synergy_nb.dataflow.deployments import Assignment
 from synergy_nb.dataflow.streams.hosting.effects import Copied, Effect, FactKind, Open
-from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, State
+from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, Frame
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Point
 from synergy_nb.dataflow.tuples import START
@@ -134,7 +134,7 @@ def test_a_source_waits_for_no_copy_that_does_not_answer_while_much_is_pushed() 
     assert peers.copied == (5, START)
 
     def silent(frame: Frame) -> bool:
-        return isinstance(frame, Ack | Data | State) and frame.reader.port == COPY and frame.reader.peer == "w"
+        return isinstance(frame, Ack | Data | ComponentState) and frame.reader.port == COPY and frame.reader.peer == "w"
 
     peers.lose = silent
     at = 5

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.log.frames import Ack, Data
 from synergy_nb.dataflow.streams.log.values import Output, Point
 from synergy_nb.dataflow.tuples import START
@@ -12,12 +12,12 @@ from tests.stream_bench import BEFORE, BEHIND, HERE, Bench, made, work_of
 CHAIN = {"a": ["source"], "b": ["a"], "c": ["b"]}
 
 
-def executed(work: Work, rows: int) -> Outcome:
+def executed(work: Work, rows: int) -> ExecutionOutcome:
     """The outcome of a chain of which each component makes so many tuples."""
-    first = outcome = Outcome(0.0, 0.0, [(work.rows, 0.0)], [made(work.end, rows, 100, 0.0)])
+    first = outcome = ExecutionOutcome(0.0, 0.0, [(work.rows, 0.0)], [made(work.end, rows, 100, 0.0)])
     for number, link in enumerate(work.then):
         following = Work(link.component, 0, outcome.chunks, [], link.end, None, work.then[number + 1 :])
-        made_of_it = Outcome(0.0, 0.0, [(rows, 0.0)], [made(link.end, rows, 100, 0.0)])
+        made_of_it = ExecutionOutcome(0.0, 0.0, [(rows, 0.0)], [made(link.end, rows, 100, 0.0)])
         outcome.then = following, made_of_it
         outcome = made_of_it
     return first
@@ -70,7 +70,7 @@ def test_unexecuted_components_of_a_chain_are_executed_later() -> None:
     bench = Bench(CHAIN, {"c": ["reader"]})
     bench.offer("a", 5)
     work = bench.hosting.chained(work_of(bench.hosting))
-    bench.do(bench.hosting.finished(work, Outcome(0.0, 0.0, [(5, 0.0)]), 0.0))  # all tuples were left out
+    bench.do(bench.hosting.finished(work, ExecutionOutcome(0.0, 0.0, [(5, 0.0)]), 0.0))  # all tuples were left out
     bench.offer("a", 2)
     bench.done(work_of(bench.hosting), [(2, 100)])
     assert work_of(bench.hosting).component is bench["b"]
@@ -97,9 +97,9 @@ def test_results_of_a_component_that_moved_during_a_chain_are_not_emitted_twice(
     work = bench.hosting.chained(work_of(bench.hosting))
     moved = {
         "source": Assignment(BEFORE),
-        "a": Assignment(BEHIND, epoch=1, inputs=(Feed("a", "source"),)),
-        "b": Assignment(HERE, inputs=(Feed("a", "a"),)),
-        "reader": Assignment(BEHIND, inputs=(Feed("a", "b"),)),
+        "a": Assignment(BEHIND, epoch=1, inputs=(InputFeed("a", "source"),)),
+        "b": Assignment(HERE, inputs=(InputFeed("a", "a"),)),
+        "reader": Assignment(BEHIND, inputs=(InputFeed("a", "b"),)),
     }
     bench.do(bench.hosting.converge(Deployment("a", 2, moved), 0.0))
     assert ("a", "a") not in bench.hosting.components

@@ -13,7 +13,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
 from synergy_nb.dataflow.logic import Logic, SavedState
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.operators.rows import Filter
@@ -227,7 +227,7 @@ def assignments(plan: Plan, peers: Mapping[str, str], backups: Mapping[str, tupl
         name: Assignment(
             peers[name],
             backups=backups.get(name, ()),
-            inputs=tuple(Feed("app", up) for up in operator.inputs),
+            inputs=tuple(InputFeed("app", up) for up in operator.inputs),
             sink=operator.kind == "sink",
         )
         for name, operator in plan.operators.items()

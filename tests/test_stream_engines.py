@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
 from synergy_nb.dataflow.logic import Logic, SavedState
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.execution import Committed
-from synergy_nb.dataflow.streams.log.frames import State
+from synergy_nb.dataflow.streams.log.frames import ComponentState
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import START, Batch, Item
 from tests.test_stream_hosting import Peers
 from tests.test_stream_merge import batch
 
-READS = (Feed("app", "n"),)
+READS = (InputFeed("app", "n"),)
 
 
 class Engine:
@@ -150,7 +150,7 @@ def test_an_engine_continues_after_its_peer_died(lost: bool) -> None:
     peers.step()
     peers.later(0.5)
     peers.emit("n", batch(3, 2))
-    peers.lose = lambda frame: lost and isinstance(frame, State)
+    peers.lose = lambda frame: lost and isinstance(frame, ComponentState)
     peers.step()  # its results have been handed over, but nobody may know so
     peers.later(0.2)
     assert peers.engines["x"].released == (0 if lost else 1), "it commits what all copies know of"

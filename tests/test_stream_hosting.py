@@ -10,25 +10,34 @@ import msgspec
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed, SharedReader
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed, SharedReader
 from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.hosting.effects import Capture, Effect, Fact, FactKind, Open, Restore, Send
+from synergy_nb.dataflow.streams.hosting.effects import Capture, Effect, Fact, FactKind, Open, Restore, SendFrame
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
-from synergy_nb.dataflow.streams.log.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.log.frames import (
+    Ack,
+    ComponentState,
+    Data,
+    Determinants,
+    Frame,
+    Recall,
+    Subscribe,
+    Unsubscribe,
+)
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import (
     COPY,
     ORIGIN,
     Chunk,
+    ComponentStream,
     Determinant,
     OnLag,
+    OrderRun,
     Output,
     Point,
     Reader,
-    Run,
-    Stream,
     chunks_of,
 )
 from synergy_nb.dataflow.tuples import START, Batch, Item
@@ -57,10 +66,10 @@ class Peers:
         self.rows: list[int] = []
         self.tables: list[pl.DataFrame] = []
         self.captures: list[Capture] | None = None  # that are not made before a test says so
-        feeds = tuple(Feed("app", name) for name in "nm"[:inputs])
+        feeds = tuple(InputFeed("app", name) for name in "nm"[:inputs])
         assignments = {name: Assignment("s") for name in "nm"[:inputs]}
         assignments["u"] = Assignment("x", 0, ("y",), "", feeds)
-        assignments["out"] = Assignment("z", 0, (), "", (Feed("app", "u"),), (), True)
+        assignments["out"] = Assignment("z", 0, (), "", (InputFeed("app", "u"),), (), True)
         self.deployment = Deployment("app", 1, assignments)
 
     def _create(self, _: Deployment, component: Component) -> Logic | None:
@@ -95,7 +104,7 @@ class Peers:
     def _do(self, peer: str, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Send(to, frame):
+                case SendFrame(to, frame):
                     self.frames.append((peer, to, frame))
                 case Capture() if self.captures is not None:
                     self.captures.append(effect)
@@ -163,8 +172,8 @@ def once(kind: type, number: int = 1) -> Callable[[Frame], bool]:
     return lose
 
 
-HEIR = Assignment("y", 1, (), "", (Feed("app", "n"),))
-HEIR2 = Assignment("y", 1, (), "", (Feed("app", "n"), Feed("app", "m")))
+HEIR = Assignment("y", 1, (), "", (InputFeed("app", "n"),))
+HEIR2 = Assignment("y", 1, (), "", (InputFeed("app", "n"), InputFeed("app", "m")))
 
 # -- what is lost --------------------------------------------------------------------------------------------------
 
@@ -209,7 +218,7 @@ def test_a_lost_acknowledgement_does_not_hold_the_producer_up_for_ever() -> None
 
 def test_a_lost_snapshot_is_sent_again_though_nothing_follows() -> None:
     peers = Peers().begin()
-    peers.lose = lambda frame: isinstance(frame, State)
+    peers.lose = lambda frame: isinstance(frame, ComponentState)
     peers.emit("n", batch(0, 3))
     peers.later(0.5)
     assert len(peers.hostings["s"].components["app", "n"].log) == 1
@@ -247,7 +256,7 @@ def test_a_backup_takes_over_and_nothing_is_lost_or_doubled() -> None:
     peers = Peers().begin()
     peers.emit("n", batch(0, 3))
     peers.later(0.5)
-    peers.lose = lambda frame: isinstance(frame, State)
+    peers.lose = lambda frame: isinstance(frame, ComponentState)
     peers.emit("n", batch(3, 3))
     peers.dead.add("x")
     peers.lose = lambda _: False
@@ -268,14 +277,16 @@ def interleaved(peers: Peers) -> None:
 
 def test_a_successor_reads_in_the_order_that_its_readers_have_seen() -> None:
     peers = Peers(2).begin()
-    peers.lose = lambda frame: isinstance(frame, State) or (isinstance(frame, Data) and frame.reader.port == COPY)
+    peers.lose = lambda frame: (
+        isinstance(frame, ComponentState) or (isinstance(frame, Data) and frame.reader.port == COPY)
+    )
     interleaved(peers)
     assert peers.rows == [0, 0, 1, 1, 2, 2]
     peers.dead.add("x")
     peers.assign("u", HEIR2)
     peers.later(0.5)
     again = peers.hostings["y"].components["app", "u"]
-    order = [run for each in peers.hostings["z"].orders.of(Stream("app", "u")) for run in each.runs]
+    order = [run for each in peers.hostings["z"].orders.of(ComponentStream("app", "u")) for run in each.runs]
     assert [run.port for run in order] == [1, 0, 1, 0]
     assert (again.ports[0].consumed, again.ports[1].consumed) == (Point(3, START), Point(3, START))
     peers.emit("n", batch(3, 1))
@@ -287,9 +298,17 @@ def test_a_successor_of_a_rebuilt_replica_reads_in_the_order_of_its_stream_and_n
     assignments = peers.deployment.assignments
     assignments["u"] = msgspec.structs.replace(assignments["u"], epoch=1, rebuilt=1)
     peers.begin()
-    lost = Determinant(Stream("app", "u"), ORIGIN, Point(6, START), (Run(0, Point(3, 0)), Run(1, Point(3, 0))), ORIGIN)
+    lost = Determinant(
+        ComponentStream("app", "u"),
+        ORIGIN,
+        Point(6, START),
+        (OrderRun(0, Point(3, 0)), OrderRun(1, Point(3, 0))),
+        ORIGIN,
+    )
     peers.hostings["z"].orders.add([lost])
-    peers.lose = lambda frame: isinstance(frame, State) or (isinstance(frame, Data) and frame.reader.port == COPY)
+    peers.lose = lambda frame: (
+        isinstance(frame, ComponentState) or (isinstance(frame, Data) and frame.reader.port == COPY)
+    )
     interleaved(peers)
     assert peers.rows == [0, 0, 1, 1, 2, 2]
     peers.dead.add("x")
@@ -297,7 +316,7 @@ def test_a_successor_of_a_rebuilt_replica_reads_in_the_order_of_its_stream_and_n
     again = peers.hostings["y"].components["app", "u"]
     assert not again.reading.free, "it asks before it decides"
     peers.later(0.5)
-    order = [run for each in peers.hostings["z"].orders.of(Stream("app", "u", 1)) for run in each.runs]
+    order = [run for each in peers.hostings["z"].orders.of(ComponentStream("app", "u", 1)) for run in each.runs]
     assert [run.port for run in order] == [1, 0, 1, 0]
     assert (again.ports[0].consumed, again.ports[1].consumed) == (Point(3, START), Point(3, START))
     peers.emit("n", batch(3, 1))
@@ -306,7 +325,7 @@ def test_a_successor_of_a_rebuilt_replica_reads_in_the_order_of_its_stream_and_n
 
 def test_a_peer_answers_once_it_knows_the_deployment_and_then_refuses_the_replaced() -> None:
     peers = Peers(2).begin()
-    peers.lose = lambda frame: isinstance(frame, State)
+    peers.lose = lambda frame: isinstance(frame, ComponentState)
     interleaved(peers)
     peers.dead.add("x")
     peers.assign("u", HEIR2, "s", "y", "w")  # not the reader
@@ -363,7 +382,7 @@ def test_answers_of_an_earlier_version_do_not_count() -> None:
     for version, missing in ((2, True), (3, False)):
         recovery.missing = {"w", "s"}
         question = recovery.recall(peers.now)[0].question
-        peers.say("w", "y", Determinants(Stream("app", "u"), version, (), question))
+        peers.say("w", "y", Determinants(ComponentStream("app", "u"), version, (), question))
         assert ("w" in recovery.missing) is missing
 
 
@@ -381,7 +400,7 @@ def test_a_snapshot_carries_the_order_and_the_causes_that_no_chunk_has_carried()
     (answer,) = [frame for _, to, frame in peers.frames if to == "w" and isinstance(frame, Determinants)]
     assert (answer.found[-1].start, answer.found[-1].runs) == (state.end, state.order)
     peers.frames.clear()
-    upper = answer.found[-1]._replace(stream=Stream("app", "n"), end=Point(9, 9))
+    upper = answer.found[-1]._replace(stream=ComponentStream("app", "n"), end=Point(9, 9))
     copy = peers.hostings["y"].roles.copies["app", "u"]
     copy.state = msgspec.structs.replace(state, causes=(upper,))
     peers.dead.add("x")
@@ -394,7 +413,7 @@ def test_a_snapshot_carries_the_order_and_the_causes_that_no_chunk_has_carried()
 
 def test_reading_orders_received_with_an_input_are_passed_on_with_its_results() -> None:
     peers = Peers().begin()
-    cause = Determinant(Stream("app", "upper"), ORIGIN, Point(3, START), (), ORIGIN)
+    cause = Determinant(ComponentStream("app", "upper"), ORIGIN, Point(3, START), (), ORIGIN)
     active = peers.hostings["x"].components["app", "u"]
     (made,) = chunks_of([batch(0, 3)], ORIGIN)
     made.determinants = (cause,)
@@ -406,8 +425,8 @@ def test_reading_orders_received_with_an_input_are_passed_on_with_its_results() 
 
 def test_a_successor_reads_in_order_the_tuples_before_a_punctuation_of_its_copy() -> None:
     peers = Peers(2).begin()
-    stream = Stream("app", "u")
-    first = Determinant(stream, ORIGIN, Point(0, 10), (Run(1, Point(2, 10)), Run(0, Point(1, 10))), ORIGIN)
+    stream = ComponentStream("app", "u")
+    first = Determinant(stream, ORIGIN, Point(0, 10), (OrderRun(1, Point(2, 10)), OrderRun(0, Point(1, 10))), ORIGIN)
     made = Chunk(ORIGIN, Point(0, 10), promise(10, 0), 64, (first,))
     peers.later(0.5)
     peers.say("x", "y", Data(Output("app", "u"), Reader("app", "u", COPY, "y"), ORIGIN, (made,)))
@@ -420,7 +439,9 @@ def test_a_successor_reads_in_order_the_tuples_before_a_punctuation_of_its_copy(
 
 def test_a_prescribed_run_of_which_a_part_has_come_is_begun() -> None:
     peers = Peers(2).begin()
-    orders = (Determinant(Stream("app", "u"), ORIGIN, Point(4, START), (Run(0, Point(4, START)),), ORIGIN),)
+    orders = (
+        Determinant(ComponentStream("app", "u"), ORIGIN, Point(4, START), (OrderRun(0, Point(4, START)),), ORIGIN),
+    )
     peers.hostings["z"].orders.add(orders)
     peers.dead.add("x")
     peers.emit("n", batch(0, 2))
@@ -439,7 +460,7 @@ def test_inputs_are_kept_until_the_last_of_all_copies_has_a_snapshot() -> None:
     peers = Peers()
     peers.deployment.assignments["u"] = msgspec.structs.replace(peers.deployment.assignments["u"], backups=("y", "w"))
     peers.begin()
-    peers.lose = lambda frame: isinstance(frame, State) and frame.reader.peer == "w"
+    peers.lose = lambda frame: isinstance(frame, ComponentState) and frame.reader.peer == "w"
     peers.emit("n", batch(0, 3))
     peers.later(1.0)
     assert len(peers.hostings["s"].components["app", "n"].log) == 1
@@ -581,11 +602,11 @@ def test_a_reader_that_does_not_answer_is_asked_ever_more_rarely() -> None:
 def test_a_peer_without_a_role_deletes_the_reading_orders_that_it_knew() -> None:
     peers = Peers(2).begin()
     interleaved(peers)
-    assert peers.hostings["y"].orders.of(Stream("app", "u"))
+    assert peers.hostings["y"].orders.of(ComponentStream("app", "u"))
     assignment = msgspec.structs.replace(peers.deployment.assignments["u"], backups=("w",))
     peers.assign("u", assignment)
-    assert not peers.hostings["y"].orders.of(Stream("app", "u"))
-    assert peers.hostings["z"].orders.of(Stream("app", "u"))
+    assert not peers.hostings["y"].orders.of(ComponentStream("app", "u"))
+    assert peers.hostings["z"].orders.of(ComponentStream("app", "u"))
 
 
 def test_an_outdated_answer_does_not_reset_a_copy() -> None:
@@ -687,7 +708,7 @@ def sharing(peers: Peers) -> Deployment:
     """Another application, on one peer, that reads what the first one's operator makes."""
     assignment = peers.deployment.assignments["u"]
     peers.assign("u", msgspec.structs.replace(assignment, shared_readers=(SharedReader("second", "g", 0, "w"),)))
-    return Deployment("second", 1, {"g": Assignment("w", 0, (), "", (Feed("app", "u"),), (), True)})
+    return Deployment("second", 1, {"g": Assignment("w", 0, (), "", (InputFeed("app", "u"),), (), True)})
 
 
 def test_a_sharer_is_refused_before_its_deployment_is_known() -> None:

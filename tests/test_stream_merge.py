@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.streams.log.merge import InOrder, Receipt
-from synergy_nb.dataflow.streams.log.values import ORIGIN, OVERHEAD, Chunk, Determinant, Point, Stream, chunks_of
+from synergy_nb.dataflow.streams.log.values import (
+    ORIGIN,
+    OVERHEAD,
+    Chunk,
+    ComponentStream,
+    Determinant,
+    Point,
+    chunks_of,
+)
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
 
@@ -323,7 +331,7 @@ def test_cut_doubled_and_overtaken_chunks_give_the_same_tuples_and_true_promises
 @given(epochs(), st.data())
 def test_every_received_determinant_is_passed_on(cut: list[list[Chunk]], data: st.DataObject) -> None:
     sent = cut[0]
-    stream = Stream("app", "upper")
+    stream = ComponentStream("app", "upper")
     for each in sent:
         each.determinants = (Determinant(stream, each.start, each.end, (), ORIGIN),)
     merge = InOrder(ORIGIN)

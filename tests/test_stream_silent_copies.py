@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from synergy_nb.dataflow.streams.hosting.effects import FactKind
-from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, PieceReply, PieceRequest, State, Subscribe
+from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, Frame, PieceReply, PieceRequest, Subscribe
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import COPY
 from tests.test_stream_hosting import HEIR, Peers
@@ -44,7 +44,7 @@ class Fed(Peers):
         )
 
     def say(self, sender: str, to: str, frame: Frame) -> None:
-        self.states += isinstance(frame, State)
+        self.states += isinstance(frame, ComponentState)
         super().say(sender, to, frame)
 
     def feed(self, batches: int) -> None:
@@ -122,7 +122,7 @@ def test_a_copy_that_comes_back_can_take_over_from_its_next_snapshot() -> None:
     peers.lose = lambda _: False
     peers.feed(20)
     assert peers.unfit == [("y",), ()]
-    peers.lose = lambda frame: isinstance(frame, State)
+    peers.lose = lambda frame: isinstance(frame, ComponentState)
     peers.feed(3)  # is in no snapshot
     peers.lose = lambda _: False
     peers.take_over("y")
@@ -146,7 +146,7 @@ def test_a_late_acknowledgement_of_an_old_snapshot_does_not_make_a_copy_usable()
     peers.lose = withhold
     peers.feed(60)
     assert peers.unfit == [("y",)]
-    peers.lose = lambda frame: isinstance(frame, State | PieceReply) or silent("y")(frame)
+    peers.lose = lambda frame: isinstance(frame, ComponentState | PieceReply) or silent("y")(frame)
     for frame in late:
         peers.say("y", "x", frame)
     peers.deliver()
@@ -173,7 +173,7 @@ def test_the_other_copies_are_still_waited_for() -> None:
     peers.lose = silent("y")
     peers.feed(60)
     assert peers.unfit == [("y",)]
-    peers.lose = lambda frame: isinstance(frame, State) or silent("y")(frame)
+    peers.lose = lambda frame: isinstance(frame, ComponentState) or silent("y")(frame)
     peers.feed(3)
     peers.dead.add("y")
     peers.lose = lambda _: False

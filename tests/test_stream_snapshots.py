@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from synergy_nb.dataflow.streams.hosting.copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.hosting.effects import FactKind, Restore
 from synergy_nb.dataflow.streams.hosting.snapshots import REPEAT_S
-from synergy_nb.dataflow.streams.log.frames import Ack, Frame, PieceReply, PieceRequest, State
+from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Frame, PieceReply, PieceRequest
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.state_pieces import Archive, decoded, encoded
 from synergy_nb.dataflow.streams.log.values import COPY, Output, Reader
@@ -47,7 +47,7 @@ class Counting(Peers):
     @property
     def piece_bytes(self) -> int:
         """Bytes of all pieces that were sent."""
-        enclosed = [piece for frame in self.sent(State) for piece in frame.enclosed]
+        enclosed = [piece for frame in self.sent(ComponentState) for piece in frame.enclosed]
         supplied = [frame.piece for frame in self.sent(PieceReply)]
         return sum(len(piece.data) for piece in (*enclosed, *supplied))
 
@@ -105,7 +105,7 @@ def test_a_large_state_comes_in_pieces_of_which_few_are_under_way() -> None:
     assert len(supplies) > 10
     assert max(len(piece.data) for piece in supplies) <= 2 * PIECE + 2048
     assert most <= MOST_REQUESTED
-    assert all(not frame.enclosed for frame in peers.sent(State) if len(frame.parts[0].pieces) > 1)
+    assert all(not frame.enclosed for frame in peers.sent(ComponentState) if len(frame.parts[0].pieces) > 1)
     peers.take_over()
     peers.end(1000)
 
@@ -121,7 +121,7 @@ def test_a_small_state_comes_with_its_announcement() -> None:
     peers.end(100)
 
 
-@pytest.mark.parametrize("kind", [State, PieceRequest, PieceReply, Ack])
+@pytest.mark.parametrize("kind", [ComponentState, PieceRequest, PieceReply, Ack])
 def test_lost_pieces_of_a_snapshot_are_requested_again(kind: type) -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 500))
@@ -323,14 +323,14 @@ def test_the_next_snapshot_waits_while_copies_request_pieces_of_the_last() -> No
     peers.emit("n", batch(0, 500))
     peers.lose = once(PieceReply, 10**9)
     peers.later(0.6)
-    first = len(peers.sent(State))
+    first = len(peers.sent(ComponentState))
     for position in range(500, 1000, 100):
         peers.emit("n", batch(position, 100))
         peers.later(0.15)
-    assert len(peers.sent(State)) == first
+    assert len(peers.sent(ComponentState)) == first
     peers.lose = lambda _: False
     peers.later(2.0)
-    assert len(peers.sent(State)) > first
+    assert len(peers.sent(ComponentState)) > first
     assert peers.number >= 2
 
 
@@ -339,9 +339,9 @@ def test_a_copy_that_requests_no_pieces_gets_another_snapshot() -> None:
     peers.lose = lambda frame: isinstance(frame, PieceRequest)
     peers.emit("n", batch(0, 500))
     peers.later(0.5)
-    first = len(peers.sent(State))
+    first = len(peers.sent(ComponentState))
     peers.later(REPEAT_S + 1.0)
-    assert len(peers.sent(State)) > first
+    assert len(peers.sent(ComponentState)) > first
 
 
 @pytest.mark.parametrize(("retain", "soon"), [(16 << 20, False), (4_000, True)])
@@ -368,7 +368,7 @@ def test_bytes_that_all_copies_have_are_released() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 500))
     peers.later(2.0)
-    state = peers.sent(State)[-1]
+    state = peers.sent(ComponentState)[-1]
     pieces = state.parts[0].pieces
     before = len(peers.sent(PieceReply))
     peers.say("y", "x", PieceRequest(state.output, state.reader, state.number - 1, pieces))
@@ -378,7 +378,7 @@ def test_bytes_that_all_copies_have_are_released() -> None:
     peers.later(1.0)
     assert len(peers.sent(PieceReply)) == before
     assert peers.number > state.number, "whoever asked gets another snapshot"
-    again = peers.sent(State)[-1]
+    again = peers.sent(ComponentState)[-1]
     assert again.parts[0].pieces == pieces, "encoded again, it is the same"
 
 

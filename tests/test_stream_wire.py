@@ -9,6 +9,7 @@ import pytest
 
 from synergy_nb.dataflow.streams.log.frames import (
     Ack,
+    ComponentState,
     Data,
     Determinants,
     Frame,
@@ -16,7 +17,6 @@ from synergy_nb.dataflow.streams.log.frames import (
     PieceReply,
     PieceRequest,
     Recall,
-    State,
     Subscribe,
     Unsubscribe,
 )
@@ -28,10 +28,10 @@ from synergy_nb.dataflow.streams.log.values import (
     Chunk,
     Determinant,
     OnLag,
+    OrderRun,
     Output,
     Point,
     Reader,
-    Run,
     chunks_of,
 )
 from synergy_nb.dataflow.streams.log.wire import decode, encode
@@ -39,7 +39,9 @@ from synergy_nb.dataflow.tuples import END, Batch, Punctuation
 
 OUTPUT = Output("an/app > x", "join:é", 3)
 READER = Reader("other", "sink", 1, "tcp://127.0.0.1:1", 2)
-DETERMINANT = Determinant(OUTPUT.stream, ORIGIN, Point(3, 9), (Run(0, Point(2, 5)), Run(1, Point(7, 9))), ORIGIN)
+DETERMINANT = Determinant(
+    OUTPUT.stream, ORIGIN, Point(3, 9), (OrderRun(0, Point(2, 5)), OrderRun(1, Point(7, 9))), ORIGIN
+)
 
 
 def chunks() -> tuple[Chunk, ...]:
@@ -58,7 +60,7 @@ FRAMES: list[Frame] = [
     Subscribe(OUTPUT, READER, None, OnLag.FAIL),
     Subscribe(OUTPUT, READER._replace(port=COPY), Point(3, 4), OnLag.RESYNC),
     Unsubscribe(OUTPUT, READER, "it reads too slowly"),
-    State(
+    ComponentState(
         output=OUTPUT,
         reader=READER,
         number=4,
@@ -71,7 +73,7 @@ FRAMES: list[Frame] = [
         order=DETERMINANT.runs,
         causes=(DETERMINANT,),
     ),
-    State(OUTPUT, READER, 0, {}, ORIGIN, ORIGIN, b""),
+    ComponentState(OUTPUT, READER, 0, {}, ORIGIN, ORIGIN, b""),
     PieceRequest(OUTPUT, READER, 4, (8, 7)),
     PieceReply(OUTPUT, READER, Piece(8, b"eight", zlib.crc32(b"eight"))),
     Recall(OUTPUT, 7),

@@ -10,7 +10,7 @@ from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_metrics import RESOLUTION
-from synergy_nb.dataflow.streams.component.execution import Outcome
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome
 from synergy_nb.dataflow.streams.hosting.exchange import ACK_S
 from synergy_nb.dataflow.streams.log.chunking import mergeable
 from synergy_nb.dataflow.streams.log.frames import Ack
@@ -206,7 +206,7 @@ def test_deferred_work_waits_for_room_and_precedes_later_items() -> None:
     assert bench.hosting.next(0.0, lambda _component, _chunk: True) is None, "what was begun is nothing light"
     last = work_of(bench.hosting)
     much.steps = None
-    outcome = Outcome(5.0, 6.0, [(5, 4.0)])
+    outcome = ExecutionOutcome(5.0, 6.0, [(5, 4.0)])
     bench.do(bench.hosting.finished(last, outcome, 6.0))
     assert much.spent_s == 4.0
     assert much.tuple_s.mean == pytest.approx(4.0 / 5)

@@ -22,7 +22,7 @@ from synergy_nb.dataflow.tuples import TYPES, Batch
 from synergy_nb.traces import parquet, read, tabular, text_files, time_order
 from synergy_nb.traces.quoting import quoting
 from synergy_nb.traces.records import AFTER_QUOTE, NOT_CLOSED, NOT_UTF8
-from synergy_nb.traces.time_order import Store, Survey, sized
+from synergy_nb.traces.time_order import RowStore, TimeSurvey, sized
 from synergy_nb.traces.trace_files import load
 from synergy_nb.traces.typed_columns import Malformed, Tally
 from synergy_nb.traces.typed_columns import expected as expected_of
@@ -373,7 +373,7 @@ def test_rows_are_sorted_in_memory_or_on_disk_and_ties_keep_their_order(
         for name, value in (("IN_MEMORY", kept), ("RUN", run), ("PIECE", piece), ("MERGED_RUNS", 2)):
             patch.setattr(time_order, name, value)
         for ordered in (True, False):
-            store = Store(ordered=ordered)
+            store = RowStore(ordered=ordered)
             for each in tables:
                 store.add(each)
             found = list(sized(store.merged() if ordered else store.tables(), rows))
@@ -385,7 +385,7 @@ def test_rows_are_sorted_in_memory_or_on_disk_and_ties_keep_their_order(
 @pytest.mark.slow
 @given(blocks=st.lists(TIMES, min_size=1, max_size=9), batch=st.integers(1, 12))
 def test_a_survey_of_blocks_equals_one_of_all_times(blocks: list[list[int]], batch: int) -> None:
-    survey = Survey(batch)
+    survey = TimeSurvey(batch)
     for times in blocks:
         survey.add(np.array(times, dtype=np.int64))
     times = [time for block in blocks for time in block]
@@ -413,7 +413,7 @@ def test_a_full_disk_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(time_order, "IN_MEMORY", 1)
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Full())
     with pytest.raises(ValueError, match=r"no room left for the rows of a trace; .*TMPDIR"):
-        Store(ordered=True).add(table([1, 2], 0))
+        RowStore(ordered=True).add(table([1, 2], 0))
 
 
 # -- Parquet -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from synergy_experiments.worlds.replica_placements import PlacementCost, Request
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
     InsufficientCapacity,
-    Limits,
+    ResidualLimits,
     availability,
     components_of,
     optimum,
@@ -47,7 +47,7 @@ def test_what_an_operator_sends_is_replaced_and_released_with_it() -> None:
     assert Ledger(cores=1.0, bandwidth=1.0).residual_uplink == math.inf
 
 
-def admitted(limits: Limits, plan: Plan, graph: Roles) -> bool:
+def admitted(limits: ResidualLimits, plan: Plan, graph: Roles) -> bool:
     try:
         limits.admit(plan, graph)
     except InsufficientCapacity:
@@ -80,9 +80,9 @@ def test_the_optimum_within_uplinks_is_that_of_all_placements(streams: float) ->
     pinned = {each.id: each.at for each in plan.operators.values() if each.at is not None}
     model = ExactlyFailed(peers, 2)
 
-    def limits() -> Limits:
+    def limits() -> ResidualLimits:
         access = dict.fromkeys(peers, streams * stream)
-        return Limits(dict.fromkeys(peers, 1.0), lambda _sender, _to: 1e9, access, access)
+        return ResidualLimits(dict.fromkeys(peers, 1.0), lambda _sender, _to: 1e9, access, access)
 
     best = -1.0
     for one, two in product(permutations(peers, 2), repeat=2):

@@ -34,9 +34,9 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import replicated as replicated_plan
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets import static_view
-from synergy_nb.widgets.charts import STYLE, Delay, delay_chart
+from synergy_nb.widgets.charts import STYLE, SinkDelays, delay_chart
 from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.latest_values import Component
+from synergy_nb.widgets.latest_values import LatestComponent
 from synergy_nb.widgets.qos_view import QoSView
 from synergy_nb.widgets.report import report
 from synergy_nb.widgets.status_text import status_pieces
@@ -129,7 +129,7 @@ def test_a_limit_that_is_exceeded_as_often_as_is_allowed_is_not_broken() -> None
 
 
 def test_the_reports_chart_shows_a_broken_limit() -> None:
-    late = [Delay(second, 0.9, 1.2, 10) for second in (1.0, 2.0)]
+    late = [SinkDelays(second, 0.9, 1.2, 10) for second in (1.0, 2.0)]
     chart = delay_chart(late, 0.001)
     (limit,) = vertical(chart, "limit")
     assert (
@@ -304,7 +304,7 @@ def test_who_is_first_utilities_costs_and_discarded_streams_are_shown() -> None:
 
 
 def test_counts_begin_anew_with_a_component() -> None:
-    component = Component("top-1", "sink", PEERS[0])
+    component = LatestComponent("top-1", "sink", PEERS[0])
     for time, counts in ((0.0, {"a": 90, "b": 10}), (10.0, {"a": 95, "b": 15}), (20.0, {"a": 0, "b": 5})):
         component.count_firsts(time, counts)
     assert component.first_shares() == {}
@@ -482,7 +482,7 @@ def test_predicted_times_that_are_not_those_measured_are_shown_as_off_everywhere
 
 
 def test_p50_lies_on_a_wider_p99_where_both_are_the_same() -> None:
-    drawn = delay_chart([Delay(at, 0.5, 0.5, 1) for at in (0.0, 1.0)], 1.0)
+    drawn = delay_chart([SinkDelays(at, 0.5, 0.5, 1) for at in (0.0, 1.0)], 1.0)
     assert drawn.index('<polyline class="p99"') < drawn.index('<polyline class="p50"')
     widths = {name: float(width) for name, width in re.findall(r"polyline\.(p\d\d)\{[^}]*stroke-width:([\d.]+)", STYLE)}
     assert widths["p99"] > 2 * widths["p50"]

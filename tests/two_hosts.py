@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
 from synergy_nb.events import Event
@@ -110,7 +110,7 @@ def deployment(
         name: Assignment(
             peers[name],
             backups=(backups or {}).get(name, ()),
-            inputs=tuple(Feed(application, up) for up in operator.inputs),
+            inputs=tuple(InputFeed(application, up) for up in operator.inputs),
             sink=operator.kind == "sink",
         )
         for name, operator in plan.operators.items()

@@ -28,7 +28,7 @@ from synergy_nb.models.overheads import HOP, LINK, SOURCE, Overhead, Overheads
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.data.instances import SPAN
-from synergy_nb.simulator.kernel import Simulation, Uniform
+from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
 
 __all__ = ["simulated"]
 
@@ -42,7 +42,7 @@ class _World:
 
     def __init__(self, stages: Mapping[str, Overhead], names: Sequence[str], cores: float) -> None:
         way = stages.get(LINK, Overhead(0.0, 0.0)).mean
-        self.simulation = Simulation(1, Uniform(way, way, 1), keep_instructions=False)
+        self.simulation = SimulatedPeers(1, Uniform(way, way, 1), keep_instructions=False)
         self.simulation.on_instruction.append(self._carry_out)
         self.reports: dict[str, Report] = {}
         self.peers: dict[str, SynergyPeer] = {}

@@ -16,7 +16,7 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.overlay.routing import Routed
-from synergy_nb.simulator.kernel import Simulation, Uniform
+from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
 
 __all__ = ["dht", "kernel"]
 
@@ -43,8 +43,8 @@ class _Watched(Peer):
         return super().receive(sender, message, now)
 
 
-def _ring(count: int, seed: int) -> tuple[Simulation, list[_Watched], list[Directory]]:
-    simulation = Simulation(seed, Uniform(0.01, 0.1, seed))
+def _ring(count: int, seed: int) -> tuple[SimulatedPeers, list[_Watched], list[Directory]]:
+    simulation = SimulatedPeers(seed, Uniform(0.01, 0.1, seed))
     peers, rings, directories = [], [], []
     for number in range(count):
         peer = _Watched(f"peer-{number}", seed=seed * 100_003 + number)
@@ -141,7 +141,7 @@ class _Player(Protocol):
 
 def _light(count: int, events: int) -> float:
     """Events a CPU second of peers that throw balls at each other."""
-    simulation = Simulation(1, Uniform(0.01, 0.1, 1))
+    simulation = SimulatedPeers(1, Uniform(0.01, 0.1, 1))
     for number in range(count):
         peer = Peer(f"peer-{number}", number)
         peer.add(_Player(peer))
@@ -155,7 +155,7 @@ def _light(count: int, events: int) -> float:
 
 def _overlay(count: int, seconds: float, repeats: int) -> tuple[list[float], dict[str, Any]]:
     """Events a CPU second of whole Synergy peers that maintain their ring, failure detector and directory."""
-    simulation = Simulation(1, Uniform(0.01, 0.1, 1))
+    simulation = SimulatedPeers(1, Uniform(0.01, 0.1, 1))
     synergy = [SynergyPeer(f"peer-{number}", PeerConfig(name=f"peer-{number}", seed=number)) for number in range(count)]
     for each in synergy:
         simulation.add(each.peer)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from synergy_experiments.bench.measurements import machine_load, measurement
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
 from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component.component import Component
@@ -136,8 +136,8 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
         peers[name] = StreamDriver(wire, made, read, on_fact=record)
     assignments = {
         "packets": Assignment("one"),
-        OPERATOR: Assignment("one", 0, ("other",) if copied else (), "", (Feed("app", "packets"),)),
-        "out": Assignment("one", 0, (), "", (Feed("app", OPERATOR),), (), True),
+        OPERATOR: Assignment("one", 0, ("other",) if copied else (), "", (InputFeed("app", "packets"),)),
+        "out": Assignment("one", 0, (), "", (InputFeed("app", OPERATOR),), (), True),
     }
     stalls = _Stalls()
     began = time.perf_counter()

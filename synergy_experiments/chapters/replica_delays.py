@@ -54,8 +54,8 @@ from synergy_experiments.worlds.replica_placements import (
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
-    Link,
     PlacementConfig,
+    SurveyedLink,
     availability,
     costs,
     nondominated,
@@ -286,7 +286,7 @@ def _gathered(given: Requests, seed: int, *, at_once: int) -> tuple[float, set[t
             done[address] = simulation.now - began
             return
 
-        def answered(links: dict[str, Link]) -> None:
+        def answered(links: dict[str, SurveyedLink]) -> None:
             measured.update((address, peer) for peer in links)
             survey_next(address, left[at_once:])
 

@@ -49,7 +49,7 @@ from synergy_experiments.worlds.wide_area_clusters import cluster
 from synergy_nb.algorithms.replication.deployment import ANY_DISTANCE, Deployed, ReplicaLimits, deploy, deploy_randomly
 from synergy_nb.algorithms.replication.local_search import SEARCH_STARTS, best_deployment
 from synergy_nb.algorithms.replication.spring_relaxation import first_placement
-from synergy_nb.algorithms.replication.system import Edge, Placement, Query, Servers, network_cost
+from synergy_nb.algorithms.replication.system import Placement, Query, QueryEdge, Servers, network_cost
 from synergy_nb.models.delay_matrix import Matrix, one_way, read_rtt
 from synergy_nb.simulator.network import transit_stub
 
@@ -115,18 +115,20 @@ def query_of(applications: Sequence[int], servers: int, joins: int = 2) -> Query
     joins
         Number of joins.
     """
-    edges: list[Edge] = []
+    edges: list[QueryEdge] = []
     pinned: dict[str, int] = {}
     for kind in (1, 2):
         for server in range(servers):
             pinned[f"source {kind} of {server}"] = server
-            edges.append(Edge(f"source {kind} of {server}", f"union {kind}", 1.0))
-    edges += [Edge(f"union {kind}", f"join {each}", float(servers)) for each in range(1, joins + 1) for kind in (1, 2)]
+            edges.append(QueryEdge(f"source {kind} of {server}", f"union {kind}", 1.0))
+    edges += [
+        QueryEdge(f"union {kind}", f"join {each}", float(servers)) for each in range(1, joins + 1) for kind in (1, 2)
+    ]
     rate = (7 * joins - 11) / 4 * 2 * servers / len(applications)
     for each, server in enumerate(applications, 1):
         pinned[f"application {each}"] = server
-        edges.append(Edge(f"join {(each - 1) % joins + 1}", f"filter {each}", rate))
-        edges.append(Edge(f"filter {each}", f"application {each}", rate))
+        edges.append(QueryEdge(f"join {(each - 1) % joins + 1}", f"filter {each}", rate))
+        edges.append(QueryEdge(f"filter {each}", f"application {each}", rate))
     loads = {edge.consumer: 0.1 for edge in edges if edge.consumer not in pinned}
     return Query(loads, edges, pinned)
 

@@ -26,12 +26,12 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed, SharedReader
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed, SharedReader
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import Technique, technique
 from synergy_nb.plan.derived.active_replicas import replicas_of
-from synergy_nb.simulator.collected_results import Results
+from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.data_paths import DataPaths
 from synergy_nb.simulator.scripted_faults import Faults
 
@@ -100,7 +100,9 @@ class StreamWorld(DataPaths):
         for name, operator in plan.operators.items():
             if name in shared:
                 continue
-            feeds = tuple(Feed(*shared[up]) if up in shared else Feed(application, up) for up in operator.inputs)
+            feeds = tuple(
+                InputFeed(*shared[up]) if up in shared else InputFeed(application, up) for up in operator.inputs
+            )
             copies, sink = (backups or {}).get(name, ()), operator.kind == "sink"
             assignments[name] = Assignment(
                 peers[name], 0, copies, "", feeds, (), sink, ports=operator.ports, replica_of=replicas.get(name, "")
@@ -108,7 +110,7 @@ class StreamWorld(DataPaths):
             if all(feed.application == application for feed in feeds):  # who shares a stream joins it somewhere
                 self._first |= {(application, name, peer) for peer in assignments[name].backups}
             if sink:
-                self.results[application, name] = Results(application, name, plan.qos.delay)
+                self.results[application, name] = CollectedResults(application, name, plan.qos.delay)
                 self.clients.setdefault((application, name), 0.05)
                 self._later(0.05, self._collect, application, name)
         for owner in {feed.application for each in assignments.values() for feed in each.inputs} - {application}:

@@ -56,7 +56,7 @@ from synergy_nb.events.journal import Journal
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.stream_sharing import provider, taps_of
-from synergy_nb.simulator.kernel import Simulation, collector_at_rest
+from synergy_nb.simulator.kernel import SimulatedPeers, collector_at_rest
 from synergy_nb.simulator.network import KnownDelays, Topology
 
 __all__ = ["Composed", "compose", "executed"]
@@ -113,7 +113,7 @@ class Composed:
         self.scenario = scenario
         self.topology, self.workload = scenario.world(seed)
         self.served = {request.name: Served(request) for request in self.workload.requests}
-        self.simulation = Simulation(seed, self.topology, keep_instructions=False, journal=_Story(self.served))
+        self.simulation = SimulatedPeers(seed, self.topology, keep_instructions=False, journal=_Story(self.served))
         self.simulation.on_instruction.append(self._carry_out)
         self.flow = Flow(
             self.topology, bandwidth=self.topology.bandwidth, speeds=self.topology.cores, seed=seed, keep=2

@@ -30,7 +30,7 @@ import polars as pl
 
 from synergy_experiments.flows.timed_world import Promises, TimedWorld
 from synergy_nb.dataflow.deployments import Deployment
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.derived.active_replicas import degrees_of, replicated
@@ -144,7 +144,7 @@ class Reliable(TimedWorld):
         """No further peer: what is lost is not replaced."""
         return ()
 
-    def _measure(self, work: Work, outcome: Outcome) -> None:
+    def _measure(self, work: Work, outcome: ExecutionOutcome) -> None:
         super()._measure(work, outcome)
         if work.component.kind == "sink":
             for chunk in outcome.chunks:

@@ -23,8 +23,8 @@ from typing import Final
 
 from synergy_nb.algorithms.availability import (
     InsufficientCapacity,
-    Limits,
     PlacementConfig,
+    ResidualLimits,
     groups_of,
     latency_placement,
     on_one_group,
@@ -38,7 +38,7 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.simulator.kernel import Simulation
+from synergy_nb.simulator.kernel import SimulatedPeers
 from synergy_nb.simulator.network import ACCESS, CAPACITIES, Topology, measured, transit_stub
 
 __all__ = [
@@ -126,10 +126,10 @@ class World:
     pinned: Mapping[str, Mapping[str, str]]
     access: float = math.inf
 
-    def limits(self) -> Limits:
+    def limits(self) -> ResidualLimits:
         """Return the resources of all peers and links."""
         access = dict.fromkeys(self.topology.peers, self.access) if self.access < math.inf else None
-        return Limits(self.topology.cores, self.topology.bandwidth, access, access)
+        return ResidualLimits(self.topology.cores, self.topology.bandwidth, access, access)
 
 
 def application(components: int, load: float, stream: float, source_at: str, sink_at: str) -> Plan:
@@ -238,7 +238,7 @@ def _decided(met: World, given: Requests, algorithm: str, rng: random.Random) ->
 
 
 def _optimum(
-    plan: Plan, degree: int, met: World, limits: Limits, pinned: Mapping[str, str], rng: random.Random
+    plan: Plan, degree: int, met: World, limits: ResidualLimits, pinned: Mapping[str, str], rng: random.Random
 ) -> Roles:
     """Return an optimal placement on one group; if no group has enough resources, a placement by latency."""
     peers = met.topology.peers
@@ -298,7 +298,7 @@ class PlacementCost:
     def __init__(self, met: World, seed: int, *, ahead: bool = False) -> None:
         topology = met.topology
         self.met = met
-        self.simulation = Simulation(seed, topology, keep_instructions=False)
+        self.simulation = SimulatedPeers(seed, topology, keep_instructions=False)
         self.peers: dict[str, SynergyPeer] = {}
         self.found: dict[str, Roles | None] = {}
         self._asked: set[str] = set()
@@ -342,7 +342,7 @@ class PlacementCost:
         if self.found.keys() != self._asked:
             raise RuntimeError(f"{len(self._asked - self.found.keys())} requests are not decided in {DECIDED:g} s")
 
-    def limits(self) -> Limits:
+    def limits(self) -> ResidualLimits:
         """Return the residual resources of peers and links."""
         cores = {address: each.ledger.residual_cores("") for address, each in self.peers.items()}
 
@@ -350,11 +350,11 @@ class PlacementCost:
             return self.peers[to].ledger.residual_bandwidth("", sender)
 
         if self.met.access == math.inf:
-            return Limits(cores, bandwidth)
+            return ResidualLimits(cores, bandwidth)
         uplinks = {address: each.ledger.residual_uplink for address, each in self.peers.items()}
         downlinks = {address: each.ledger.residual_downlink("") for address, each in self.peers.items()}
 
-        return Limits(cores, bandwidth, uplinks, downlinks)
+        return ResidualLimits(cores, bandwidth, uplinks, downlinks)
 
 
 def mean(values: list[float]) -> float:

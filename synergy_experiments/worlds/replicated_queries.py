@@ -21,7 +21,7 @@ import polars as pl
 
 from synergy_experiments.worlds.varying_delays import Array, DelaysOf
 from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, StreamReplica
-from synergy_nb.algorithms.replication.system import Edge, Query
+from synergy_nb.algorithms.replication.system import Query, QueryEdge
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.plan.builder import Stream
@@ -84,7 +84,7 @@ class Readings:
         rates: dict[str, float] = {}
         edges = []
         for name, operator in self.plan.operators.items():
-            edges += [Edge(each, name, rates[each]) for each in operator.inputs]
+            edges += [QueryEdge(each, name, rates[each]) for each in operator.inputs]
             inputs = [rates[each] for each in operator.inputs]
             joined = float(sum(self.matched))
             rates[name] = 1.0 if not inputs else joined if operator.kind == "join" else sum(inputs)

@@ -19,7 +19,7 @@ from synergy_nb.overlay.load_levels import LoadLevels
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.overlay.ring import distance, number_of, ring_position
-from synergy_nb.simulator.kernel import Simulation, Uniform
+from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
 
 __all__ = ["COMPONENTS", "Sent", "publish", "responsible"]
 
@@ -86,7 +86,7 @@ def publish(levels: int, overlap: float, loads: Sequence[Sequence[float]], offer
     seed
         Seed of the peers, of the network, and of the components that each peer offers.
     """
-    simulation = Simulation(seed, Uniform(0.01, 0.1, seed))
+    simulation = SimulatedPeers(seed, Uniform(0.01, 0.1, seed))
     rng = Random(f"reported loads/{seed}")
     names = [f"component-{number}" for number in range(COMPONENTS)]
     peers: dict[str, _Counting] = {}

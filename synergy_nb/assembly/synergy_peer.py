@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from synergy_nb.algorithms.availability import PlacementConfig, PlacementOrigin
-from synergy_nb.algorithms.availability.link_survey import Link
+from synergy_nb.algorithms.availability.link_survey import SurveyedLink
 from synergy_nb.algorithms.availability.selection import ordered
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
 from synergy_nb.algorithms.migration import HotSpots
@@ -397,7 +397,7 @@ def _preferred(
     single: Collection[str],
 ) -> list[str]:
     """Candidates for a backup beside active replicas, in the order of section 4.3."""
-    known = {peer: Link(*each) for peer, each in links.items()}
+    known = {peer: SurveyedLink(*each) for peer, each in links.items()}
     return ordered(candidates, known, used, bandwidth, beside, lambda _peer: needs, single)
 
 

@@ -14,7 +14,7 @@ from synergy_nb import __version__
 from synergy_nb.cli.console import fields, out
 from synergy_nb.cli.doctor import Finding
 from synergy_nb.cli.input_checks import print_json
-from synergy_nb.cli.run_command import Run
+from synergy_nb.cli.run_command import RunOutcome
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import asks_for_active
 from synergy_nb.plan.derived.replica_agreement import agreement_text
@@ -24,7 +24,7 @@ from synergy_nb.plan.text import operator_texts
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cell, rate, seconds, share, window
 from synergy_nb.reporting.measurements import lacking_rows
 from synergy_nb.traces import Info
-from synergy_nb.traces.datasets import RECORD, Fetched, Found
+from synergy_nb.traces.datasets import RECORD, DownloadedFile, FoundDataset
 from synergy_nb.traces.times import readable
 from synergy_nb.widgets import report as pages
 
@@ -130,7 +130,7 @@ def show_plan(plan: Plan) -> None:
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
+def show_run(plan: Plan, run: RunOutcome, *, explain: bool) -> None:
     """Print the rows of a run, its quality of service, and the peers of its operators."""
     for sink, followed in run.sinks.items():
         _heading(f"{plan.operators[sink].params['name']}: {counted(followed.count, 'row')}")
@@ -202,7 +202,7 @@ def show_rows(table: pl.DataFrame | None, count: int) -> None:
         out.print(Text(f"the first {amount(table.height)} of {counted(count, 'row')}; --limit shows more", style="dim"))
 
 
-def write_report(path: Path, plan: Plan, run: Run) -> None:
+def write_report(path: Path, plan: Plan, run: RunOutcome) -> None:
     """The run as one HTML page."""
     tables = []
     for sink, followed in run.sinks.items():
@@ -246,7 +246,7 @@ def write_report(path: Path, plan: Plan, run: Run) -> None:
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
-def dataset_dict(found: Found) -> dict[str, Any]:
+def dataset_dict(found: FoundDataset) -> dict[str, Any]:
     """A dataset as plain values."""
     described: dict[str, Any] = {name: getattr(found.dataset, name) for name in found.dataset.__struct_fields__}
     return described | {"local": list(found.dataset.local), "path": found.path, "looked": list(found.looked)}
@@ -256,7 +256,7 @@ def _rows(number: int | None) -> str:
     return "-" if number is None else amount(number)
 
 
-def show_datasets(found: list[Found]) -> None:
+def show_datasets(found: list[FoundDataset]) -> None:
     """Print a row for each dataset."""
     table = Table(box=None, pad_edge=False)
     table.add_column("name", no_wrap=True)
@@ -272,7 +272,7 @@ def show_datasets(found: list[Found]) -> None:
         out.print(Text("synergy data fetch NAME --url ADDRESS gets a copy of yours, and checks it.", style="dim"))
 
 
-def show_fetched(name: str, fetched: Fetched, *, as_json: bool) -> None:
+def show_fetched(name: str, fetched: DownloadedFile, *, as_json: bool) -> None:
     """Print where a downloaded file is, and what it was compared with."""
     size = fetched.path.stat().st_size
     if as_json:
@@ -287,7 +287,7 @@ def show_fetched(name: str, fetched: Fetched, *, as_json: bool) -> None:
     out.print(f"{name}: {fetched.path} ({counted(size, 'byte')}); {told}", markup=False, soft_wrap=True)
 
 
-def show_dataset(found: Found) -> None:
+def show_dataset(found: FoundDataset) -> None:
     """Print all properties of one dataset."""
     dataset = found.dataset
     fields(

@@ -13,8 +13,8 @@ from synergy_nb.cli.options import Json
 
 if TYPE_CHECKING:
     from synergy_nb.recording.recording_file import Recording
-    from synergy_nb.recording.replay import Outcome
-    from synergy_nb.recording.stepping import Exchange, Requested
+    from synergy_nb.recording.replay import ReplayOutcome
+    from synergy_nb.recording.stepping import Requested, SteppedMessage
 
 __all__ = ["replay"]
 
@@ -86,12 +86,12 @@ def _plain(value: Any) -> dict[str, Any]:
     return asdict(value)
 
 
-def _message(exchange: Exchange, chosen: Requested) -> dict[str, Any]:
+def _message(exchange: SteppedMessage, chosen: Requested) -> dict[str, Any]:
     found = _plain(exchange)
     return {"since_s": exchange.at - chosen.at, **found, "outcomes": list(exchange.outcomes)}
 
 
-def _summary(recording: Recording, outcome: Outcome) -> dict[str, Any]:
+def _summary(recording: Recording, outcome: ReplayOutcome) -> dict[str, Any]:
     return {
         "peers": [{"name": life.name, "address": life.address, "inputs": len(life.inputs)} for life in recording.lives],
         "notes": recording.notes,
@@ -126,7 +126,7 @@ def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _show_exchanges(chosen: Requested, exchanges: list[Exchange], *, step: bool) -> None:
+def _show_exchanges(chosen: Requested, exchanges: list[SteppedMessage], *, step: bool) -> None:
     from synergy_nb.cli.console import out
     from synergy_nb.recording.moments import not_received
 
@@ -147,7 +147,7 @@ def _show_exchanges(chosen: Requested, exchanges: list[Exchange], *, step: bool)
             return
 
 
-def _conclude(recording: Recording, outcome: Outcome) -> None:
+def _conclude(recording: Recording, outcome: ReplayOutcome) -> None:
     """Print on the standard error what is missing, and whether the replay has the same effects."""
     from synergy_nb.cli.console import err
     from synergy_nb.plan.terms.units import counted

@@ -22,12 +22,12 @@ from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.transport.wire import RemoteError
 from synergy_nb.traces import trace_files
 
-__all__ = ["Followed", "Run", "check", "check_origin", "execute", "secrets", "submit_detached"]
+__all__ = ["RunOutcome", "SinkOutput", "check", "check_origin", "execute", "secrets", "submit_detached"]
 
 POLL: Final = 0.2  # seconds
 
 
-class Followed:
+class SinkOutput:
     """Output of one sink: the number of its tuples, the first of them, and the file that has all of them."""
 
     def __init__(self, limit: int, file: ResultFile | None = None) -> None:
@@ -55,7 +55,7 @@ class Followed:
         return pl.concat(self._tables) if self._tables else None
 
 
-class Run(msgspec.Struct, frozen=True):
+class RunOutcome(msgspec.Struct, frozen=True):
     """The outcome of a run.
 
     Parameters
@@ -77,7 +77,7 @@ class Run(msgspec.Struct, frozen=True):
     placement: dict[str, str]
     setup_s: float
     seconds: float
-    sinks: dict[str, Followed]
+    sinks: dict[str, SinkOutput]
     qos: dict[str, dict[str, Any]]
     explanation: Explanation
     events: list[Event]
@@ -214,7 +214,7 @@ def execute(
     limit: int,
     duration: float | None,
     progress: Any,
-) -> Run:
+) -> RunOutcome:
     """Submit a plan, collect its results until it ends, and stop it.
 
     Parameters
@@ -256,13 +256,13 @@ def _executed(
     limit: int,
     duration: float | None,
     progress: Any,
-) -> Run:
+) -> RunOutcome:
     progress.stage(f"composing {plan.name}")
     application = cluster.submit(plan, **options)
     for notice in application.notices:
         progress.note(notice)
     began = time.monotonic()
-    sinks = {sink: Followed(limit, written.get(sink)) for sink in plan.sinks}
+    sinks = {sink: SinkOutput(limit, written.get(sink)) for sink in plan.sinks}
     readers = [
         threading.Thread(target=_read, args=(application, sink, followed), name=f"results of {sink}", daemon=True)
         for sink, followed in sinks.items()
@@ -291,7 +291,7 @@ def _executed(
     if not stopped and status == "running":  # all results have arrived, and the origin will report the end soon
         status = application.wait(10.0)
     reason = stopped or application.reason
-    found = Run(
+    found = RunOutcome(
         application=application.id,
         status=status,
         reason=reason,
@@ -324,7 +324,7 @@ def submit_detached(plan: Plan, cluster: Cluster, options: Mapping[str, Any], pr
     return application.id, cluster.scheduler
 
 
-def _read(application: Application, sink: str, followed: Followed) -> None:
+def _read(application: Application, sink: str, followed: SinkOutput) -> None:
     try:
         for table in application.stream(sink):
             followed.add(table)

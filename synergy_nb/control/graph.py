@@ -18,15 +18,15 @@ from synergy_nb.plan.operators.catalogue import TAP
 __all__ = [
     "ComponentGraph",
     "Hop",
-    "PlacementRequest",
     "Producer",
     "Report",
+    "ResilientPlacementRequest",
     "late_share",
     "merge",
 ]
 
 
-class PlacementRequest(msgspec.Struct, frozen=True):
+class ResilientPlacementRequest(msgspec.Struct, frozen=True):
     """An instruction to the driver: compute a resilient placement of a plan, and send a :class:`PlacementDecided`.
 
     Parameters

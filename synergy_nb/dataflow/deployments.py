@@ -2,7 +2,8 @@
 
 Examples
 --------
->>> assignments = {"source": Assignment("a"), "count": Assignment("b", backups=("c",), inputs=(Feed("app", "source"),))}
+>>> count = Assignment("b", backups=("c",), inputs=(InputFeed("app", "source"),))
+>>> assignments = {"source": Assignment("a"), "count": count}
 >>> deployment = Deployment("app", 1, assignments)
 >>> deployment.role("count", "c"), deployment.role("count", "a"), deployment.role("source", "a")
 (<Role.BACKUP: 1>, None, <Role.ACTIVE: 3>)
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Assignment", "Deployment", "Feed", "Role", "SharedProducer", "SharedReader", "producer"]
+__all__ = ["Assignment", "Deployment", "InputFeed", "Role", "SharedProducer", "SharedReader", "producer"]
 
 
 class Role(enum.IntEnum):
@@ -29,7 +30,7 @@ class Role(enum.IntEnum):
     ACTIVE = 3  #: It executes, and readers read from it.
 
 
-class Feed(NamedTuple):
+class InputFeed(NamedTuple):
     """The stream that one input of a component reads; the deployment of its application says which peer emits it.
 
     Parameters
@@ -127,7 +128,7 @@ class Assignment(msgspec.Struct, frozen=True):
     epoch: int = 0
     backups: tuple[str, ...] = ()
     follower: str = ""
-    inputs: tuple[Feed, ...] = ()
+    inputs: tuple[InputFeed, ...] = ()
     shared_readers: tuple[SharedReader, ...] = ()
     sink: bool = False
     external: bool = False
@@ -142,7 +143,7 @@ class Assignment(msgspec.Struct, frozen=True):
     in_order: bool = False
 
     @property
-    def feeds(self) -> dict[int, Feed]:
+    def feeds(self) -> dict[int, InputFeed]:
         """Number of each input to the stream that it reads."""
         return dict(zip(self.numbers or range(len(self.inputs)), self.inputs, strict=True))
 

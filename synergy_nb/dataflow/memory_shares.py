@@ -16,7 +16,7 @@ from typing import Final
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan.operators.catalogue import KINDS, PART
 
-__all__ = ["Memory", "MemoryExceeded", "Share", "amount"]
+__all__ = ["Memory", "MemoryExceeded", "MemoryShare", "amount"]
 
 _OF_PARTS: Final = "see that its input has punctuations, or shorten its windows"
 
@@ -55,35 +55,37 @@ class Memory:
     """
 
     def __init__(
-        self, limit: float = math.inf, exceeded: Callable[[Share, MemoryExceeded], None] = lambda _share, _error: None
+        self,
+        limit: float = math.inf,
+        exceeded: Callable[[MemoryShare, MemoryExceeded], None] = lambda _share, _error: None,
     ) -> None:
         self.limit = limit
         self.used = 0
         self._exceeded = exceeded
-        self._shares: dict[Share, None] = {}
+        self._shares: dict[MemoryShare, None] = {}
         self._lock = threading.Lock()
 
-    def share(self, application: str, operator: str, limit: float | None = None) -> Share:
+    def share(self, application: str, operator: str, limit: float | None = None) -> MemoryShare:
         """Create the share of a new component, of ``limit`` bytes; None: all memory of the peer."""
-        share = Share(self, application, operator, self.limit if limit is None else min(limit, self.limit))
+        share = MemoryShare(self, application, operator, self.limit if limit is None else min(limit, self.limit))
         with self._lock:
             self._shares[share] = None
         return share
 
-    def release(self, share: Share) -> None:
+    def release(self, share: MemoryShare) -> None:
         """Release the share of a component that has been, or is about to be, removed."""
         with self._lock:
             if self._shares.pop(share, share) is None:
                 self.used -= share.used
 
-    def use(self, share: Share, size: int) -> None:
+    def use(self, share: MemoryShare, size: int) -> None:
         """Set the bytes that a component uses."""
         with self._lock:
             if share in self._shares:
                 self.used += size - share.used
             share.used = size
 
-    def make_room(self, share: Share, needs: float) -> None:
+    def make_room(self, share: MemoryShare, needs: float) -> None:
         """Make the largest component fail if the peer lacks ``needs`` bytes for a step of the component of ``share``.
 
         Raises
@@ -104,7 +106,7 @@ class Memory:
             self._exceeded(largest, error)
 
 
-class Share:
+class MemoryShare:
     """The share of one component in a peer's memory; made by :meth:`Memory.share`.
 
     Attributes

@@ -25,7 +25,7 @@ from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.client.cluster import Application, Cluster
 from synergy_nb.runtime.process.requests import ClusterError
 
-__all__ = ["WATCHED_SECONDS", "Killed", "Outcome", "Progress", "run"]
+__all__ = ["WATCHED_SECONDS", "DemoOutcome", "JobProgress", "Killed", "run"]
 
 PACED_RATE: Final = 100_000.0  # tuples/s of the paced pass, at most
 PATIENCE: Final = 60.0  # seconds beyond what a pass should take
@@ -33,7 +33,7 @@ WATCHED_SECONDS: Final = 3.0
 POLL: Final = 0.1  # seconds
 
 
-class Progress(Protocol):
+class JobProgress(Protocol):
     """Receives the progress of a job."""
 
     def stage(self, text: str) -> None:
@@ -85,7 +85,7 @@ class OnSpark(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class DemoOutcome(msgspec.Struct, frozen=True):
     """All results of the demo.
 
     Parameters
@@ -165,8 +165,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def run(
-    given: Input, *, peers: int, speed: float | None, kill: bool, progress: Progress, spark: bool | str = True
-) -> Outcome:
+    given: Input, *, peers: int, speed: float | None, kill: bool, progress: JobProgress, spark: bool | str = True
+) -> DemoOutcome:
     """Run the demo.
 
     Parameters
@@ -218,7 +218,7 @@ def run(
         if spark is not False:
             on_spark, passes["pass with its windows on Spark"] = _on_spark(cluster, given, progress)
         check = _checked(passes, wanted)
-        return Outcome(
+        return DemoOutcome(
             given=given,
             plan=paced,
             peers=peers,
@@ -238,7 +238,7 @@ def run(
         )
 
 
-def _on_spark(cluster: Cluster, given: Input, progress: Progress) -> tuple[OnSpark, list[Row]]:
+def _on_spark(cluster: Cluster, given: Input, progress: JobProgress) -> tuple[OnSpark, list[Row]]:
     """Run the fast pass again, with its windows on Spark."""
     progress.stage("with its windows on Spark, which is started")
     application = cluster.submit(query(given, 0.0, engine="spark"))
@@ -278,7 +278,7 @@ def _checked(passes: dict[str, list[Row]], wanted: list[Row]) -> Check:
     return Check(equal=True, rows=len(wanted))
 
 
-def _followed(application: Application, seconds: float, progress: Progress) -> pl.DataFrame:
+def _followed(application: Application, seconds: float, progress: JobProgress) -> pl.DataFrame:
     """Wait for the end of an application that should take ``seconds``, and return its results."""
     status = _until(application, seconds, progress, lambda: False)
     if status != "finished":
@@ -286,7 +286,7 @@ def _followed(application: Application, seconds: float, progress: Progress) -> p
     return application.results()
 
 
-def _until(application: Application, seconds: float, progress: Progress, enough: Callable[[], bool]) -> str:
+def _until(application: Application, seconds: float, progress: JobProgress, enough: Callable[[], bool]) -> str:
     """Collect results until the application no longer runs, or ``enough`` is true; return its status."""
     began = time.monotonic()
     while True:
@@ -307,7 +307,7 @@ def _span(events: Iterable[Event]) -> float:
     return max(times[SinkFinished] - times[SourceStarted], 1e-6)
 
 
-def _watch(cluster: Cluster, progress: Progress) -> pl.DataFrame:
+def _watch(cluster: Cluster, progress: JobProgress) -> pl.DataFrame:
     progress.stage("watching the peers' own load and ping times")
     live = cluster.submit(watch(cluster.peers))
     ends = time.monotonic() + WATCHED_SECONDS
@@ -328,7 +328,7 @@ def _with_one_at(given: Plan, peer: str) -> Plan:
     return Plan(operators, given.qos, given.name)
 
 
-def _kill_one(cluster: Cluster, paced: Plan, seconds: float, progress: Progress) -> Killed:
+def _kill_one(cluster: Cluster, paced: Plan, seconds: float, progress: JobProgress) -> Killed:
     """Kill a peer of an application, not its origin, after a third of the run, and wait for the report of it."""
     progress.stage("paced by event time, until a peer is killed")
     origin, victim, *_ = cluster.peers

@@ -6,7 +6,7 @@ from itertools import groupby
 
 import duckdb
 
-from synergy_nb.demo.job import Outcome
+from synergy_nb.demo.job import DemoOutcome
 from synergy_nb.demo.oracle import Row
 from synergy_nb.plan.terms.units import amount, counted
 from synergy_nb.reporting.formatting import seconds, share, window
@@ -21,7 +21,7 @@ def busiest(rows: list[Row]) -> list[Row]:
     return max(windows, key=lambda group: sum(row[4] for row in group), default=[])
 
 
-def verdicts(outcome: Outcome) -> list[Verdict]:
+def verdicts(outcome: DemoOutcome) -> list[Verdict]:
     """The results, in sentences."""
     found: list[Verdict] = []
     if outcome.check.equal:
@@ -51,7 +51,7 @@ def verdicts(outcome: Outcome) -> list[Verdict]:
     return found
 
 
-def page(outcome: Outcome, version: str) -> str:
+def page(outcome: DemoOutcome, version: str) -> str:
     """The page."""
     given, qos = outcome.given, outcome.qos
     first, second = given.pair

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from synergy_nb.demo.job import WATCHED_SECONDS, Outcome
+from synergy_nb.demo.job import WATCHED_SECONDS, DemoOutcome
 from synergy_nb.demo.page import busiest, verdicts
 from synergy_nb.plan.terms.units import amount, counted
 from synergy_nb.reporting.formatting import cell, rate, seconds, share, window
@@ -19,7 +19,7 @@ __all__ = ["printed"]
 _MARKS = {"good": ("✓", "green"), "bad": ("✕", "red"), "note": ("!", "yellow")}
 
 
-def printed(outcome: Outcome, console: Console) -> None:
+def printed(outcome: DemoOutcome, console: Console) -> None:
     """Print the peer of each operator and why, the top pairs, the measurements, and the comparison with DuckDB."""
     given, qos = outcome.given, outcome.qos
     kind = "real" if given.real else "generated"
@@ -68,7 +68,7 @@ def printed(outcome: Outcome, console: Console) -> None:
         console.print(line)
 
 
-def _placement(outcome: Outcome, console: Console) -> None:
+def _placement(outcome: DemoOutcome, console: Console) -> None:
     console.print(Text("Where each operator runs, and why", style="bold"))
     table = Table(box=None, pad_edge=False)
     table.add_column("operator", no_wrap=True)
@@ -85,7 +85,7 @@ def _shorter(why: str) -> str:
     return re.sub(r"in the graph of (least \w+)[^;]*;", r"\1:", re.sub(r" \(peer-[^()]*\)", "", why))
 
 
-def _top(outcome: Outcome, console: Console) -> None:
+def _top(outcome: DemoOutcome, console: Console) -> None:
     top = busiest(outcome.rows)
     if not top:
         console.print(Text("No pair stands out in any window.", style="dim"))
@@ -106,7 +106,7 @@ def _top(outcome: Outcome, console: Console) -> None:
     console.print()
 
 
-def _watched(outcome: Outcome, console: Console) -> None:
+def _watched(outcome: DemoOutcome, console: Console) -> None:
     assert outcome.watched is not None
     last = outcome.watched.filter(pl.col("window_start") == pl.col("window_start").max())
     console.print(Text("What the peers see of themselves, in the last second of the live stream", style="bold"))

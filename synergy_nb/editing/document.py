@@ -21,7 +21,7 @@ from synergy_nb.plan.terms.units import WrongValue, nearest
 if TYPE_CHECKING:
     import polars as pl
 
-    from synergy_nb.editing.sampling import Sample
+    from synergy_nb.editing.sampling import SampledRows
 
 __all__ = ["PlanDocument", "RowsReader", "gesture_of", "problem_row"]
 
@@ -245,7 +245,7 @@ class PlanDocument:
             edges = []
         return nodes, edges, f"draft of query plan {found.name}"
 
-    def sample(self, operator: str, rows: int, clock: Callable[[], float]) -> Sample:
+    def sample(self, operator: str, rows: int, clock: Callable[[], float]) -> SampledRows:
         """Compute the first rows of a stream; see :func:`synergy_nb.editing.sampling.compute_sample`."""
         from synergy_nb.editing.sampling import SampleError, compute_sample  # noqa: PLC0415 - only samples need Polars
 

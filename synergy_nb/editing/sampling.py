@@ -26,7 +26,7 @@ from synergy_nb.traces import packets
 from synergy_nb.traces.reading import open_trace
 from synergy_nb.traces.times import readable
 
-__all__ = ["LARGEST_SAMPLE", "Sample", "SampleError", "compute_sample", "json_rows"]
+__all__ = ["LARGEST_SAMPLE", "SampleError", "SampledRows", "compute_sample", "json_rows"]
 
 #: Largest number of tuples that are taken from each source.
 LARGEST_SAMPLE: Final = 10_000
@@ -39,7 +39,7 @@ class SampleError(SynergyError, ValueError):
     """A stream has no sample; the message says why."""
 
 
-class Sample(NamedTuple):
+class SampledRows(NamedTuple):
     """The first rows of a stream.
 
     Parameters
@@ -68,7 +68,7 @@ def compute_sample(
     rows: int = 20,
     seconds: float = 1.0,
     given: Mapping[str, Callable[[], pl.DataFrame]] | None = None,
-) -> Sample:
+) -> SampledRows:
     """Compute the first rows of the stream of an operator.
 
     Parameters
@@ -142,7 +142,7 @@ class _SampleRun:
         self.found_rows = 0
         self.taken = 0  # tuples
 
-    def sample(self, over: Callable[[], bool], seconds: float) -> Sample:
+    def sample(self, over: Callable[[], bool], seconds: float) -> SampledRows:
         """Take tuples until there are enough rows, the sources end, or ``over()`` says that the time is up."""
         running, late = dict(self.sources), False
         while running and self.found_rows < self.wanted_rows and not late:
@@ -169,7 +169,7 @@ class _SampleRun:
         elif few:
             where = "the source" if len(self.sources) == 1 else "the sources"
             note = f"all of the first {counted(self.taken, 'tuple')} of {where}"
-        return Sample(columns, rows[: self.wanted_rows], self.taken, note)
+        return SampledRows(columns, rows[: self.wanted_rows], self.taken, note)
 
     def deliver(self, name: str, item: Item) -> None:
         """Pass an item of an operator's stream on to its readers."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from synergy_nb.explore.exercises import Checked, Exercise
+    from synergy_nb.explore.exercises import CheckedAnswer, Exercise
     from synergy_nb.explore.explorer import Explorer
 
 __all__ = ["availability", "bursts", "check", "duplicates", "exercise", "feasible_set", "load_levels", "sliders"]
@@ -144,7 +144,7 @@ def sliders(draw: Callable[..., Any], title: str = "", **controls: Any) -> Explo
 
 
 @user_facing
-def check(exercise: str | Exercise, answer: Any = None) -> Checked:
+def check(exercise: str | Exercise, answer: Any = None) -> CheckedAnswer:
     """Check the answer to an exercise of a notebook.
 
     Parameters

@@ -15,7 +15,7 @@ from synergy_nb.drawing.plane import PICTURE, STYLE
 from synergy_nb.drawing.svg import element, label, path, picture
 from synergy_nb.explore.explorer import Choice, Drawn, Explorer, Range, Value
 
-__all__ = ["Step", "explorer", "filter_steps"]
+__all__ = ["FilterStep", "explorer", "filter_steps"]
 
 TUPLES: Final = 12  # number of tuples of each stream
 STREAMS: Final = "abc"  # names of the stream replicas
@@ -30,7 +30,7 @@ EQUATION: Final = (
 )
 
 
-class Step(NamedTuple):
+class FilterStep(NamedTuple):
     """One item that arrives at the filter.
 
     Parameters
@@ -57,7 +57,9 @@ class Step(NamedTuple):
     passed: int
 
 
-def filter_steps(replicas: int = 2, interval: int = 3, fate: str = "all live", *, seed: int = 2) -> tuple[Step, ...]:
+def filter_steps(
+    replicas: int = 2, interval: int = 3, fate: str = "all live", *, seed: int = 2
+) -> tuple[FilterStep, ...]:
     """Pass the streams of replicas through the filter, item by item.
 
     All streams have the same tuples, but between two punctuations in different orders.
@@ -92,7 +94,7 @@ def filter_steps(replicas: int = 2, interval: int = 3, fate: str = "all live", *
 
 
 @lru_cache(maxsize=64)
-def _filter_steps(replicas: int, interval: int, fate: str, seed: int) -> tuple[Step, ...]:
+def _filter_steps(replicas: int, interval: int, fate: str, seed: int) -> tuple[FilterStep, ...]:
     """Draw the arrival times of all items, and pass the items through the filter in this order."""
     rng = random.Random(f"{seed}/{replicas}/{interval}")
     arrivals: list[tuple[float, str, int | None, int | None]] = []
@@ -116,7 +118,7 @@ def _filter_steps(replicas: int, interval: int, fate: str, seed: int) -> tuple[S
             passed += passes
         else:
             passes = merged.receive(stream, Punctuation(until or 0, 0, 0.0)) is not None
-        steps.append(Step(stream, tuple_number, until, passes, merged.counters, passed))
+        steps.append(FilterStep(stream, tuple_number, until, passes, merged.counters, passed))
     return tuple(steps)
 
 
@@ -160,7 +162,7 @@ def draw_steps(replicas: int, interval: int, fate: str, step: int) -> Drawn:
     return Drawn(svg, numbers, _sentence(last))
 
 
-def _sentence(last: Step | None) -> str:
+def _sentence(last: FilterStep | None) -> str:
     if last is None:
         return "Nothing has arrived yet. Move the slider of the steps."
     if last.tuple is None:
@@ -170,7 +172,7 @@ def _sentence(last: Step | None) -> str:
     return f"Tuple {last.tuple}: stream {last.stream} {how}."
 
 
-def _item_shape(step: Step, x: float, y: float, wide: float, *, reached: bool) -> str:
+def _item_shape(step: FilterStep, x: float, y: float, wide: float, *, reached: bool) -> str:
     """Draw an item: a square for a tuple, a diamond for a punctuation; ``reached`` if its step is done."""
     kind = "soft" if not reached else "good" if step.passes else "bad"
     filled = "filled" if reached and step.passes else "box"

@@ -23,13 +23,13 @@ from synergy_nb.explore.bursty_load import bursts
 from synergy_nb.explore.feasible_sets import TWO_INPUTS
 from synergy_nb.models.execution_times import ExecutionTimes
 from synergy_nb.models.overlapping_levels import OverlappingLevels
-from synergy_nb.models.projection import Application, Local, impacts
+from synergy_nb.models.projection import Local, LocalApplication, impacts
 from synergy_nb.models.queueing import execution_time
 from synergy_nb.models.slack import PredictedPaths
 from synergy_nb.plan import source
 from synergy_nb.plan.derived.active_replicas import replicated
 
-__all__ = ["EXERCISES", "Checked", "Exercise", "check"]
+__all__ = ["EXERCISES", "CheckedAnswer", "Exercise", "check"]
 
 Answer: TypeAlias = float | str
 
@@ -57,7 +57,7 @@ class Exercise:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedAnswer:
     """The result of a check; true if the answer is right.
 
     Parameters
@@ -81,7 +81,7 @@ class Checked:
         return f"<p><strong>{escape(repr(self)[0])}</strong> {escape(self.text)}</p>"
 
 
-def check(exercise: str | Exercise, answer: Answer | EllipsisType | None = None) -> Checked:
+def check(exercise: str | Exercise, answer: Answer | EllipsisType | None = None) -> CheckedAnswer:
     """Check the answer to an exercise.
 
     Parameters
@@ -110,10 +110,10 @@ def check(exercise: str | Exercise, answer: Answer | EllipsisType | None = None)
             raise ValueError(f"exercise: {exercise!r}; expected one of {', '.join(EXERCISES)}")
         exercise = EXERCISES[exercise]
     if answer is None or answer is ...:
-        return Checked(None, exercise.question)
+        return CheckedAnswer(None, exercise.question)
     if _is_right(answer, exercise.answer(), exercise.tolerance):
-        return Checked(True, "Right.")
-    return Checked(False, f"Not yet. Hint: {exercise.hint}")
+        return CheckedAnswer(True, "Right.")
+    return CheckedAnswer(False, f"Not yet. Hint: {exercise.hint}")
 
 
 def _is_right(answer: object, right: Answer, tolerance: float) -> bool:
@@ -134,10 +134,10 @@ def _is_right(answer: object, right: Answer, tolerance: float) -> bool:
 
 def _greatest_admitted_load() -> float:
     """Answer of composition 2: greatest load of the other application that is still admitted, per cent."""
-    running = Application("a", [Local("filter", 0.02, 0.5)], time=0.1, limit=0.13)
+    running = LocalApplication("a", [Local("filter", 0.02, 0.5)], time=0.1, limit=0.13)
     admitted = 0
     for load in range(1, 50):
-        asking = Application("b", [Local("sort", 0.01, load / 100.0)], time=0.05)
+        asking = LocalApplication("b", [Local("sort", 0.01, load / 100.0)], time=0.05)
         if not impacts([running], asking)[0].acceptable:
             break
         admitted = load

@@ -13,7 +13,7 @@ import numpy as np
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
     InsufficientCapacity,
-    Limits,
+    ResidualLimits,
     availability,
     costs,
     degree_for,
@@ -141,7 +141,7 @@ def _placements_found(
 ) -> Iterator[tuple[str, Roles]]:
     """Name and placement of each algorithm that finds one under the limits of the peers."""
     for algorithm in ALGORITHMS:
-        limits = Limits(dict.fromkeys(names, float(room)), lambda _sender, _to: 1e12)
+        limits = ResidualLimits(dict.fromkeys(names, float(room)), lambda _sender, _to: 1e12)
         for name in pinned.values():
             limits.cores[name] += 1.0  # the work of sources and sinks takes no room of components
         try:

@@ -13,7 +13,7 @@ from synergy_nb.drawing.plane import Axis, Plane
 from synergy_nb.explore.explorer import Drawn, Explorer, Range
 from synergy_nb.models.overlapping_levels import OverlappingLevels
 
-__all__ = ["Reported", "explorer", "report_loads"]
+__all__ = ["ReportedLoad", "explorer", "report_loads"]
 
 SEVERE_OVERLOAD: Final = 1.0  # load from which on a peer is overloaded, as a share of its capacity
 MEASUREMENTS: Final = 240  # number of measured loads
@@ -25,7 +25,7 @@ EQUATION: Final = (
 )
 
 
-class Reported(NamedTuple):
+class ReportedLoad(NamedTuple):
     """Measured loads of a peer, and which of them it reports.
 
     Parameters
@@ -49,7 +49,7 @@ class Reported(NamedTuple):
     overlaps: tuple[tuple[float, float], ...]
 
 
-def report_loads(loads: npt.ArrayLike, levels: int = 5, overlap: float = 0.2) -> Reported:
+def report_loads(loads: npt.ArrayLike, levels: int = 5, overlap: float = 0.2) -> ReportedLoad:
     """Find which loads a peer reports.
 
     Parameters
@@ -82,7 +82,7 @@ def report_loads(loads: npt.ArrayLike, levels: int = 5, overlap: float = 0.2) ->
         known[number] = rule.reported
     bounds = [rule.bounds(level) for level in range(levels)]
     common = tuple((above[0], below[1]) for below, above in pairwise(bounds))
-    return Reported(series, reports, known, tuple(rule.boundaries(level) for level in range(levels)), common)
+    return ReportedLoad(series, reports, known, tuple(rule.boundaries(level) for level in range(levels)), common)
 
 
 @lru_cache(maxsize=32)

@@ -58,7 +58,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from synergy_nb.models.moments import PairedMoments
 
-__all__ = ["HORIZON", "Basis", "Deviations", "ExecutionTimes", "Line", "Predicted", "confidence_level"]
+__all__ = ["HORIZON", "Basis", "Deviations", "ExecutionTimes", "Predicted", "RegressionLine", "confidence_level"]
 
 WINDOW: Final = 128  # pairs, k
 SHARE: Final = 0.05  # of the limit by which the error of the slope may move a prediction, ε
@@ -71,7 +71,7 @@ HORIZON: Final = 5.0  # seconds ahead in which a hot spot is seen, decided upon 
 Basis: TypeAlias = Literal["line", "last measurement", "profile", "growing backlog"]
 
 
-class Line(NamedTuple):
+class RegressionLine(NamedTuple):
     """t_e = a + b r_t through the pairs of a window.
 
     Parameters
@@ -122,7 +122,7 @@ class Predicted(NamedTuple):
     seconds: float
     basis: Basis
     extrapolated: bool
-    line: Line | None
+    line: RegressionLine | None
     growth: float = 0.0
 
 
@@ -216,7 +216,7 @@ class ExecutionTimes:
         """Set the profiled processing time τ of a tuple, seconds."""
         self.floor = floor
 
-    def line(self) -> Line | None:
+    def line(self) -> RegressionLine | None:
         """Line through the pairs; None with fewer than three pairs, and where all rates are equal."""
         moments = self._moments
         count = moments.count
@@ -224,7 +224,7 @@ class ExecutionTimes:
             return None
         slope = moments.xy / moments.xx
         residual = max(moments.yy - slope * moments.xy, 0.0)  # below 0 by rounding, where the line fits perfectly
-        return Line(
+        return RegressionLine(
             moments.mean_y - slope * moments.mean_x,
             slope,
             math.sqrt(residual / ((count - 2) * moments.xx)),

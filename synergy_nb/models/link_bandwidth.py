@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-__all__ = ["Backlog", "BandwidthEstimate", "Mark"]
+__all__ = ["Backlog", "BandwidthEstimate", "BandwidthMark"]
 
 MARKED: Final = 32 << 10  # bytes between two marks, at least
 SPAN: Final = 0.2  # seconds of a sample, at least: frames arrive in lumps
@@ -29,7 +29,7 @@ WINDOW: Final = 30.0  # seconds of which the greatest sample counts
 STEP: Final = 0.25  # share by which a sample moves the estimate, at most
 
 
-class Mark(NamedTuple):
+class BandwidthMark(NamedTuple):
     """Bytes since the last mark, and whether each frame of them had to wait for the one before it."""
 
     size: int
@@ -45,9 +45,9 @@ class Backlog:
     >>> backlog.sent(20_000, behind=False), backlog.mark()
     (None, None)
     >>> backlog.sent(20_000, behind=True), backlog.mark()
-    (None, Mark(size=40000, contiguous=False))
+    (None, BandwidthMark(size=40000, contiguous=False))
     >>> backlog.sent(40_000, behind=True), backlog.mark()
-    (None, Mark(size=40000, contiguous=True))
+    (None, BandwidthMark(size=40000, contiguous=True))
     """
 
     __slots__ = ("_contiguous", "_size")
@@ -61,11 +61,11 @@ class Backlog:
         self._size += size
         self._contiguous = self._contiguous and behind
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> BandwidthMark | None:
         """The mark to send after the frames that were counted; None if they are too few to tell anything."""
         if self._size < MARKED:
             return None
-        found = Mark(self._size, self._contiguous)
+        found = BandwidthMark(self._size, self._contiguous)
         self._size, self._contiguous = 0, True
         return found
 

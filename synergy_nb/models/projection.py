@@ -19,8 +19,8 @@ Examples
 A peer of load 0.5 runs an application for which it executes 20 ms of work a tuple. With a load of 0.25 more, its tuples
 take 80 ms there rather than 40:
 
->>> running = Application("a", [Local("filter", 0.02, 0.5)], time=0.1, limit=0.13)
->>> asking = Application("b", [Local("sort", 0.01, Profiled(0.25, 0.1, 0.0))], time=0.05, limit=1.0)
+>>> running = LocalApplication("a", [Local("filter", 0.02, 0.5)], time=0.1, limit=0.13)
+>>> asking = LocalApplication("b", [Local("sort", 0.01, Profiled(0.25, 0.1, 0.0))], time=0.05, limit=1.0)
 >>> [(each.application, each.after, each.acceptable) for each in impacts([running], asking)]
 [('a', 0.14, False), ('b', 0.08, True)]
 >>> impacts([running], asking, ProjectionConfig(load="mean"))[0].after
@@ -40,7 +40,7 @@ import numpy.typing as npt
 from synergy_nb.models.projectors import PROJECTORS, Amount, SojournTimes, Traffic, sojourn_times
 from synergy_nb.models.signatures import Pattern, Profiled, Segment, aggregate
 
-__all__ = ["Application", "Impact", "Local", "Profiled", "ProjectionConfig", "further", "impacts", "refused"]
+__all__ = ["Impact", "Local", "LocalApplication", "Profiled", "ProjectionConfig", "further", "impacts", "refused"]
 
 LOADS: Final = ("signature", "maximum", "mean", "minimum")
 SEGMENTS: Final = ("every", "mean", "minimum", "maximum")
@@ -134,7 +134,7 @@ class Local(NamedTuple):
     scv_arrivals: float = 1.0
 
 
-class Application:
+class LocalApplication:
     """An application with components at this peer; made once, when they are deployed.
 
     Parameters
@@ -277,8 +277,8 @@ class Impact(NamedTuple):
 
 
 def impacts(
-    running: Sequence[Application],
-    asking: Application,
+    running: Sequence[LocalApplication],
+    asking: LocalApplication,
     config: ProjectionConfig | None = None,
     background: Load = 0.0,
 ) -> list[Impact]:
@@ -350,7 +350,7 @@ def refused(projected: Iterable[Impact]) -> Impact | None:
     return max(over, key=lambda each: each.after - (each.limit or 0.0), default=None)
 
 
-def _judged(applications: Sequence[Application], more: _More, worsening: float | None) -> list[Impact]:
+def _judged(applications: Sequence[LocalApplication], more: _More, worsening: float | None) -> list[Impact]:
     """Impacts on applications; ``worsening`` is the share allowed to late applications, None if none runs."""
     stretch, waiting = more
     found = []
@@ -390,7 +390,7 @@ def _over_segments(values: Array, lengths: Array, policy: str) -> float:
 
 
 def _through_window(
-    running: Sequence[Application], asking: Application, background: Load, config: ProjectionConfig
+    running: Sequence[LocalApplication], asking: LocalApplication, background: Load, config: ProjectionConfig
 ) -> tuple[Array, Traffic, Traffic, Amount]:
     """Return the lengths of the common segments of all signatures in seconds, and for each segment the traffic of
     running applications, that of the requesting one, and the background load.

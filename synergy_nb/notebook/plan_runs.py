@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from synergy_nb.editing.operations import EditError
 from synergy_nb.plan import Plan, Problem
 from synergy_nb.reporting.plan_trials import PlanTrial
-from synergy_nb.widgets.running_plan import Followed, PlanRuns
+from synergy_nb.widgets.running_plan import FollowedPlan, PlanRuns
 
 if TYPE_CHECKING:
     from synergy_nb.runtime.client.cluster import Cluster
@@ -47,13 +47,13 @@ class _OnCluster:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def submit(self, plan: Plan) -> Followed:
+    def submit(self, plan: Plan) -> FollowedPlan:
         """Submit a plan, and follow the journal of its cluster."""
         from synergy_nb.runtime.client.journal_follower import follow_journals  # noqa: PLC0415 - needs a cluster
 
         follower = follow_journals(self._cluster)
         running = self._cluster.submit(plan)
-        return Followed(
+        return FollowedPlan(
             running,
             plan,
             running.stop,
@@ -76,11 +76,11 @@ class _OnSimulation:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
 
-    def submit(self, plan: Plan) -> Followed:
+    def submit(self, plan: Plan) -> FollowedPlan:
         """Submit a plan, and follow the journal of the simulation."""
         simulation = self._simulation
         running = simulation.submit(plan)
-        return Followed(running, plan, running.stop, simulation.journal, simulation.names, simulation.listen)
+        return FollowedPlan(running, plan, running.stop, simulation.journal, simulation.names, simulation.listen)
 
     def cost(self, plan: Plan) -> PlanTrial:
         """Find the graph that composition would choose."""

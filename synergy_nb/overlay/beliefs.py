@@ -21,7 +21,7 @@ from synergy_nb.events import PeerRefutedDeath
 from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, Gossip, News
 from synergy_nb.overlay.local_health import MOST_STRETCH, LocalHealth
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.peer_records import VERIFY_EVERY, PeerRecord, Probe, Suspicion
+from synergy_nb.overlay.peer_records import VERIFY_EVERY, PeerRecord, Suspicion, UnansweredPing
 
 __all__ = ["CONFIRMATIONS", "RELIABLE", "Beliefs"]
 
@@ -59,7 +59,7 @@ class Beliefs(Protocol):
         self._members: dict[str, PeerRecord] = {}
         self._refused: dict[str, None] = {}  # peers at whose addresses no process listens, in the order of that
         self._dead: dict[str, None] = {}  # peers in status dead or left, in the order of that
-        self._probes: dict[str, Probe] = {}
+        self._probes: dict[str, UnansweredPing] = {}
         self._suspects: dict[str, Suspicion] = {}
         self._watched: dict[str, int] = {}  # address to its number of watchers
         self._health = LocalHealth()

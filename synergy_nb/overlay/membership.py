@@ -57,7 +57,7 @@ from synergy_nb.overlay.answer_limits import AnswerLimits
 from synergy_nb.overlay.beliefs import CONFIRMATIONS, RELIABLE, Beliefs
 from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, News, Ping, PingAck, PingFor, PingForAck
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.peer_records import Probe, Relayed
+from synergy_nb.overlay.peer_records import Relayed, UnansweredPing
 
 __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
 
@@ -305,7 +305,7 @@ class Membership(Beliefs):
 
     def _probe(self, address: str) -> None:
         self._number += 1
-        self._probes[address] = Probe(self._number, self.peer.now)
+        self._probes[address] = UnansweredPing(self._number, self.peer.now)
         self._ping(address, self._number)
 
     def _ping(self, address: str, number: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log
 from typing import Final
 
-__all__ = ["VERIFY_EVERY", "PeerRecord", "Probe", "Relayed", "Suspicion"]
+__all__ = ["VERIFY_EVERY", "PeerRecord", "Relayed", "Suspicion", "UnansweredPing"]
 
 VERIFY_EVERY: Final = 4.0  # least seconds between two pings to one dead peer that others still mention
 KNOCKS: Final = 4  # pings to a dead peer in each multiple of e of the time since its death
@@ -44,7 +44,7 @@ class PeerRecord:
         return True
 
 
-class Probe:
+class UnansweredPing:
     """A ping that is not acknowledged yet.
 
     Attributes

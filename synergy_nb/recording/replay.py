@@ -19,7 +19,7 @@ from synergy_nb.recording.construction import construct
 from synergy_nb.recording.recorder import INSTRUCT, SEND, decode_effects, encode_effects, text_of
 from synergy_nb.recording.recording_file import Input, Life, Received, Recording, Started
 
-__all__ = ["Delivery", "DeliveryNotingPeer", "Difference", "Named", "Outcome", "Step", "compare", "replay"]
+__all__ = ["Delivery", "DeliveryNotingPeer", "Difference", "Named", "ReplayOutcome", "Step", "compare", "replay"]
 
 
 @dataclass
@@ -181,7 +181,7 @@ def _apply(peer: Peer, given: Input, message: Message | None) -> list[Effect]:
 
 
 @dataclass
-class Outcome:
+class ReplayOutcome:
     """What came of a replay.
 
     Attributes
@@ -200,9 +200,9 @@ class Outcome:
     differences: list[Difference] = field(default_factory=list)
 
 
-def compare(recording: Recording) -> Outcome:
+def compare(recording: Recording) -> ReplayOutcome:
     """Replay all peers of a recording, and compare their effects with those recorded."""
-    found = Outcome()
+    found = ReplayOutcome()
     for life in recording.lives:
         for step in replay(life):
             found.steps.append(step)

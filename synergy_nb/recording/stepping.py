@@ -25,10 +25,10 @@ from synergy_nb.recording.replay import Delivery, Step
 from synergy_nb.reporting.formatting import seconds
 
 __all__ = [
-    "Exchange",
     "Handled",
     "Names",
     "Requested",
+    "SteppedMessage",
     "Tone",
     "ending",
     "exchanges_of",
@@ -63,7 +63,7 @@ class Requested:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class SteppedMessage:
     """One message of a request: its sender and receiver, its text, and its effects.
 
     Attributes
@@ -117,7 +117,7 @@ class Handled:
         Events about the request that its receiver recorded.
     """
 
-    exchange: Exchange
+    exchange: SteppedMessage
     message: Message | None
     tones: tuple[Tone, ...] = ()
     events: tuple[events.Event, ...] = ()
@@ -189,7 +189,7 @@ def ending(event: events.Event) -> str:
     return ""
 
 
-def exchanges_of(request: str, steps: Iterable[Step]) -> list[Exchange]:
+def exchanges_of(request: str, steps: Iterable[Step]) -> list[SteppedMessage]:
     """The messages of a request in words, in the order of their times; parameters are those of :func:`handled`."""
     found = [each.exchange for each in handled(request, steps)]
     return [each for each in found if each.message or each.outcomes]
@@ -220,7 +220,7 @@ def handled(request: str, steps: Iterable[Step], *, noted: bool = False) -> list
             if isinstance(effect, Send) and (number, position) in lost and _about(effect.message, request):
                 name, text = type(effect.message).__name__, names.inside(describe(effect.message))
                 late = step.at + slowest >= steps[-1].at
-                exchange = Exchange(
+                exchange = SteppedMessage(
                     step.at, step.life.name, names(effect.to), name, text, received=False, under_way=late
                 )
                 found.append(Handled(exchange, effect.message))
@@ -308,7 +308,7 @@ def _handled(step: Step, request: str, names: Names) -> Iterator[Handled]:
             recorded[innermost[-1]].append(effect.event)
     if outcomes[-1] or recorded[-1]:
         texts, tones = _parted(outcomes[-1])
-        yield Handled(Exchange(step.at, "timer", step.life.name, "", "", texts), None, tones, tuple(recorded[-1]))
+        yield Handled(SteppedMessage(step.at, "timer", step.life.name, "", "", texts), None, tones, tuple(recorded[-1]))
     unwrapped = {id(each.message) for each in step.deliveries}
     for index, delivery in enumerate(step.deliveries):
         arrived = id(getattr(delivery.message, "payload", None)) in unwrapped  # what it carries has a line of its own
@@ -322,10 +322,10 @@ def _parted(outcomes: list[tuple[str, Tone]]) -> tuple[tuple[str, ...], tuple[To
     return tuple(text for text, _ in outcomes), tuple(meaning for _, meaning in outcomes)
 
 
-def _exchange(step: Step, delivery: Delivery, outcomes: tuple[str, ...], names: Names) -> Exchange:
+def _exchange(step: Step, delivery: Delivery, outcomes: tuple[str, ...], names: Names) -> SteppedMessage:
     text = names.inside(describe(delivery.message))
     sender = names(delivery.sender)
-    return Exchange(step.at, sender, step.life.name, type(delivery.message).__name__, text, outcomes)
+    return SteppedMessage(step.at, sender, step.life.name, type(delivery.message).__name__, text, outcomes)
 
 
 _GOOD: Final = (

@@ -61,7 +61,7 @@ from synergy_nb.events import (
 from synergy_nb.events.peer_names import readable
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.hot_spots import HotSpotAccounts, HotSpotEvent
-from synergy_nb.reporting.refused_delays import Delay
+from synergy_nb.reporting.refused_delays import RefusedDelay
 from synergy_nb.reporting.replica_streams import StreamEvent, outcome_after
 from synergy_nb.reporting.troubles import Trouble, gathered
 from synergy_nb.reporting.uncovered import uncovered
@@ -226,7 +226,7 @@ class Facts:
         self.streams: list[StreamEvent] = []
         self.weighed: StreamsWeighed | None = None
         self.rebuilt: dict[str, str] = {}
-        self.delay: Delay | None = None
+        self.delay: RefusedDelay | None = None
         self.outcome = "being composed"
         self.setup_s: float | None = None
         self.began: float | None = None

@@ -18,14 +18,14 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds
 
-__all__ = ["Delay", "refused_delay"]
+__all__ = ["RefusedDelay", "refused_delay"]
 
 NEGLIGIBLE = 0.001  # share of a delay; smaller parts are omitted
 #: Stage to the mean (seconds) and the variance (seconds squared) that a peer has measured.
 Stages = Mapping[str, tuple[float, float]]
 
 
-class Delay(NamedTuple):
+class RefusedDelay(NamedTuple):
     """A projected delay and its parts, in seconds.
 
     Parameters
@@ -50,7 +50,7 @@ class Delay(NamedTuple):
 
     Examples
     --------
-    >>> print(Delay("sink", "peer-2", 0.001, 0.0026, 0.0004, 0.0005, 0.0, 0.0012, 1, 0.0005))
+    >>> print(RefusedDelay("sink", "peer-2", 0.001, 0.0026, 0.0004, 0.0005, 0.0, 0.0012, 1, 0.0005))
     the delay of 2.6 ms up to sink at peer-2 is about: source 400 µs, processing 500 µs, 1 hop 1.2 ms, variation 500 µs
     """
 
@@ -88,7 +88,7 @@ class Account(Protocol):
     graphs: list[GraphEvaluated]
 
 
-def refused_delay(plan: Plan, account: Account, measured: Mapping[str, Stages]) -> Delay | None:
+def refused_delay(plan: Plan, account: Account, measured: Mapping[str, Stages]) -> RefusedDelay | None:
     """Find the least delay for which a request was refused, with its parts; None if no delay was a reason.
 
     Parameters
@@ -119,7 +119,7 @@ def refused_delay(plan: Plan, account: Account, measured: Mapping[str, Stages]) 
     waiting = max(before - source - sum(calls[:-1]) - sum(links[:-1]), 0.0)
     rest = max(total - source - sum(calls) - sum(links) - waiting, 0.0)
     limit, crossings = account.qos.get("delay", 0.0), sum(here != there for here, there in pairwise(peers))
-    return Delay(route[-1], peers[-1], limit, total, source, sum(calls), waiting, sum(links), crossings, rest)
+    return RefusedDelay(route[-1], peers[-1], limit, total, source, sum(calls), waiting, sum(links), crossings, rest)
 
 
 def _refused(plan: Plan, account: Account) -> tuple[Sequence[str], Sequence[str], float, float] | None:

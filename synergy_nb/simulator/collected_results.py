@@ -12,10 +12,10 @@ from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Loss
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 
-__all__ = ["Results"]
+__all__ = ["CollectedResults"]
 
 
-class Results:
+class CollectedResults:
     """The results of one sink.
 
     Parameters

@@ -22,7 +22,7 @@ from synergy_nb import events
 from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
 from synergy_nb.assembly.placement_by_rod import decided
 from synergy_nb.control import driver_messages as driver
-from synergy_nb.control.graph import PlacementRequest, Report
+from synergy_nb.control.graph import Report, ResilientPlacementRequest
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.logic import Logic
@@ -41,7 +41,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.recording.noted_steps import NotedSteps
 from synergy_nb.reporting.peer_states import PeerState
-from synergy_nb.simulator.collected_results import Results
+from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.network import KnownDelays, Topology
 from synergy_nb.simulator.paced_world import COLLECT, PacedWorld
 from synergy_nb.simulator.scripted_faults import Faults
@@ -181,7 +181,7 @@ class ComposedWorld(PacedWorld):
         self.plans[application] = plan
         self.rows[application] = rows
         for sink in plan.sinks:
-            self.results[application, sink] = Results(application, sink, plan.qos.delay)
+            self.results[application, sink] = CollectedResults(application, sink, plan.qos.delay)
             self.clients.setdefault((application, sink), COLLECT)
         self.control.report(origin, driver.SubmitPlan(application, plan.to_bytes(), placement, number, trial))
 
@@ -259,7 +259,7 @@ class ComposedWorld(PacedWorld):
                 self.hosts[instruction.number] = instruction.hosts
             case driver.DepartureLimits():
                 self._at(address, partial(self._limit, instruction))
-            case PlacementRequest():
+            case ResilientPlacementRequest():
                 self._later(0.0, self._report, address, decided(instruction))
             case Report() | Deployment():
                 super()._instructed(address, instruction)

@@ -31,7 +31,7 @@ from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_settings import merged
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.hosting.effects import (
     Capture,
     Captured,
@@ -41,7 +41,7 @@ from synergy_nb.dataflow.streams.hosting.effects import (
     FactKind,
     Open,
     Restore,
-    Send,
+    SendFrame,
 )
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
@@ -50,11 +50,11 @@ from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
-from synergy_nb.simulator.collected_results import Results
+from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.kernel import Network
 from synergy_nb.simulator.processor_turns import HANDLING, Turns
 from synergy_nb.simulator.pushed_rows import PushingProgram
-from synergy_nb.simulator.scripted_faults import Faults, Links, ScriptedSource, weight
+from synergy_nb.simulator.scripted_faults import Faults, ScriptedSource, SimulatedLinks, weight
 
 __all__ = ["DataPaths"]
 
@@ -147,7 +147,7 @@ class DataPaths:
         self.programs: dict[tuple[str, str], PushingProgram] = {}
         self._plans: dict[str, Plan] = {}
         self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
-        self.results: dict[tuple[str, str], Results] = {}
+        self.results: dict[tuple[str, str], CollectedResults] = {}
         more: dict[str, Any] = {} if codec else {"near": lambda _: True, "share": lambda _: None}  # nobody needs bytes
         more["hotspots"] = hotspots
 
@@ -158,7 +158,7 @@ class DataPaths:
         self._nodes: dict[str, _Node] = {}
         for peer in peers:
             self._add_node(peer)
-        self.links = Links(self.rng, self.faults, network, rate)
+        self.links = SimulatedLinks(self.rng, self.faults, network, rate)
         self._weighs = rate < math.inf
         self._heap: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
         self._sequence = 0
@@ -360,7 +360,7 @@ class DataPaths:
 
         self._at(peer, finish)
 
-    def _measure(self, work: Work, outcome: Outcome) -> None:
+    def _measure(self, work: Work, outcome: ExecutionOutcome) -> None:
         """Record the delays of tuples that an execution, or one chained to it, has emitted to a sink."""
         component = work.component
         if component.kind == "sink":
@@ -374,7 +374,7 @@ class DataPaths:
         node = self._nodes[peer]
         for effect in effects:
             match effect:
-                case Send(to, frame):
+                case SendFrame(to, frame):
                     self._send(peer, to, frame)
                 case Capture():
                     self._later(self.rng.uniform(0.0, self.faults.capture), self._save, peer, effect)

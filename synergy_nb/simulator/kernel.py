@@ -2,12 +2,12 @@
 
 Theory of operation
 -------------------
-The heap holds (time, sequence, kind, ...) tuples: arrivals of messages and wake-ups of peers. Ties are broken by the
-sequence number, so a run is a function of its seed. Peers are the very objects that the runtime drives; what they
-return is carried out here: a :class:`~synergy_nb.control.peer.Send` becomes an arrival after the delay that the network
-gives it, unless it is lost; a :class:`~synergy_nb.control.peer.Record` goes to the journal; an
-:class:`~synergy_nb.control.peer.Instruct` is kept in :attr:`Simulation.instructions`, or given to the handler that was
-set.
+The heap holds (time, sequence, kind, ...) tuples: arrivals of messages and
+wake-ups of peers. Ties are broken by the sequence number, so a run is a function of its seed. Peers are the very
+objects that the runtime drives; what they return is carried out here: a :class:`~synergy_nb.control.peer.Send` becomes
+an arrival after the delay that the network gives it, unless it is lost; a :class:`~synergy_nb.control.peer.Record` goes
+to the journal; an :class:`~synergy_nb.control.peer.Instruct` is kept in :attr:`SimulatedPeers.instructions`, or given
+to the handler that was set.
 
 A crashed peer takes no message and no timer any more; a hung one takes them later, all that came in the meantime at
 once, as a process does that was stopped and continued; one that gets little of a processor takes them in its turns
@@ -34,7 +34,7 @@ from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Message, Peer,
 from synergy_nb.events.journal import Journal
 from synergy_nb.simulator.processor_turns import HANDLING, Turns
 
-__all__ = ["Network", "Simulation", "Uniform", "collector_at_rest"]
+__all__ = ["Network", "SimulatedPeers", "Uniform", "collector_at_rest"]
 
 
 class Network(Protocol):
@@ -76,7 +76,7 @@ class Uniform:
             return delay
 
 
-class Simulation:
+class SimulatedPeers:
     """A set of simulated peers, a network between them, and faults.
 
     Parameters
@@ -113,7 +113,7 @@ class Simulation:
     ...     def hit(self, sender, ball):
     ...         if ball.bounces < 3:
     ...             self.peer.send(sender, Ball(ball.bounces + 1))
-    >>> simulation = Simulation(seed=1, network=Uniform(0.5, 0.5))
+    >>> simulation = SimulatedPeers(seed=1, network=Uniform(0.5, 0.5))
     >>> for address in "ab":
     ...     peer = Peer(address, seed=1)
     ...     _ = peer.add(Player(peer))

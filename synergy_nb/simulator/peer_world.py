@@ -53,20 +53,20 @@ from synergy_nb.lifecycle.sessions.sink_reports import sink_peers
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.stream_sharing import reduced
-from synergy_nb.simulator.collected_results import Results
+from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.data_paths import DataPaths
-from synergy_nb.simulator.kernel import Simulation
-from synergy_nb.simulator.scripted_faults import Faults, Links
+from synergy_nb.simulator.kernel import SimulatedPeers
+from synergy_nb.simulator.scripted_faults import Faults, SimulatedLinks
 
 __all__ = ["PeerWorld"]
 
 MESSAGE_BYTES = 500  # bytes of a message of peers on a link
 
 
-class _Control(Simulation):
+class _Control(SimulatedPeers):
     """The peers, whose messages travel over the links of the data paths."""
 
-    def __init__(self, seed: int, links: Links) -> None:
+    def __init__(self, seed: int, links: SimulatedLinks) -> None:
         super().__init__(seed, keep_instructions=False)
         self._links = links
 
@@ -201,7 +201,7 @@ class PeerWorld(DataPaths):
         roles = Roles({name: chosen[name] for name in composed.operators}, dict(backups or {}))
         self._inputs[application] = inputs
         for sink in plan.sinks:
-            self.results[application, sink] = Results(application, sink, plan.qos.delay)
+            self.results[application, sink] = CollectedResults(application, sink, plan.qos.delay)
             self.clients.setdefault((application, sink), 0.05)
         decision = Decision(roles, dict.fromkeys(composed.operators, 0.0))
         self.control.call(origin, self.synergy[origin].session.establish, request, decision)

@@ -21,14 +21,14 @@ from synergy_nb.simulator.scripted_faults import ScriptedSource, weight
 if TYPE_CHECKING:
     from synergy_nb.simulator.data_paths import DataPaths
 
-__all__ = ["PROGRAM", "Answer", "PushingProgram", "take"]
+__all__ = ["PROGRAM", "PushingProgram", "SourceAnswer", "take"]
 
 PROGRAM: Final = "program"  # name of the program on the links
 ANSWER_S: Final = 0.4  # seconds after which what was not answered is sent again
 UNAWARE: Final = 0.8  # probability that the program has not heard yet, at a time, that another peer has the source
 
 
-class Answer(NamedTuple):
+class SourceAnswer(NamedTuple):
     """The answer of a source's peer: its epoch, the point up to which it has the rows, and that of all its copies."""
 
     epoch: int
@@ -42,7 +42,7 @@ def take(
     pushed: tuple[Item, Point] | None,
     now: float,
     cut: Callable[[Item, Point], list[Chunk]],
-) -> tuple[list[Effect], Answer | None]:
+) -> tuple[list[Effect], SourceAnswer | None]:
     """Have a source take an item that was pushed.
 
     Parameters
@@ -75,7 +75,7 @@ def take(
         if rest is not None:
             effects = hosting.emit(*key, cut(rest, end), now)
     copied = component.log.copied(component.copy_holders.behind)
-    return effects, Answer(component.epoch, component.log.end, copied)
+    return effects, SourceAnswer(component.epoch, component.log.end, copied)
 
 
 class PushingProgram:
@@ -188,7 +188,7 @@ class PushingProgram:
         self._world.most_made = max(self._world.most_made, weight([item]))
         return chunks_of([item], end)
 
-    def _handle(self, number: int, answer: Answer) -> None:
+    def _handle(self, number: int, answer: SourceAnswer) -> None:
         """Handle an answer, however late it is; send what is next if it is that of the last request."""
         self.lost = self.lost or not self._window.answered(*answer)
         if number == self._asked and not self._answered:

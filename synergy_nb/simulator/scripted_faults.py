@@ -14,7 +14,7 @@ from synergy_nb.dataflow.streams.log.values import OVERHEAD, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.simulator.kernel import Network
 
-__all__ = ["Faults", "Links", "ScriptedSource", "weight"]
+__all__ = ["Faults", "ScriptedSource", "SimulatedLinks", "weight"]
 
 
 class Faults(msgspec.Struct):
@@ -46,7 +46,7 @@ class Faults(msgspec.Struct):
     capture: float = 0.01
 
 
-class Links:
+class SimulatedLinks:
     """The network between simulated peers.
 
     Parameters

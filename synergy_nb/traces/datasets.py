@@ -28,7 +28,7 @@ import msgspec
 
 from synergy_nb.plan.terms.units import counted, did_you_mean
 
-__all__ = ["DATASETS", "RECORD", "Dataset", "Fetched", "Found", "fetch", "find", "folders", "listing"]
+__all__ = ["DATASETS", "RECORD", "Dataset", "DownloadedFile", "FoundDataset", "fetch", "find", "folders", "listing"]
 
 CHUNK: Final = 1 << 18
 RECORD: Final = "checksums.json"  # file with the checksums of first downloads, beside them
@@ -70,7 +70,7 @@ class Dataset(msgspec.Struct, frozen=True):
     terms: str
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundDataset(msgspec.Struct, frozen=True):
     """Result of a search for a dataset: its ``path`` or None; ``looked`` lists the folders that were searched."""
 
     dataset: Dataset
@@ -78,7 +78,7 @@ class Found(msgspec.Struct, frozen=True):
     looked: tuple[str, ...]
 
 
-class Fetched(NamedTuple):
+class DownloadedFile(NamedTuple):
     """A downloaded file.
 
     Parameters
@@ -222,7 +222,7 @@ def folders(environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> 
     return [*([Path(named).expanduser()] if named else []), base / "datasets", base.parent / "shared" / "data"]
 
 
-def find(name: str, environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> Found:
+def find(name: str, environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> FoundDataset:
     """Search for a local copy of a dataset.
 
     Raises
@@ -239,11 +239,11 @@ def find(name: str, environ: Mapping[str, str] = os.environ, here: str | Path = 
     for folder in looked:
         for local in dataset.local:
             if (folder / local).is_file():
-                return Found(dataset, str((folder / local).resolve()), tuple(map(str, looked)))
-    return Found(dataset, None, tuple(map(str, looked)))
+                return FoundDataset(dataset, str((folder / local).resolve()), tuple(map(str, looked)))
+    return FoundDataset(dataset, None, tuple(map(str, looked)))
 
 
-def listing(environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> list[Found]:
+def listing(environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> list[FoundDataset]:
     """Search for local copies of all datasets."""
     return [find(dataset.name, environ, here) for dataset in DATASETS]
 
@@ -256,7 +256,7 @@ def fetch(
     *,
     progress: Callable[[int, int | None], None] | None = None,
     timeout: float = 60.0,
-) -> Fetched:
+) -> DownloadedFile:
     """Download a file from an address that the user states, and store it only if its checksum is right.
 
     Parameters
@@ -298,7 +298,7 @@ def fetch(
             present = hashlib.file_digest(file, "sha256").hexdigest()
         compared = _of_content(target) if check == "known" else present
         if expected in (None, compared):
-            return _recorded(Fetched(target, present, check))
+            return _recorded(DownloadedFile(target, present, check))
         raise ValueError(f"to: {target} is there with sha256 {compared}; expected {expected}, or another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -315,7 +315,7 @@ def fetch(
         Path(temporary).replace(target)
     finally:
         Path(temporary).unlink(missing_ok=True)
-    return _recorded(Fetched(target, found, check))
+    return _recorded(DownloadedFile(target, found, check))
 
 
 def _expected(dataset: Dataset, target: Path, stated: str | None, *, packed: bool) -> tuple[str | None, str]:
@@ -340,7 +340,7 @@ def _records(folder: Path) -> dict[str, str]:
     return cast("dict[str, str]", found)
 
 
-def _recorded(fetched: Fetched) -> Fetched:
+def _recorded(fetched: DownloadedFile) -> DownloadedFile:
     """Record the checksum of a first download."""
     if fetched.check == "none":
         folder = fetched.path.parent

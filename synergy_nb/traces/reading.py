@@ -24,7 +24,7 @@ from synergy_nb.plan.operators.sources import HEARTBEAT, TIME_UNITS, TRACE_SCHEM
 from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.traces import packets
 from synergy_nb.traces.text_files import UTF8
-from synergy_nb.traces.time_order import Store, Survey, Times, sized
+from synergy_nb.traces.time_order import RowStore, Times, TimeSurvey, sized
 from synergy_nb.traces.trace_files import Opened, opened, sniff
 from synergy_nb.traces.typed_columns import Tally
 
@@ -165,8 +165,8 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
     if lateness is not None and (not isinstance(lateness, int | float) or not 0 <= lateness < math.inf):
         raise ValueError(f"lateness: {lateness!r}; expected seconds, at least 0")
     trace = open_trace(params)
-    survey, tally = Survey(rows), Tally()
-    store = None if trace.again else Store(ordered=lateness is None)
+    survey, tally = TimeSurvey(rows), Tally()
+    store = None if trace.again else RowStore(ordered=lateness is None)
     for found in trace.judged(tally):
         survey.add(_micros(found))
         if store is not None:
@@ -184,7 +184,7 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
     if lateness is not None or survey.disorder == 0:
         return _batches(sized(trace.rows() if store is None else store.tables(), rows), survey.bounds())
     if store is None:
-        store = Store(ordered=True)
+        store = RowStore(ordered=True)
         for found in trace.rows():
             store.add(found)
     return _sorted_batches(sized(store.merged(), rows))
@@ -204,7 +204,7 @@ def table(params: Mapping[str, Any]) -> pl.DataFrame:
 def info(path: str | Path, **options: Any) -> Info:
     """Summarise the trace at ``path``; ``options`` are the parameters of :func:`open_trace`."""
     trace = open_trace({"path": path, **options})
-    survey, tally = Survey(BATCH_ROWS), Tally()
+    survey, tally = TimeSurvey(BATCH_ROWS), Tally()
     for found in trace.judged(tally):
         survey.add(_micros(found))
     assert survey.first is not None

@@ -28,7 +28,7 @@ from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, pieces, too_l
 from synergy_nb.traces.times import BASIC_DATES
 from synergy_nb.traces.typed_columns import Malformed, Tally, doubt_of, exactly, typed
 
-__all__ = ["Layout", "columns_of_csv", "csv_blocks", "csv_layout", "tcp_blocks"]
+__all__ = ["CsvLayout", "columns_of_csv", "csv_blocks", "csv_layout", "tcp_blocks"]
 
 SAMPLE: Final = 1000  # rows from which the types of CSV columns are inferred when none are stated
 _SAMPLED: Final = (1 << 16, 1 << 18, 8 << 20)  # bytes in which these rows are searched; the first mostly suffice
@@ -38,7 +38,7 @@ _FEW: Final = 1 << 12  # characters that the line parser splits at first
 _TCP_EXPECTED: Final = "6 fields: timestamp source destination source-port destination-port bytes"
 
 
-class Layout(NamedTuple):
+class CsvLayout(NamedTuple):
     """Layout of a CSV file.
 
     Parameters
@@ -74,7 +74,7 @@ class _Fields(NamedTuple):
     Parameters
     ----------
     separator, names, kinds, required, quotes, unit
-        The same as in :class:`Layout` and :func:`synergy_nb.traces.typed_columns.typed`.
+        The same as in :class:`CsvLayout` and :func:`synergy_nb.traces.typed_columns.typed`.
     """
 
     separator: str
@@ -136,7 +136,7 @@ def csv_layout(
     encoding: str = UTF8,
     quotes: bool | None = None,
     unit: str | None = None,
-) -> Layout:
+) -> CsvLayout:
     """Read the layout of a CSV file with a header; the parameters are those of
     :func:`synergy_nb.traces.trace_files.load`.
 
@@ -150,7 +150,7 @@ def csv_layout(
     separator, names, quoted, sample = _sampled(path, SAMPLE if columns is None else 0, encoding, quotes)
     clock = clock_of(path, names, columns, time, lambda: inferred(sample))
     kinds = text_kinds(path, names, columns, clock, sample)
-    return Layout(separator, names, kinds, clock, stream_schema(path, kinds, clock), quoted, unit)
+    return CsvLayout(separator, names, kinds, clock, stream_schema(path, kinds, clock), quoted, unit)
 
 
 def columns_of_csv(path: Path, encoding: str = UTF8) -> dict[str, str]:
@@ -180,7 +180,7 @@ def _sampled(path: Path, rows: int, encoding: str, quotes: bool | None) -> tuple
     return separator, names, quoted, sample
 
 
-def csv_blocks(path: Path, layout: Layout, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
+def csv_blocks(path: Path, layout: CsvLayout, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
     """Yield the rows of a CSV file as typed blocks in the order of the file; count malformed lines in ``tally``.
 
     Raises

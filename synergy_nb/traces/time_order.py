@@ -1,11 +1,11 @@
 """The order of a trace by time: analysed while it is read, and sorted without the whole trace in memory.
 
 The first tuple of a source depends on the last line of its file: that line may be the earliest, or the one malformed
-line too many. So a trace is read once before anything is emitted. A :class:`Survey` collects the facts about its event
-times; a :class:`Store` holds the rows, the first 64 MB of them in memory and all others in a temporary file, which has
-no name and disappears with the process. Rows to be sorted are stored as sorted runs of 32 MB, and :meth:`Store.merged`
-merges these: it holds a small piece of each run that overlaps the present time, one or two runs in an almost sorted
-trace.
+line too many. So a trace is read once before anything is emitted. A :class:`TimeSurvey` collects the facts about its
+event times; a :class:`RowStore` holds the rows, the first 64 MB of them in memory and all others in a temporary file,
+which has no name and disappears with the process. Rows to be sorted are stored as sorted runs of 32 MB, and
+:meth:`RowStore.merged` merges these: it holds a small piece of each run that overlaps the present time, one or two runs
+in an almost sorted trace.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import decode_table, encode_table
 
-__all__ = ["Store", "Survey", "sized"]
+__all__ = ["RowStore", "TimeSurvey", "sized"]
 
 IN_MEMORY: Final = 64 << 20  # bytes of rows that stay in memory
 RUN: Final = 32 << 20  # bytes of a run
@@ -36,7 +36,7 @@ _Piece: TypeAlias = "pl.DataFrame | tuple[int, int]"
 """Rows, or their position in the file: offset and bytes."""
 
 
-class Survey:
+class TimeSurvey:
     """Facts about the event times of a stream.
 
     Parameters
@@ -95,7 +95,7 @@ class Survey:
         return bounds
 
 
-class Store:
+class RowStore:
     """Store of rows, in the order of arrival or sorted by time.
 
     Parameters
@@ -140,7 +140,7 @@ class Store:
         self._end_run()
         store, runs = self, self._runs
         while _most_at_once(runs) > MERGED_RUNS:
-            larger = Store(ordered=False)
+            larger = RowStore(ordered=False)
             larger._file = larger._opened()
             for start in range(0, len(runs), MERGED_RUNS):
                 larger._runs.append(larger._write(_merge(runs[start : start + MERGED_RUNS])))

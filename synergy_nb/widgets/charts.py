@@ -12,7 +12,7 @@ from synergy_nb.events import ApplicationRunning, Event, SinkMeasured, SourceSta
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds
 
-__all__ = ["STYLE", "Delay", "chart", "delay_chart", "delays", "exceeding"]
+__all__ = ["STYLE", "SinkDelays", "chart", "delay_chart", "delays", "exceeding"]
 
 _TOP, _BOTTOM, _LEFT = 16.0, 40.0, 58.0
 #: Style of charts; the page names the colours.
@@ -36,7 +36,7 @@ TINY = 1e-9  # value of a delay of zero on a logarithmic scale, seconds
 _LINE = 15.0  # least distance of two labels, in pixels
 
 
-class Delay(NamedTuple):
+class SinkDelays(NamedTuple):
     """Delays and number of the tuples that reached a sink in one interval.
 
     ``at`` and delays in seconds, ``at`` since the application began to run.
@@ -48,11 +48,11 @@ class Delay(NamedTuple):
     tuples: int
 
 
-def delays(events: Iterable[Event], application: str) -> dict[str, list[Delay]]:
+def delays(events: Iterable[Event], application: str) -> dict[str, list[SinkDelays]]:
     """Delays over time by sink, from the journal of an application."""
     began: float | None = None
     seen: dict[str, int] = {}
-    found: dict[str, list[Delay]] = {}
+    found: dict[str, list[SinkDelays]] = {}
     for event in events:
         if event.subject != application:
             continue
@@ -64,7 +64,7 @@ def delays(events: Iterable[Event], application: str) -> dict[str, list[Delay]]:
         number, seen[sink] = total - seen.get(sink, 0), total
         if event.delay_p50_s is not None and event.delay_p99_s is not None:
             at = max(event.time - (event.time if began is None else began), 0.0)
-            found.setdefault(sink, []).append(Delay(at, event.delay_p50_s, event.delay_p99_s, number))
+            found.setdefault(sink, []).append(SinkDelays(at, event.delay_p50_s, event.delay_p99_s, number))
     return found
 
 
@@ -105,7 +105,7 @@ def exceeding(line: Sequence[tuple[float, float]], limit: float) -> list[list[tu
 
 
 def delay_chart(
-    points: Sequence[Delay],
+    points: Sequence[SinkDelays],
     limit: float | None,
     *,
     marks: Sequence[tuple[float, str]] = (),

@@ -17,7 +17,7 @@ from synergy_nb.plan.derived.active_replicas import original, replicated
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, off, rate, seconds, share, size
 from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.latest_values import Component, Run
+from synergy_nb.widgets.latest_values import LatestComponent, LatestRun
 
 __all__ = ["STATES", "drawn_plan", "named", "pieces_of", "state", "status"]
 
@@ -52,7 +52,7 @@ def drawn_plan(readings: JournalSeries, plan: Plan) -> Plan:
     return replicated(plan, degrees) if max(degrees.values(), default=1) > 1 else plan
 
 
-def status(readings: JournalSeries, run: Run) -> tuple[str, str]:
+def status(readings: JournalSeries, run: LatestRun) -> tuple[str, str]:
     """Status of an application, and why, addresses replaced by names.
 
     If the origin is silent, the application waits for it; once a peer has left it because of that, it counts as failed,
@@ -66,7 +66,7 @@ def status(readings: JournalSeries, run: Run) -> tuple[str, str]:
     return run.status, named(readings, run.reason)
 
 
-def state(readings: JournalSeries, component: Component) -> str:
+def state(readings: JournalSeries, component: LatestComponent) -> str:
     """State of a component: one of :data:`STATES`."""
     run = readings.run(component.application)
     if component.failure is not None:
@@ -86,7 +86,7 @@ def state(readings: JournalSeries, component: Component) -> str:
 
 
 def pieces_of(
-    readings: JournalSeries, run: Run, components: Iterable[Component], plan: Plan | None
+    readings: JournalSeries, run: LatestRun, components: Iterable[LatestComponent], plan: Plan | None
 ) -> dict[str, dict[str, Any]]:
     """The pieces of all ``components`` of an application, by ``part:application/operator``."""
     pieces: dict[str, dict[str, Any]] = {}
@@ -114,7 +114,7 @@ def _above(plan: Plan, tap: str) -> list[str]:
     return found
 
 
-def _shared_piece(readings: JournalSeries, run: Run, tap: str, operator: str) -> dict[str, Any]:
+def _shared_piece(readings: JournalSeries, run: LatestRun, tap: str, operator: str) -> dict[str, Any]:
     """The piece of an operator that the application need not execute, as it uses a stream of another application."""
     of = run.shared[tap][0]
     exact = [peer for _, name, peer in run.producers.get(tap, ()) if name == operator]
@@ -136,7 +136,7 @@ def _shared_piece(readings: JournalSeries, run: Run, tap: str, operator: str) ->
 
 
 def _of_component(
-    readings: JournalSeries, component: Component, members: list[str] | None
+    readings: JournalSeries, component: LatestComponent, members: list[str] | None
 ) -> dict[str, dict[str, Any]]:
     """The piece of a component; of a part on Spark, one of each of its operators, or of a cluster one for all."""
     piece = _part(readings, component)
@@ -155,7 +155,7 @@ def _of_component(
     }
 
 
-def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
+def _part(readings: JournalSeries, component: LatestComponent) -> dict[str, Any]:
     now = state(readings, component)
     stats = component.stats if now in ("running", "overloaded") else None
     memory = _memory(stats) if stats is not None else ""
@@ -219,7 +219,7 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
     }
 
 
-def _predicted(component: Component, stats: ComponentMeasurements) -> list[str]:
+def _predicted(component: LatestComponent, stats: ComponentMeasurements) -> list[str]:
     """Lines about the slack of a component and its predictions."""
     lines = []
     if stats.predicted_s is not None:
@@ -240,7 +240,7 @@ def _measured_s(stats: ComponentMeasurements) -> float:
     return stats.queueing_s + stats.processing_s
 
 
-def _slack(component: Component, stats: ComponentMeasurements | None) -> dict[str, Any] | None:
+def _slack(component: LatestComponent, stats: ComponentMeasurements | None) -> dict[str, Any] | None:
     """Slack of a component and its predictions beside what was measured, in words; None if they are not known."""
     if stats is None or stats.slack is None:
         return None

@@ -28,7 +28,7 @@ from synergy_nb.widgets.qos_view import BundleMissing, bundle
 from synergy_nb.widgets.running_plan import PlanRuns
 
 if TYPE_CHECKING:
-    from synergy_nb.editing.sampling import Sample
+    from synergy_nb.editing.sampling import SampledRows
 
 __all__ = ["EditorPages"]
 
@@ -50,7 +50,7 @@ class EditorPages(StillView):
         """Write the plan to a file, and return its path."""
 
     @abstractmethod
-    def sample(self, operator: str, rows: int = 20) -> Sample:
+    def sample(self, operator: str, rows: int = 20) -> SampledRows:
         """Compute the first rows of the stream of an operator."""
 
     @abstractmethod

@@ -62,7 +62,7 @@ from synergy_nb.events.journal import Journal
 from synergy_nb.reporting.formatting import rate, seconds
 from synergy_nb.reporting.hot_spots import component_text, slack_text
 from synergy_nb.reporting.troubles import Trouble, joined, trouble
-from synergy_nb.widgets.latest_values import Component, Flow, Peer, Run
+from synergy_nb.widgets.latest_values import LatestComponent, LatestFlow, LatestPeer, LatestRun
 from synergy_nb.widgets.line_history import Line
 from synergy_nb.widgets.replica_events import ReplicaEvent, note
 
@@ -107,10 +107,10 @@ class JournalSeries:
         self.now = -math.inf
         self.first = math.inf
         self.lines: dict[tuple[str, str], Line] = {}
-        self.runs: dict[str, Run] = {}
-        self.flows: dict[tuple[str, str], Flow] = {}
-        self.components: dict[tuple[str, str], Component] = {}
-        self.peers: dict[str, Peer] = {}
+        self.runs: dict[str, LatestRun] = {}
+        self.flows: dict[tuple[str, str], LatestFlow] = {}
+        self.components: dict[tuple[str, str], LatestComponent] = {}
+        self.peers: dict[str, LatestPeer] = {}
         self.troubles: dict[str, Trouble] = {}
         self.closed = False
         self._trials: set[str] = set()
@@ -157,10 +157,10 @@ class JournalSeries:
         known = self.names.get(address)
         return known if known is not None else self.peer(address).name
 
-    def peer(self, address: str) -> Peer:
+    def peer(self, address: str) -> LatestPeer:
         """The record of a peer, created if it does not exist."""
         if address not in self.peers:
-            self.peers[address] = Peer(address, self.names.get(address, address))
+            self.peers[address] = LatestPeer(address, self.names.get(address, address))
         return self.peers[address]
 
     # -- peers ---------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class JournalSeries:
         for run in self.runs.values():
             self._lose(run, address, event.time)
 
-    def _lose(self, run: Run, address: str, time: float) -> None:
+    def _lose(self, run: LatestRun, address: str, time: float) -> None:
         """Mark the death of a peer that an application uses, once, even if several peers report it."""
         if run.status in ENDED or address in run.lost or address not in run.peers:
             return
@@ -245,7 +245,7 @@ class JournalSeries:
     def _qos(self, event: SinkMeasured) -> None:
         key = (event.subject, event.operator)
         first = key not in self.flows
-        flow = self.flows.setdefault(key, Flow(*key))
+        flow = self.flows.setdefault(key, LatestFlow(*key))
         of = "/".join(key)
         flow.limit, flow.finished, total = event.limit_s, event.finished, event.tuples
         run = self.runs.get(event.subject)
@@ -278,7 +278,7 @@ class JournalSeries:
     @SHOWN.add
     def _sink_finished(self, event: SinkFinished) -> None:
         key = (event.subject, event.operator)
-        self.flows.setdefault(key, Flow(*key)).finished = True
+        self.flows.setdefault(key, LatestFlow(*key)).finished = True
 
     @SHOWN.add
     def _rows_lost(self, event: LateRows | LinesSkipped) -> None:
@@ -286,10 +286,10 @@ class JournalSeries:
 
     # -- applications --------------------------------------------------------------------------------------------
 
-    def run(self, application: str) -> Run:
+    def run(self, application: str) -> LatestRun:
         """The record of an application, created if it does not exist."""
         if application not in self.runs:
-            self.runs[application] = Run(application)
+            self.runs[application] = LatestRun(application)
             if len(self.runs) > MOST_APPLICATIONS:
                 self._forget()
         return self.runs[application]
@@ -415,7 +415,7 @@ class JournalSeries:
 
     # -- hot spots -----------------------------------------------------------------------------------------------
 
-    def _shown_run(self, event: Event) -> Run:
+    def _shown_run(self, event: Event) -> LatestRun:
         """The application that is shown, or that of an event in the view of a cluster."""
         return self.run(event.subject if self.application is None else self.application)
 
@@ -476,10 +476,10 @@ class JournalSeries:
             else:
                 run.mark(event.time, "note", "", f"{event.peer} is not overloaded any more")
 
-    def _component(self, application: str, operator: str, peer: str) -> Component:
+    def _component(self, application: str, operator: str, peer: str) -> LatestComponent:
         key = (application, operator)
         if key not in self.components:
-            self.components[key] = Component(application, operator, peer)
+            self.components[key] = LatestComponent(application, operator, peer)
             self.run(application)
         return self.components[key]
 

@@ -13,14 +13,14 @@ from synergy_nb.events import ComponentMeasurements, LateRows, LinesSkipped, Str
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.terms.units import counted
 
-__all__ = ["Component", "Flow", "Mark", "Peer", "Run"]
+__all__ = ["LatestComponent", "LatestFlow", "LatestPeer", "LatestRun", "Mark"]
 
 WITHIN: Final = 0.01  # share of the results that may be late if a limit counts as met
 FIRSTS: Final = 30.0  # seconds over which it counts which active replica was first
 MARKS: Final = 40  # marks of an application; of more, the oldest are discarded
 
 
-class Peer(msgspec.Struct):
+class LatestPeer(msgspec.Struct):
     """Latest values of a peer: ``promised`` share of its ``cores``, ``cpu`` in cores, ``memory`` in bytes.
 
     ``left`` is whether it has left the ring. ``predicted_load`` is a share of its cores, None if it is not predicted;
@@ -50,7 +50,7 @@ class Peer(msgspec.Struct):
         return None if self.cpu is None or self.cores <= 0 else self.cpu / self.cores
 
 
-class Component(msgspec.Struct):
+class LatestComponent(msgspec.Struct):
     """An operator of an application on its peer: its scheduling discipline, and its latest measurements, or None.
 
     ``least_slack`` is the least slack that was measured, seconds; None before the first. ``hot`` is whether it has no
@@ -88,7 +88,7 @@ class Component(msgspec.Struct):
         self.firsts = [each for each in self.firsts if each[0] >= time - FIRSTS] + [(time, counts)]
 
 
-class Flow(msgspec.Struct):
+class LatestFlow(msgspec.Struct):
     """Latest measurements of a sink: delays and limit in seconds, tuples/s, shares; and sums since its start.
 
     ``dropped`` counts tuples that were dropped since their deadline had passed, ``lost`` the results that they would
@@ -133,7 +133,7 @@ class Mark(msgspec.Struct, frozen=True):
     text: str
 
 
-class Run(msgspec.Struct):
+class LatestRun(msgspec.Struct):
     """An application: ``qos`` holds its requirements Q_ξ in base units, ``origin`` is the address of its origin.
 
     Parameters

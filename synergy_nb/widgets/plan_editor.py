@@ -39,7 +39,7 @@ from synergy_nb.widgets.qos_view import BundleMissing, bundle
 from synergy_nb.widgets.running_plan import PlanRuns, RunningPlan
 
 if TYPE_CHECKING:
-    from synergy_nb.editing.sampling import Sample
+    from synergy_nb.editing.sampling import SampledRows
 
 __all__ = ["PlanEditor"]
 
@@ -219,7 +219,7 @@ class PlanEditor(EditorPages):
         with self._changing():
             return self._document.save(path)
 
-    def sample(self, operator: str, rows: int = 20) -> Sample:
+    def sample(self, operator: str, rows: int = 20) -> SampledRows:
         """Compute the first rows of the stream of an operator, from the first tuples of its sources.
 
         Parameters

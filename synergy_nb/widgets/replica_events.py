@@ -28,7 +28,7 @@ from synergy_nb.events import (
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds, share, size
-from synergy_nb.widgets.latest_values import Component, Run
+from synergy_nb.widgets.latest_values import LatestComponent, LatestRun
 
 __all__ = ["ReplicaEvent", "note", "stream_pieces"]
 
@@ -51,7 +51,7 @@ ReplicaEvent: TypeAlias = (
 )
 
 
-def note(run: Run, event: ReplicaEvent) -> None:
+def note(run: LatestRun, event: ReplicaEvent) -> None:
     """Note an event about replicas, or the peer that leads them, in the record of its application."""
     match event:
         case SuccessionBegun() | OriginSucceeded():
@@ -113,7 +113,7 @@ def note(run: Run, event: ReplicaEvent) -> None:
             run.mark(event.time, "bad", "stream late", text)
 
 
-def stream_pieces(run: Run, components: Mapping[str, Component]) -> dict[str, dict[str, Any]]:
+def stream_pieces(run: LatestRun, components: Mapping[str, LatestComponent]) -> dict[str, dict[str, Any]]:
     """States and texts of the streams between active replicas for the view; a key is ``producer reader``.
 
     Parameters

@@ -22,7 +22,7 @@ from synergy_nb.plan.text import operator_texts
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cell, off, rate, seconds, share
 from synergy_nb.reporting.replica_streams import counts
-from synergy_nb.widgets.charts import STYLE, Delay, delay_chart, delays
+from synergy_nb.widgets.charts import STYLE, SinkDelays, delay_chart, delays
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.status_text import status_pieces
 
@@ -318,7 +318,7 @@ def _delay_title(plan: Plan, sink: str) -> str:
     return f"Delay over time{which}, against its limit" if plan.qos.delay is not None else f"Delay over time{which}"
 
 
-def _delay(plan: Plan, points: Sequence[Delay], marks: Sequence[tuple[float, str]]) -> str:
+def _delay(plan: Plan, points: Sequence[SinkDelays], marks: Sequence[tuple[float, str]]) -> str:
     wide, narrow = (
         _inline(delay_chart(points, plan.qos.delay, marks=marks, size=size)) for size in ((1030, 320), (400, 280))
     )

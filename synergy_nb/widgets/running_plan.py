@@ -14,12 +14,12 @@ from synergy_nb.reporting.plan_trials import PlanTrial
 from synergy_nb.widgets.editor_overlay import overlay
 from synergy_nb.widgets.journal_series import JournalSeries
 
-__all__ = ["Followed", "PlanRuns", "RunningPlan"]
+__all__ = ["FollowedPlan", "PlanRuns", "RunningPlan"]
 
 OVERLAY_INTERVAL: Final = 0.1  # least time between two overlays, seconds
 
 
-class Followed(NamedTuple):
+class FollowedPlan(NamedTuple):
     """An application that was submitted, and the journal by which its state is followed.
 
     Parameters
@@ -60,7 +60,7 @@ class PlanRuns(Protocol):
 
     advice: str
 
-    def submit(self, plan: Plan) -> Followed:
+    def submit(self, plan: Plan) -> FollowedPlan:
         """Submit a plan, and return when it runs."""
 
     def cost(self, plan: Plan) -> PlanTrial:
@@ -84,7 +84,7 @@ class RunningPlan:
 
     def __init__(
         self,
-        followed: Followed,
+        followed: FollowedPlan,
         show: Callable[[dict[str, Any]], None],
         lock: contextlib.AbstractContextManager[Any],
         clock: Callable[[], float] = time.monotonic,

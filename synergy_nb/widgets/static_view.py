@@ -13,7 +13,7 @@ from synergy_nb.reporting.tables import as_text
 from synergy_nb.widgets.charts import STYLE, chart
 from synergy_nb.widgets.component_status import drawn_plan
 from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.latest_values import Flow
+from synergy_nb.widgets.latest_values import LatestFlow
 from synergy_nb.widgets.status_text import shown_flows, status_pieces
 
 __all__ = ["svg", "text"]
@@ -127,7 +127,9 @@ def _wrapped(words: str, width: int) -> list[str]:
     return lines[:6]
 
 
-def _delays(readings: JournalSeries, flow: Flow, zero: float, marks: Sequence[Mapping[str, Any]], broken: str) -> str:
+def _delays(
+    readings: JournalSeries, flow: LatestFlow, zero: float, marks: Sequence[Mapping[str, Any]], broken: str
+) -> str:
     """Chart of the delay over time, its limit and events; empty without measurements."""
     of = f"{flow.application}/{flow.sink}"
     lines = {name: _thinned(*readings.line(name, of).points(), zero) for name in ("p99", "p50")}

@@ -18,7 +18,7 @@ from synergy_nb.reporting.replica_streams import counts
 from synergy_nb.reporting.troubles import observers
 from synergy_nb.widgets.component_status import named, pieces_of, status
 from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.latest_values import Component, Flow, Peer, Run
+from synergy_nb.widgets.latest_values import LatestComponent, LatestFlow, LatestPeer, LatestRun
 from synergy_nb.widgets.replica_events import stream_pieces
 
 __all__ = ["by_name", "shown_flows", "shown_peers", "status_pieces"]
@@ -50,7 +50,7 @@ def by_name(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name)]
 
 
-def shown_runs(readings: JournalSeries) -> list[Run]:
+def shown_runs(readings: JournalSeries) -> list[LatestRun]:
     """Applications that the view shows: its own, or those that run and those that ended last."""
     if readings.application is not None:
         return [readings.run(readings.application)]
@@ -59,13 +59,13 @@ def shown_runs(readings: JournalSeries) -> list[Run]:
     return [run for run in readings.runs.values() if run.application not in past]
 
 
-def shown_flows(readings: JournalSeries) -> list[Flow]:
+def shown_flows(readings: JournalSeries) -> list[LatestFlow]:
     """Sinks that the view shows."""
     shown = {run.application for run in shown_runs(readings)}
     return [flow for flow in readings.flows.values() if flow.application in shown]
 
 
-def shown_peers(readings: JournalSeries) -> list[Peer]:
+def shown_peers(readings: JournalSeries) -> list[LatestPeer]:
     """Peers that the view shows, by name: those of the application's graph, or all that are in the ring."""
     if readings.application is not None:
         run = readings.run(readings.application)
@@ -97,7 +97,7 @@ def status_pieces(readings: JournalSeries, plan: Plan | None = None) -> dict[str
     _tell_apart([pieces[f"flow:{flow.application}/{flow.sink}"] for flow in flows])
     for rank, peer in enumerate(peers):
         pieces[f"peer:{peer.address}"] = _peer(readings, peer, rank)
-    components: dict[str, list[Component]] = {}
+    components: dict[str, list[LatestComponent]] = {}
     for component in readings.components.values():
         components.setdefault(component.application, []).append(component)
     for run in shown_runs(readings):
@@ -114,7 +114,9 @@ def status_pieces(readings: JournalSeries, plan: Plan | None = None) -> dict[str
     return pieces
 
 
-def _head(readings: JournalSeries, flows: list[Flow], peers: list[Peer], plan: Plan | None) -> dict[str, Any]:
+def _head(
+    readings: JournalSeries, flows: list[LatestFlow], peers: list[LatestPeer], plan: Plan | None
+) -> dict[str, Any]:
     zero, ended = readings.first, None
     if readings.application is not None:
         run = readings.run(readings.application)
@@ -162,7 +164,7 @@ def _head(readings: JournalSeries, flows: list[Flow], peers: list[Peer], plan: P
 
 
 def _sentence(
-    readings: JournalSeries, run: Run, now: str, why: str, flows: list[Flow], plan: Plan | None
+    readings: JournalSeries, run: LatestRun, now: str, why: str, flows: list[LatestFlow], plan: Plan | None
 ) -> tuple[str, str]:
     """One sentence about an application, and its tone if that differs from the tone of the status."""
     results = sum(flow.tuples for flow in flows)
@@ -210,14 +212,14 @@ def _sentence(
     return f"Too late: {share(worst.miss)} {last} {how}.", "bad"
 
 
-def _hot(readings: JournalSeries, run: Run) -> str:
+def _hot(readings: JournalSeries, run: LatestRun) -> str:
     """A clause about the operators without slack."""
     hot = [each for each in readings.components.values() if each.application == run.application and each.hot]
     names = ", ".join(f"{each.operator} at {readings.name(each.peer)}" for each in hot)
     return f"; no slack is left at {names}" if hot else ""
 
 
-def _short(run: Run) -> str:
+def _short(run: LatestRun) -> str:
     """A sentence about the operators with fewer replicas than requested."""
     found = []
     for asked, text in ((run.active, "active replicas were asked for"), (run.backed_up, "replicas were placed")):
@@ -227,7 +229,7 @@ def _short(run: Run) -> str:
     return "; ".join(found)
 
 
-def _backed_up(run: Run) -> list[str]:
+def _backed_up(run: LatestRun) -> list[str]:
     """How many replicas the operators with backups have."""
     by_number: dict[int, list[str]] = {}
     for name, number in run.backed_up.items():
@@ -237,7 +239,7 @@ def _backed_up(run: Run) -> list[str]:
     return [f"{number} replicas of {', '.join(names)}" for number, names in by_number.items() if number > 1]
 
 
-def _active(run: Run) -> list[str]:
+def _active(run: LatestRun) -> list[str]:
     """How many active replicas of each operator run, and what they are expected to cost."""
     by_number: dict[tuple[int, int], list[str]] = {}
     for name, count in run.running_replicas.items():
@@ -294,7 +296,7 @@ def _troubles(readings: JournalSeries) -> list[dict[str, Any]]:
     return found[:WORST]
 
 
-def _missing(readings: JournalSeries, peers: list[Peer]) -> str:
+def _missing(readings: JournalSeries, peers: list[LatestPeer]) -> str:
     """A sentence about the peers that have died, and those that do not answer."""
     dead = [readings.name(peer.address) for peer in peers if peer.dead]
     silent = [readings.name(peer.address) for peer in peers if peer.silent and not peer.dead]
@@ -304,13 +306,13 @@ def _missing(readings: JournalSeries, peers: list[Peer]) -> str:
     return ", ".join(clauses)
 
 
-def _recovered(readings: JournalSeries, run: Run) -> str:
+def _recovered(readings: JournalSeries, run: LatestRun) -> str:
     """A sentence about the peers that have died and that it no longer needs; empty without any."""
     dead = [readings.name(address) for address in run.lost - run.peers]
     return f" {', '.join(sorted(dead, key=by_name))} died; other peers do its work." if dead else ""
 
 
-def _requirements(run: Run, plan: Plan | None) -> dict[str, float]:
+def _requirements(run: LatestRun, plan: Plan | None) -> dict[str, float]:
     """QoS requirement Q_ξ: from the journal, or from the plan if the journal has discarded its beginning."""
     if run.qos or plan is None:
         return run.qos
@@ -318,7 +320,7 @@ def _requirements(run: Run, plan: Plan | None) -> dict[str, float]:
 
 
 def _cluster(
-    readings: JournalSeries, going: list[Run], flows: list[Flow], peers: list[Peer]
+    readings: JournalSeries, going: list[LatestRun], flows: list[LatestFlow], peers: list[LatestPeer]
 ) -> tuple[str, str, str, str]:
     needed = set[str]().union(*(run.peers for run in going))
     gone = [peer for peer in peers if peer.gone]
@@ -344,7 +346,7 @@ def _cluster(
     return "●", "running", "good", f"{running}, each within its limit{without}."
 
 
-def _flow(readings: JournalSeries, flow: Flow, plan: Plan | None, *, many: bool) -> dict[str, Any]:
+def _flow(readings: JournalSeries, flow: LatestFlow, plan: Plan | None, *, many: bool) -> dict[str, Any]:
     run = readings.run(flow.application)
     now = status(readings, run)[0]
     glyph, word, _ = _STATUS[now]
@@ -380,7 +382,7 @@ def _flow(readings: JournalSeries, flow: Flow, plan: Plan | None, *, many: bool)
     }
 
 
-def _difference(readings: JournalSeries, peer: Peer) -> str:
+def _difference(readings: JournalSeries, peer: LatestPeer) -> str:
     """Why a peer uses much more than was promised; empty if it does not."""
     load = peer.load
     if load is None or peer.gone or load - peer.promised < APART:
@@ -403,7 +405,7 @@ def _tell_apart(flows: list[dict[str, Any]]) -> None:
             flow["label"] = f"{flow['label']} ({flow['application']})"
 
 
-def _peer(readings: JournalSeries, peer: Peer, rank: int) -> dict[str, Any]:
+def _peer(readings: JournalSeries, peer: LatestPeer, rank: int) -> dict[str, Any]:
     load = peer.load
     if peer.dead:
         load_text = "dead"

@@ -34,8 +34,8 @@ from synergy_nb.algorithms.availability.evaluation import (
     sampled_availability,
 )
 from synergy_nb.algorithms.availability.failures import ExactlyFailed, Failures, IndependentFailures
-from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, components_of
-from synergy_nb.algorithms.availability.link_survey import Link
+from synergy_nb.algorithms.availability.limits import InsufficientCapacity, ResidualLimits, components_of
+from synergy_nb.algorithms.availability.link_survey import SurveyedLink
 from synergy_nb.algorithms.availability.messages import PlacementConfig
 from synergy_nb.algorithms.availability.origin import Placed, PlacementOrigin
 from synergy_nb.algorithms.availability.placement_costs import Costs, costs, nondominated
@@ -47,12 +47,12 @@ __all__ = [
     "Failures",
     "IndependentFailures",
     "InsufficientCapacity",
-    "Limits",
-    "Link",
     "Optimum",
     "Placed",
     "PlacementConfig",
     "PlacementOrigin",
+    "ResidualLimits",
+    "SurveyedLink",
     "availability",
     "components_of",
     "costs",

@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 
-from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, check_degree, components_of
+from synergy_nb.algorithms.availability.limits import InsufficientCapacity, ResidualLimits, check_degree, components_of
 from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 from synergy_nb.plan.terms.units import counted
@@ -40,7 +40,7 @@ def optimal_placement(
     rng: random.Random,
     *,
     pinned: Mapping[str, str],
-    limits: Limits | None = None,
+    limits: ResidualLimits | None = None,
 ) -> Roles:
     """All primaries on one random peer, all backups on ``degree - 1`` others.
 
@@ -79,7 +79,7 @@ def random_placement(
     rng: random.Random,
     *,
     pinned: Mapping[str, str],
-    limits: Limits | None = None,
+    limits: ResidualLimits | None = None,
 ) -> Roles:
     """Each replica on a random peer; parameters as of :func:`optimal_placement`."""
     check_degree(degree, peers)
@@ -103,7 +103,7 @@ def partition_placement(
     rng: random.Random,
     *,
     pinned: Mapping[str, str],
-    limits: Limits | None = None,
+    limits: ResidualLimits | None = None,
 ) -> Roles:
     """Each component on a random group of peers; :func:`groups_of` makes such groups."""
 
@@ -122,7 +122,7 @@ def latency_placement(
     latency: Latency,
     *,
     pinned: Mapping[str, str],
-    limits: Limits | None = None,
+    limits: ResidualLimits | None = None,
     apart: bool = False,
 ) -> Roles:
     """Each replica on the nearest peer; parameters as of :func:`optimal_placement`.
@@ -158,7 +158,7 @@ def _placed(
     plan: Plan,
     degree: int,
     pinned: Mapping[str, str],
-    limits: Limits | None,
+    limits: ResidualLimits | None,
     choose: Callable[[str, Mapping[str, str]], Choice],
 ) -> Roles:
     """Place operator by operator, each after its inputs."""
@@ -194,7 +194,7 @@ def _possible(
     others: Callable[[str], Iterable[str]],
     count: int,
     primaries: Mapping[str, str],
-    limits: Limits | None,
+    limits: ResidualLimits | None,
 ) -> Iterator[tuple[str, ...]]:
     """Peers with room for the replicas of an operator, in the order of preference; the primary's first."""
     for primary in wanted:

@@ -32,7 +32,7 @@ import numpy as np
 
 from synergy_nb.algorithms.availability.evaluation import availability
 from synergy_nb.algorithms.availability.failures import Failures
-from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, check_degree, components_of
+from synergy_nb.algorithms.availability.limits import InsufficientCapacity, ResidualLimits, check_degree, components_of
 from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 
@@ -52,7 +52,9 @@ class Optimum(NamedTuple):
     availability: float
 
 
-def optimum(plan: Plan, degree: int, failures: Failures, limits: Limits, *, pinned: Mapping[str, str]) -> Optimum:
+def optimum(
+    plan: Plan, degree: int, failures: Failures, limits: ResidualLimits, *, pinned: Mapping[str, str]
+) -> Optimum:
     """A placement of the highest availability that there is within limits.
 
     Parameters
@@ -89,7 +91,7 @@ def optimum(plan: Plan, degree: int, failures: Failures, limits: Limits, *, pinn
 
 
 def on_one_group(
-    plan: Plan, degree: int, peers: Sequence[str], limits: Limits, *, pinned: Mapping[str, str]
+    plan: Plan, degree: int, peers: Sequence[str], limits: ResidualLimits, *, pinned: Mapping[str, str]
 ) -> Roles | None:
     """A placement that needs ``degree`` peers and no more; None if there is none within limits.
 
@@ -114,7 +116,7 @@ def _alike(failures: Failures, degree: int) -> bool:
 class _Programme:
     """Variables and constraints; all variables are from 0 to 1."""
 
-    def __init__(self, plan: Plan, peers: Sequence[str], limits: Limits, pinned: Mapping[str, str]) -> None:
+    def __init__(self, plan: Plan, peers: Sequence[str], limits: ResidualLimits, pinned: Mapping[str, str]) -> None:
         self.plan = plan
         self.peers = peers
         self.limits = limits

@@ -17,14 +17,14 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan
 
-__all__ = ["InsufficientCapacity", "Limits", "check_degree", "components_of"]
+__all__ = ["InsufficientCapacity", "ResidualLimits", "check_degree", "components_of"]
 
 
 class InsufficientCapacity(SynergyError, ValueError):
     """An application needs more processing capacity or bandwidth than the peers and links have left."""
 
 
-class Limits:
+class ResidualLimits:
     """Residual processing capacity of peers and residual bandwidth of the virtual links between them.
 
     Parameters
@@ -38,7 +38,7 @@ class Limits:
 
     Examples
     --------
-    >>> limits = Limits({"a": 1.0, "b": 0.5}, lambda sender, to: 1e6)
+    >>> limits = ResidualLimits({"a": 1.0, "b": 0.5}, lambda sender, to: 1e6)
     >>> limits.left("a", "b")
     1000000.0
     """

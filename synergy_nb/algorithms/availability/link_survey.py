@@ -22,12 +22,12 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.overlay.latency import Latency
 
-__all__ = ["Link", "LinkSurvey", "failures_of"]
+__all__ = ["LinkSurvey", "SurveyedLink", "failures_of"]
 
 MOST_LINKS: Final = 4096  # number of measured links that a peer remembers
 
 
-class Link(NamedTuple):
+class SurveyedLink(NamedTuple):
     """A virtual link to another peer.
 
     Parameters
@@ -54,7 +54,9 @@ class _PendingSurvey:
 
     __slots__ = ("done", "peers", "rounds", "timer", "waiting")
 
-    def __init__(self, waiting: set[str], peers: tuple[str, ...], done: Callable[[dict[str, Link]], None]) -> None:
+    def __init__(
+        self, waiting: set[str], peers: tuple[str, ...], done: Callable[[dict[str, SurveyedLink]], None]
+    ) -> None:
         self.waiting = waiting
         self.peers = peers
         self.done = done
@@ -96,8 +98,10 @@ class LinkSurvey(Protocol):
         self.is_dead = is_dead
         self.config = config
         self._answers = answers
-        self.own = Link(0.0, math.inf, ledger.cores, failure, dict(domains or {}))
-        self._links: dict[str, tuple[float, Link | None]] = {}  # peer to (time of the question in seconds, answer)
+        self.own = SurveyedLink(0.0, math.inf, ledger.cores, failure, dict(domains or {}))
+        self._links: dict[
+            str, tuple[float, SurveyedLink | None]
+        ] = {}  # peer to (time of the question in seconds, answer)
         self._rounds: dict[int, tuple[float, _PendingSurvey]] = {}  # number of a round to (time in seconds, survey)
         self._number = 0
         self._held: dict[tuple[str, str], dict[str, float]] = {}  # (request, operator) to the bytes/s by peer
@@ -109,7 +113,7 @@ class LinkSurvey(Protocol):
         self._number = int(self.peer.now * 1000)
 
     def survey_operators(
-        self, task: Task, operators: Sequence[str], graph: Roles, done: Callable[[dict[str, Link]], None]
+        self, task: Task, operators: Sequence[str], graph: Roles, done: Callable[[dict[str, SurveyedLink]], None]
     ) -> None:
         """Survey the links that matter for operators, and call ``done`` with the links to peers that answer.
 
@@ -125,7 +129,7 @@ class LinkSurvey(Protocol):
         self.survey(peers, lambda links: done(self._without_held(links, task.request)), required)
 
     def survey(
-        self, peers: Iterable[str], done: Callable[[dict[str, Link]], None], required: Collection[str] = ()
+        self, peers: Iterable[str], done: Callable[[dict[str, SurveyedLink]], None], required: Collection[str] = ()
     ) -> None:
         """Survey the links to ``peers``, and call ``done`` with those that answer; at once if all are known.
 
@@ -186,7 +190,7 @@ class LinkSurvey(Protocol):
         """Hold nothing any more for what has been offered with an operator."""
         self._held.pop((request, operator), None)
 
-    def _without_held(self, links: dict[str, Link], request: str) -> dict[str, Link]:
+    def _without_held(self, links: dict[str, SurveyedLink], request: str) -> dict[str, SurveyedLink]:
         """Links without the bandwidth that is held for other requests."""
         for (other, _), held in self._held.items():
             for peer, bandwidth in held.items() if other != request else ():
@@ -198,9 +202,9 @@ class LinkSurvey(Protocol):
         """Discard the answer of ``peer``, which has less resources than the answer said."""
         self._links.pop(peer, None)
 
-    def known(self, peers: Iterable[str]) -> dict[str, Link]:
+    def known(self, peers: Iterable[str]) -> dict[str, SurveyedLink]:
         """Return the last answers of peers that are not known to have died."""
-        found: dict[str, Link] = {}
+        found: dict[str, SurveyedLink] = {}
         for peer in peers:
             link = self.own if peer == self.peer.address else self._links.get(peer, (0.0, None))[1]
             if link is not None and not self.is_dead(peer):
@@ -219,7 +223,7 @@ class LinkSurvey(Protocol):
             return
         self.latency.sample(sender, self.peer.now - sent)
         latency = self.latency.one_way(sender) or 0.0
-        link = Link(latency, message.bandwidth, message.cores, message.failure, message.domains)
+        link = SurveyedLink(latency, message.bandwidth, message.cores, message.failure, message.domains)
         self._store_link(sender, link)
         pending.waiting.discard(sender)
         if not pending.waiting:
@@ -234,14 +238,14 @@ class LinkSurvey(Protocol):
             self._store_link(silent, None)
         pending.done(self.known(pending.peers))
 
-    def _store_link(self, peer: str, link: Link | None) -> None:
+    def _store_link(self, peer: str, link: SurveyedLink | None) -> None:
         self._links.pop(peer, None)
         self._links[peer] = self.peer.now, link
         while len(self._links) > MOST_LINKS:
             del self._links[next(iter(self._links))]
 
 
-def failures_of(links: Mapping[str, Link]) -> IndependentFailures:
+def failures_of(links: Mapping[str, SurveyedLink]) -> IndependentFailures:
     """The failure model from the probabilities that peers report; of several for one domain, the highest counts.
 
     Raises

@@ -24,7 +24,7 @@ from functools import partial
 from typing import NamedTuple
 
 from synergy_nb.algorithms.availability.limits import components_of
-from synergy_nb.algorithms.availability.link_survey import Link
+from synergy_nb.algorithms.availability.link_survey import SurveyedLink
 from synergy_nb.algorithms.availability.messages import PlacementConfig, Task
 from synergy_nb.algorithms.availability.selection import drawbacks, ordered, single_peers, used_peers
 from synergy_nb.control.ledger import ROUNDING
@@ -95,7 +95,7 @@ def best_offer(
     own: str,
     ahead: Sequence[str],
     most: int,
-    links: Mapping[str, Link],
+    links: Mapping[str, SurveyedLink],
     returned: Callable[[str], float],
     uplink: float,
     config: PlacementConfig,
@@ -150,7 +150,7 @@ class _View:
     """What one peer knows when it makes an offer."""
 
     def __init__(
-        self, task: Task, plan: Plan, graph: Roles, own: str, links: Mapping[str, Link], config: PlacementConfig
+        self, task: Task, plan: Plan, graph: Roles, own: str, links: Mapping[str, SurveyedLink], config: PlacementConfig
     ) -> None:
         self.task = task
         self.plan = plan

@@ -29,7 +29,7 @@ from synergy_nb.algorithms.availability.acknowledged_requests import Acknowledge
 from synergy_nb.algorithms.availability.evaluation import availability, degree_for
 from synergy_nb.algorithms.availability.failures import IndependentFailures
 from synergy_nb.algorithms.availability.limits import components_of
-from synergy_nb.algorithms.availability.link_survey import Link, LinkSurvey, failures_of
+from synergy_nb.algorithms.availability.link_survey import LinkSurvey, SurveyedLink, failures_of
 from synergy_nb.algorithms.availability.messages import (
     PlacementConfig,
     PlacementNegotiation,
@@ -299,7 +299,7 @@ class PlacementOrigin(Protocol):
         every = {peer for name in components_of(plan) for peer in pending.candidates[name]}
         self.link_survey.survey(sorted(every), lambda links: self._surveyed(pending, links))
 
-    def _surveyed(self, pending: _Pending, links: Mapping[str, Link]) -> None:
+    def _surveyed(self, pending: _Pending, links: Mapping[str, SurveyedLink]) -> None:
         """Find the least degree for the requested availability, from the failure probabilities of the candidates."""
         if self._pending.get(pending.request) is not pending or pending.target is None:
             return

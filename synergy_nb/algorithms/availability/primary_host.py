@@ -31,7 +31,7 @@ import msgspec
 
 from synergy_nb.algorithms.availability.acknowledged_requests import AcknowledgedRequests
 from synergy_nb.algorithms.availability.limits import components_of
-from synergy_nb.algorithms.availability.link_survey import Link, LinkSurvey
+from synergy_nb.algorithms.availability.link_survey import LinkSurvey, SurveyedLink
 from synergy_nb.algorithms.availability.messages import (
     PlacementConfig,
     PlacementDecision,
@@ -232,11 +232,13 @@ class PrimaryHost(Protocol):
 
     # -- steps 1 to 4 --------------------------------------------------------------------------------------------------
 
-    def _survey(self, hop: _HopState, operators: Sequence[str]) -> Generator[Wait, Any, dict[str, Link]]:
-        links: dict[str, Link] = yield partial(self.link_survey.survey_operators, hop.task, operators, hop.graph)
+    def _survey(self, hop: _HopState, operators: Sequence[str]) -> Generator[Wait, Any, dict[str, SurveyedLink]]:
+        links: dict[str, SurveyedLink] = yield partial(
+            self.link_survey.survey_operators, hop.task, operators, hop.graph
+        )
         return links
 
-    def _preferred(self, hop: _HopState, upstream: str, name: str, links: Mapping[str, Link]) -> list[str]:
+    def _preferred(self, hop: _HopState, upstream: str, name: str, links: Mapping[str, SurveyedLink]) -> list[str]:
         """Candidates for the primary of an operator that reads one of this hop's, in the order of preference."""
         bandwidth = hop.plan.bandwidth(upstream) if upstream else 0.0
         return ordered(hop.task.for_primary(name), links, hop.used, bandwidth, single=self._single(hop, name))
@@ -246,7 +248,7 @@ class PrimaryHost(Protocol):
         return hop.single if self.config.apart_first and name in components_of(hop.plan) else frozenset()
 
     def _request(
-        self, hop: _HopState, upstream: str, name: str, order: Sequence[str], links: Mapping[str, Link]
+        self, hop: _HopState, upstream: str, name: str, order: Sequence[str], links: Mapping[str, SurveyedLink]
     ) -> Steps:
         """Ask candidates in their order to host a primary, until one accepts whose offer cannot be bettered."""
         passed: list[tuple[str, str]] = []
@@ -396,7 +398,7 @@ class PrimaryHost(Protocol):
         used: frozenset[str],
         order: Sequence[str],
         passed: Sequence[tuple[str, str]],
-        links: Mapping[str, Link],
+        links: Mapping[str, SurveyedLink],
     ) -> None:
         """Record the reason for the choice of a replica's peer."""
         self.peer.record(

@@ -15,7 +15,7 @@ import msgspec
 
 from synergy_nb.algorithms.availability.acknowledged_requests import AcknowledgedRequests
 from synergy_nb.algorithms.availability.limits import components_of
-from synergy_nb.algorithms.availability.link_survey import Link, LinkSurvey
+from synergy_nb.algorithms.availability.link_survey import LinkSurvey, SurveyedLink
 from synergy_nb.algorithms.availability.messages import (
     PlacementConfig,
     PlacementDecision,
@@ -168,7 +168,7 @@ class ReplicaHost(Protocol):
             )
 
     def _evaluate(
-        self, sender: str, message: PlacementRequest, state: _AttemptState, links: Mapping[str, Link]
+        self, sender: str, message: PlacementRequest, state: _AttemptState, links: Mapping[str, SurveyedLink]
     ) -> None:
         task, plan = decode_task(message.task)
         request, operator = task.request, message.operator
@@ -217,7 +217,7 @@ class ReplicaHost(Protocol):
         return self.ledger.send(task.request, operator, plan.bandwidth(operator) * streams)
 
     def _offered(
-        self, task: Task, plan: Plan, message: PlacementRequest, state: _AttemptState, links: Mapping[str, Link]
+        self, task: Task, plan: Plan, message: PlacementRequest, state: _AttemptState, links: Mapping[str, SurveyedLink]
     ) -> Offer | None:
         """What this peer can take with an operator whose primary it has reserved, and reserve that, too."""
         request, operator, own = task.request, message.operator, self.peer.address
@@ -250,7 +250,7 @@ class ReplicaHost(Protocol):
         takes, groups = (1, 0) if offer is None else (len(offer.operators), offer.groups)
         self.acknowledged_requests.reply(sender, message.number, takes=takes, groups=groups)
 
-    def _unmet_condition(self, task: Task, plan: Plan, operator: str, links: Mapping[str, Link]) -> str:
+    def _unmet_condition(self, task: Task, plan: Plan, operator: str, links: Mapping[str, SurveyedLink]) -> str:
         """The condition on the component or on outgoing links that does not hold, as text; empty if all hold."""
         own = self.peer.address
         if not self.offers(plan, operator):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from synergy_nb.algorithms.availability.limits import components_of
-from synergy_nb.algorithms.availability.link_survey import Link
+from synergy_nb.algorithms.availability.link_survey import SurveyedLink
 from synergy_nb.algorithms.availability.messages import Task
 from synergy_nb.control.ledger import ROUNDING
 from synergy_nb.control.roles import Roles
@@ -33,7 +33,7 @@ def single_peers(task: Task, plan: Plan, graph: Roles) -> frozenset[str]:
 
 
 def drawbacks(
-    peer: str, links: Mapping[str, Link], beside: Collection[str], needs: float, single: Collection[str]
+    peer: str, links: Mapping[str, SurveyedLink], beside: Collection[str], needs: float, single: Collection[str]
 ) -> tuple[int, bool, bool]:
     """What counts against a peer before all else: failure domains in common, too few free cores, a single peer.
 
@@ -46,7 +46,7 @@ def drawbacks(
 
 def ordered(
     candidates: Iterable[str],
-    links: Mapping[str, Link],
+    links: Mapping[str, SurveyedLink],
     used: Collection[str],
     bandwidth: float,
     beside: Collection[str] = (),
@@ -75,7 +75,8 @@ def ordered(
 
     Examples
     --------
-    >>> links = {peer: Link(delay, 1e6, 1.0, 0.0, {}) for peer, delay in [("a", 0.03), ("b", 0.01), ("c", 0.02)]}
+    >>> delays = [("a", 0.03), ("b", 0.01), ("c", 0.02)]
+    >>> links = {peer: SurveyedLink(delay, 1e6, 1.0, 0.0, {}) for peer, delay in delays}
     >>> ordered("abc", links, used={"a"}, bandwidth=1000.0)
     ['a', 'b', 'c']
     """

@@ -22,16 +22,16 @@ from typing import Final
 from synergy_nb.plan import Plan
 from synergy_nb.plan.terms.units import rank_of, ratio_of
 
-__all__ = ["History", "adapted", "share"]
+__all__ = ["RoundsHistory", "adapted", "share"]
 
 LATEST_WEIGHT: Final = 0.2  # weight of the latest request in the smoothed number
 MANY: Final = 20  # number of candidates up to which the ratio applies in full
 
 
-class History:
+class RoundsHistory:
     """Smoothed number of rounds of probes that requests needed.
 
-    >>> history = History()
+    >>> history = RoundsHistory()
     >>> history.add(3)
     >>> round(history.rounds, 2)
     1.4
@@ -45,7 +45,7 @@ class History:
         self.rounds += LATEST_WEIGHT * (rounds - self.rounds)
 
 
-def adapted(ratio: float, plan: Plan, history: History) -> float:
+def adapted(ratio: float, plan: Plan, history: RoundsHistory) -> float:
     """Probing ratio of a request.
 
     Parameters

@@ -6,7 +6,7 @@ import math
 import zlib
 from typing import Final
 
-from synergy_nb.algorithms.composition.adaptive import History, adapted
+from synergy_nb.algorithms.composition.adaptive import RoundsHistory, adapted
 from synergy_nb.algorithms.composition.component_placement import COMPLETE, NEIGHBOURS, deployable
 from synergy_nb.algorithms.composition.messages import (
     APART,
@@ -66,7 +66,7 @@ class Composition(Protocol):
         self.probing = probing
         self.membership = membership
         self.config = config or CompositionConfig()
-        self._history = History()
+        self._history = RoundsHistory()
         self._pending: dict[str, Pending] = {}
         self.handlers = {Returned: self._returned, Merged: self._merged, Dropped: self._dropped}
 

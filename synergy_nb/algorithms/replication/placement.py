@@ -41,7 +41,7 @@ from synergy_nb.algorithms.replication.candidate_survey import (
 )
 from synergy_nb.algorithms.replication.deployment import ALPHA, Deployed, ReplicaLimits
 from synergy_nb.algorithms.replication.local_search import SEARCH_STARTS, best_deployment
-from synergy_nb.algorithms.replication.system import Edge, Query, Servers, network_cost
+from synergy_nb.algorithms.replication.system import Query, QueryEdge, Servers, network_cost
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import Peer
 from synergy_nb.control.roles import Roles
@@ -261,7 +261,7 @@ def _compute_deployment(
     for name in loads:
         apart = [each for each in able[name] if each not in needed]
         eligible[name] = frozenset(number[each] for each in (apart if len(apart) >= degrees[name] else able[name]))
-    edges = [Edge(up, name, plan.bandwidth(up)) for name, each in plan.operators.items() for up in each.inputs]
+    edges = [QueryEdge(up, name, plan.bandwidth(up)) for name, each in plan.operators.items() for up in each.inputs]
     query = Query(loads, edges, {name: number[peer] for name, peer in fixed.items()}, eligible)
     capacity = np.array([answers[peer].cores for peer in peers])
     servers = Servers(delays, capacity, capacity - np.array([answers[peer].free for peer in peers]))

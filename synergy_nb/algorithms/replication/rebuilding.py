@@ -39,7 +39,7 @@ from synergy_nb.algorithms.replication.candidate_survey import (
     delays_between,
 )
 from synergy_nb.algorithms.replication.deployment import ALPHA, ReplicaLimits, eligible_servers
-from synergy_nb.algorithms.replication.system import Edge, Query, Servers, stream_costs
+from synergy_nb.algorithms.replication.system import Query, QueryEdge, Servers, stream_costs
 from synergy_nb.control.peer import Peer
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import RebuildImpossible
@@ -156,7 +156,7 @@ def rebuild_targets(
     }
     query = Query(
         {name: plan.load(name) for name in groups},
-        [Edge(up, name, plan.bandwidth(up)) for up, name, _ in sorted(edges)],
+        [QueryEdge(up, name, plan.bandwidth(up)) for up, name, _ in sorted(edges)],
         {name: number[peer] for name, peer in roles.peers.items() if original(name) not in groups},
         {operator: frozenset(number[peer] for peer in willing)},
     )

@@ -29,7 +29,7 @@ from typing import Final
 from synergy_nb.algorithms.replication.collection import Discarded, collect
 from synergy_nb.algorithms.replication.input_progress import InputProgress
 from synergy_nb.algorithms.replication.revival import revival
-from synergy_nb.algorithms.replication.stream_graph import Input, StreamGraph, StreamUse
+from synergy_nb.algorithms.replication.stream_graph import ReplicaInput, StreamGraph, StreamUse
 from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, StreamReplica
 from synergy_nb.control.driver_messages import InputsReported
 from synergy_nb.control.peer import Message, Peer, Protocol
@@ -112,8 +112,8 @@ class _LedStreams:
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
-        self.measured: dict[Input, StreamUse] = {}
-        self.delays: dict[Input, float] = {}
+        self.measured: dict[ReplicaInput, StreamUse] = {}
+        self.delays: dict[ReplicaInput, float] = {}
         self.unrevivable: set[tuple[str, int]] = set()
         self.revived_epochs: dict[str, int] = {}
         self.late: dict[str, float] = {}
@@ -255,9 +255,9 @@ class StreamCollection(Protocol):
                 continue
             known.measured = {each: use for each, use in known.measured.items() if each.reader != reader}
             for number, use in inputs.items():
-                known.measured[Input(reader, number)] = use
+                known.measured[ReplicaInput(reader, number)] = use
                 if use.delay >= 0.0:
-                    known.delays[Input(reader, number)] = use.delay
+                    known.delays[ReplicaInput(reader, number)] = use.delay
         if self.peer.now - known.last_recorded >= 0.5 * self._config.report and known.measured:
             known.last_recorded = self.peer.now
             self.peer.after(REPORTS_TIME, self._record_utilities, request, request.graph.attempt)

@@ -13,7 +13,7 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original, replicas_of
 
-__all__ = ["Input", "StreamGraph", "StreamUse"]
+__all__ = ["ReplicaInput", "StreamGraph", "StreamUse"]
 
 
 class StreamUse(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -34,7 +34,7 @@ class StreamUse(msgspec.Struct, frozen=True, gc=False, array_like=True):
     delay: float
 
 
-class Input(NamedTuple):
+class ReplicaInput(NamedTuple):
     """An input of a plan with replicas.
 
     Parameters
@@ -66,15 +66,15 @@ class StreamGraph:
         self,
         plan: Plan,
         roles: Roles,
-        measured: Mapping[Input, StreamUse],
-        delays: Mapping[Input, float],
+        measured: Mapping[ReplicaInput, StreamUse],
+        delays: Mapping[ReplicaInput, float],
     ) -> None:
         operators = {name: operator for operator, group in replicas_of(plan).items() for name in group}
         rates: dict[str, list[float]] = {}
         for each, use in measured.items():
             if use.rate > 0.0:
                 rates.setdefault(original(plan.operators[each.reader].inputs[each.number]), []).append(use.rate)
-        self.inputs: dict[StreamReplica, Input] = {}
+        self.inputs: dict[StreamReplica, ReplicaInput] = {}
         running: list[StreamReplica] = []
         self.weights: dict[StreamReplica, float] = {}
         for reader, node in plan.operators.items():
@@ -84,13 +84,13 @@ class StreamGraph:
                     continue
                 known = rates.get(original(up))
                 rate = median(known) * plan.tuple_bytes(up) if known else plan.bandwidth(up)
-                delay = delays.get(Input(reader, number), 0.0)
+                delay = delays.get(ReplicaInput(reader, number), 0.0)
                 port = node.ports[number] if node.ports else number
                 stream = StreamReplica(up, reader, f"{original(up)} {port}", rate, delay)
-                self.inputs[stream] = Input(reader, number)
+                self.inputs[stream] = ReplicaInput(reader, number)
                 if number in present and roles.peers[up] and roles.peers[reader]:
                     running.append(stream)
-                    found = measured.get(Input(reader, number))
+                    found = measured.get(ReplicaInput(reader, number))
                     self.weights[stream] = 0.0 if found is None else found.weight
         self.running = ReplicaGraph(tuple(running), operators)
 

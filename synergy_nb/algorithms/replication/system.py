@@ -14,12 +14,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Edge", "Placement", "Query", "Servers", "network_cost", "stream_costs"]
+__all__ = ["Placement", "Query", "QueryEdge", "Servers", "network_cost", "stream_costs"]
 
 Placement: TypeAlias = Mapping[str, Sequence[int]]  # numbers of the servers that run each operator
 
 
-class Edge(NamedTuple):
+class QueryEdge(NamedTuple):
     """A stream of a query.
 
     Parameters
@@ -52,7 +52,7 @@ class Query:
     """
 
     loads: Mapping[str, float]
-    edges: Sequence[Edge]
+    edges: Sequence[QueryEdge]
     pinned: Mapping[str, int]
     eligible: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
@@ -133,7 +133,8 @@ def network_cost(query: Query, servers: Servers, placement: Placement) -> float:
 
     Examples
     --------
-    >>> query = Query({"filter": 0.1}, [Edge("s", "filter", 10.0), Edge("filter", "app", 2.0)], {"s": 0, "app": 1})
+    >>> edges = [QueryEdge("s", "filter", 10.0), QueryEdge("filter", "app", 2.0)]
+    >>> query = Query({"filter": 0.1}, edges, {"s": 0, "app": 1})
     >>> network_cost(query, Servers(np.array([[0.0, 7.0], [7.0, 0.0]]), np.ones(2)), {"filter": [0, 1]})
     84.0
     """

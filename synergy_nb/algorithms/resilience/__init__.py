@@ -37,7 +37,7 @@ from synergy_nb.algorithms.resilience.baselines import (
 )
 from synergy_nb.algorithms.resilience.best_placement import optimum
 from synergy_nb.algorithms.resilience.clustering import Clustered, cluster, clustered_rod
-from synergy_nb.algorithms.resilience.explanation import Explanation, explain
+from synergy_nb.algorithms.resilience.explanation import BottleneckExplanation, explain
 from synergy_nb.algorithms.resilience.feasible import (
     Ratio,
     feasible_ratio,
@@ -56,8 +56,8 @@ from synergy_nb.algorithms.resilience.refinement import refine
 
 __all__ = [
     "Arcs",
+    "BottleneckExplanation",
     "Clustered",
-    "Explanation",
     "LoadModel",
     "Placement",
     "QueryOperator",

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from synergy_nb.algorithms.resilience.array_inputs import Arcs, Floats, normalised
 from synergy_nb.algorithms.resilience.feasible import distances, node_load
 
-__all__ = ["Explanation", "SingleStreamGrowth", "explain"]
+__all__ = ["BottleneckExplanation", "SingleStreamGrowth", "explain"]
 
 FEW = 3  # maximum number of operators that are named
 
@@ -44,7 +44,7 @@ class SingleStreamGrowth:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class BottleneckExplanation:
     """The bottleneck of a placement, and the limits of each stream.
 
     Parameters
@@ -116,7 +116,7 @@ def explain(
     assignment: npt.ArrayLike,
     lower_bound: npt.ArrayLike | None = None,
     arcs: Arcs | None = None,
-) -> Explanation:
+) -> BottleneckExplanation:
     """Name the bottleneck node of a placement, and the direction in rate space in which it fails first.
 
     Parameters
@@ -154,7 +154,7 @@ def explain(
     whole = float(matrix[node] @ (setting.bound + step)) * float(setting.capacity[node]) * setting.power
     shares = sorted(((int(one), float(loads[one] / whole)) for one in on_node if whole), key=lambda each: -each[1])
     ideal = setting.room / np.sqrt(max(len(per), 1))
-    return Explanation(
+    return BottleneckExplanation(
         node=node,
         distance=float(own[node] / ideal),
         direction=direction,

@@ -80,7 +80,7 @@ class QueryOperator:
         return of if isinstance(of, tuple) else (of,) * len(self.inputs)
 
 
-class Cut(NamedTuple):
+class NonlinearStream(NamedTuple):
     """A stream whose rate is not linear in other rates: ``factor`` times the product of linear functions."""
 
     name: str
@@ -114,7 +114,7 @@ class LoadModel:
     inputs: int
     load: Floats
     arcs: Arcs
-    cuts: tuple[Cut, ...]
+    cuts: tuple[NonlinearStream, ...]
     stands_for: Floats
 
     def rates(self, inputs: npt.ArrayLike) -> Floats:
@@ -229,7 +229,7 @@ class _Linear:
         self._load: list[Floats] = []
         self._arcs: list[tuple[int, int]] = []
         self._carried: list[Floats] = []
-        self._cuts: list[Cut] = []
+        self._cuts: list[NonlinearStream] = []
         self._pairs: list[tuple[Floats, Floats]] = []  # shape of a product of rates, and its variable
 
     def add(self, operator: QueryOperator) -> None:
@@ -248,7 +248,7 @@ class _Linear:
         self._streams[operator.name] = self._cut(operator.name, 1.0, given) if operator.varies else given
 
     def _cut(self, name: str, factor: float, *of: Floats) -> Floats:
-        self._cuts.append(Cut(name, factor, of))
+        self._cuts.append(NonlinearStream(name, factor, of))
         form: Floats = self._forms[len(self._inputs) + len(self._cuts) - 1]
         return form
 
@@ -291,7 +291,9 @@ class _Linear:
             inputs=known,
             load=load[:, chosen],
             arcs=Arcs(np.array(self._arcs, dtype=np.int64).reshape(-1, 2), carried[:, chosen]),
-            cuts=tuple(Cut(cut.name, cut.factor, tuple(of[: known + cuts] for of in cut.of)) for cut in self._cuts),
+            cuts=tuple(
+                NonlinearStream(cut.name, cut.factor, tuple(of[: known + cuts] for of in cut.of)) for cut in self._cuts
+            ),
             stands_for=stands_for[kept],
         )
 

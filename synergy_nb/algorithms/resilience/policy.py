@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_nb.algorithms.resilience.clustering import clustered_rod
-from synergy_nb.algorithms.resilience.explanation import Explanation, explain
+from synergy_nb.algorithms.resilience.explanation import BottleneckExplanation, explain
 from synergy_nb.algorithms.resilience.feasible import Ratio, feasible_ratio, node_load
 from synergy_nb.algorithms.resilience.greedy import rod
 from synergy_nb.algorithms.resilience.linear_load import LoadModel, load_model
@@ -47,7 +47,7 @@ class Placement:
     assignment: Mapping[str, str]
     ratio: Ratio
     utilisation: Mapping[str, float]
-    explanation: Explanation
+    explanation: BottleneckExplanation
     model: LoadModel
     peers: tuple[str, ...]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from synergy_nb.control.driver_messages import PlacementDecided
-from synergy_nb.control.graph import PlacementRequest
+from synergy_nb.control.graph import ResilientPlacementRequest
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import PlacementComputed
 from synergy_nb.lifecycle.records.request import Request
@@ -56,7 +56,9 @@ class ResilientPlacement:
         self._number += 1
         self._asked[request.name] = self._number, request, decided
         self._peer.instruct(
-            PlacementRequest(request.name, self._number, request.alternative.plan.to_bytes(), capacities, pinned)
+            ResilientPlacementRequest(
+                request.name, self._number, request.alternative.plan.to_bytes(), capacities, pinned
+            )
         )
 
     def placed(self, answer: PlacementDecided) -> None:

@@ -27,7 +27,7 @@ import msgspec
 
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Peer
-from synergy_nb.dataflow.deployments import Assignment, Deployment, Feed, SharedProducer, SharedReader
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed, SharedProducer, SharedReader
 from synergy_nb.lifecycle.records.hosted_components import ComponentId, Components
 from synergy_nb.lifecycle.records.members import Member, producer_of
 from synergy_nb.lifecycle.records.messages import Graph
@@ -334,8 +334,8 @@ def _outlined(
     reads = roles.reads(plan, operator)
     for up in reads.values():
         producer = producers.get(up)
-        own = Feed(graph.application, up)  # ``up`` is empty for a lost active replica and a discarded stream
-        feeds.append(own if producer is None else Feed(*producer[:2]))
+        own = InputFeed(graph.application, up)  # ``up`` is empty for a lost active replica and a discarded stream
+        feeds.append(own if producer is None else InputFeed(*producer[:2]))
     how = technique(node, plan.qos)
     return Assignment(
         roles.peers[operator],

@@ -14,7 +14,7 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.lifecycle.records.hosted_components import ComponentId, Components, HostedComponent
 from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
-from synergy_nb.models.projection import Application, Impact, Load, Local, ProjectionConfig, impacts, refused
+from synergy_nb.models.projection import Impact, Load, Local, LocalApplication, ProjectionConfig, impacts, refused
 from synergy_nb.models.projectors import Traffic, sojourn_times
 from synergy_nb.models.signatures import Pattern
 from synergy_nb.plan import Plan
@@ -61,7 +61,7 @@ class Impacts:
         self._components = components
         self._members = members
         self._ledger = ledger
-        self._known: dict[str, Application] = {}
+        self._known: dict[str, LocalApplication] = {}
         # application with promised times to the work of a tuple here and what was promised, in seconds, and the number
         # of its components here
         self._promised: dict[str, tuple[float, float, int]] = {}
@@ -106,7 +106,7 @@ class Impacts:
         queued = self._queued(plan, operator, tau)
         background = self._load(plan, [each for each in beside if each != operator])
         load = self._load(plan, [operator]) if queued > QUEUED else 0.0
-        asking = Application(request, [Local(operator, queued, load)], time=so_far + tau, limit=None)
+        asking = LocalApplication(request, [Local(operator, queued, load)], time=so_far + tau, limit=None)
         running = [each for name, each in self.running().items() if name != request]
         projected = impacts(running, asking, self.config, background)
         return projected[-1].after - so_far, projected[:-1]
@@ -125,7 +125,7 @@ class Impacts:
         victim = refused(each for each in found if not agreed or each.application not in self._promised)
         return "" if victim is None else f"QoS impact on {victim}"
 
-    def running(self) -> dict[str, Application]:
+    def running(self) -> dict[str, LocalApplication]:
         """Applications with components at this peer, as inputs of the projection."""
         touched = self._components.touched
         for user in touched:  # only changed applications are updated: set-up costs the same however many run
@@ -176,7 +176,7 @@ class Impacts:
             queued = self._queued(plan, operator, self.processing(plan, operator))
             if queued <= QUEUED:
                 return {}
-            new = Application(name, [Local(operator, queued, self._load(plan, [operator]))], time=0.0)
+            new = LocalApplication(name, [Local(operator, queued, self._load(plan, [operator]))], time=0.0)
             traffic = traffic.plus(new.traffic("maximum"))
             if plan.qos.delay is not None and operator in member.graph.promised:
                 work, promised, many = accounts.get(name, (0.0, 0.0, 0))
@@ -188,7 +188,7 @@ class Impacts:
             if many
         }
 
-    def _application(self, user: str, here: Sequence[tuple[ComponentId, HostedComponent]]) -> Application:
+    def _application(self, user: str, here: Sequence[tuple[ComponentId, HostedComponent]]) -> LocalApplication:
         member = self._members[user]
         parts: list[Local] = []
         upstream: dict[str, tuple[str, ...]] = {name: member.plan.upstream(name) for name in member.plan.operators}
@@ -209,7 +209,7 @@ class Impacts:
             if counted:  # a component with several users does its work once
                 load = component.load or self._load(component.plan, [operator])
             parts.append(Local(name, queued, load))
-        return Application(user, parts, upstream, time=member.execution_time, limit=member.plan.qos.delay)
+        return LocalApplication(user, parts, upstream, time=member.execution_time, limit=member.plan.qos.delay)
 
     @staticmethod
     def _taps(member: Member, component: ComponentId) -> Iterator[str]:

@@ -37,9 +37,9 @@ from synergy_nb.runtime.process.requests import (
     ApplicationState,
     ClosedClusterError,
     ClusterError,
-    Dropped,
-    Fetched,
+    FetchedResults,
     PeerUnreachable,
+    RowsDropped,
     SinksMeasured,
     pack,
     unpack,
@@ -235,7 +235,7 @@ class AsyncApplication(LedApplication):
             if self.sink_peer(sink) == self.origin or (await self.state()).status in LASTING:
                 raise
             answered = b""
-        answer = unpack(answered, Fetched) if answered else None
+        answer = unpack(answered, FetchedResults) if answered else None
         if answer is None or answer.gone:
             if (state := await self.state()).status == "finished":
                 raise ClusterError(why_discarded(self.id))
@@ -360,7 +360,7 @@ class AsyncApplication(LedApplication):
         check_rows(n)
         with contextlib.suppress(ClusterError):  # an application that has ended and was forgotten
             asked = pack(self._results[name].look(n))
-            answer = unpack(await self.cluster.request(self.sink_peer(name), "fetch", asked), Fetched)
+            answer = unpack(await self.cluster.request(self.sink_peer(name), "fetch", asked), FetchedResults)
             if not answer.gone:
                 return rows_of(answer, empty(self.plan.schema(name))).tail(n)
         return self.collected(name).tail(n)
@@ -452,7 +452,7 @@ class AsyncApplication(LedApplication):
         ended = f"{self.id} takes no more rows: it has ended"
 
         async def dropped(late: int) -> None:
-            await self.ask("dropped", pack(Dropped(self.id, operator, late)))
+            await self.ask("dropped", pack(RowsDropped(self.id, operator, late)))
 
         try:
             stream = items(feed, operator, source.params.get("lateness"), dropped)

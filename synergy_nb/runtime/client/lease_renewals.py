@@ -30,7 +30,7 @@ class Leased(Protocol):
         """Ask for its state, and so find out which peer leads it."""
 
 
-class Requests(Protocol):
+class SendsRequests(Protocol):
     """The function that sends a request to a peer."""
 
     async def __call__(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
@@ -50,7 +50,9 @@ class LeaseRenewals:
         Seconds between two renewals.
     """
 
-    def __init__(self, applications: Mapping[str, Leased], request: Requests, every: float = LEASE / LOOKS) -> None:
+    def __init__(
+        self, applications: Mapping[str, Leased], request: SendsRequests, every: float = LEASE / LOOKS
+    ) -> None:
         self._applications = applications
         self._request = request
         self._every = every

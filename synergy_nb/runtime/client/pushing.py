@@ -47,7 +47,7 @@ AGAIN_S: Final = 0.1  # seconds until a peer that has just not answered is asked
 GIVES_UP_S: Final = 60.0  # seconds for which a peer may not answer although the origin names no other
 
 
-class Requests(Protocol):
+class PushesRows(Protocol):
     """The part of a cluster that sending needs."""
 
     async def request(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
@@ -98,7 +98,7 @@ class Pushing:
         Bytes of sent items from which on no more are sent before copies of the source have some of them.
     """
 
-    def __init__(self, cluster: Requests, application: Fed, operator: str, most: int = LIMITS.retain) -> None:
+    def __init__(self, cluster: PushesRows, application: Fed, operator: str, most: int = LIMITS.retain) -> None:
         plan = application.plan
         self._cluster = cluster
         self._application = application

@@ -18,7 +18,7 @@ from synergy_nb.dataflow.tuples import Batch, decode
 from synergy_nb.plan import Plan
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.cluster_errors import PeerUnreachable, rows_left
-from synergy_nb.runtime.process.requests import ClusterError, Fetch, Fetched
+from synergy_nb.runtime.process.requests import ClusterError, Fetch, FetchedResults
 
 __all__ = ["Results", "gone_notice", "missed_notice", "rows_of", "why_discarded", "why_endless", "why_none"]
 
@@ -69,7 +69,7 @@ class Results:
         """Return a request for the last ``rows`` rows, which changes nobody's place."""
         return Fetch(self.application, self.sink, None, wait=0.0, last=max(rows, 1))
 
-    def add(self, answer: Fetched) -> int:
+    def add(self, answer: FetchedResults) -> int:
         """Add the answer to the last request; return the bytes of its results.
 
         Raises
@@ -118,7 +118,7 @@ class Results:
         return self.stored[0] if self.stored else None
 
 
-def rows_of(answer: Fetched, empty: pl.DataFrame) -> pl.DataFrame:
+def rows_of(answer: FetchedResults, empty: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of an answer as one table, which is ``empty`` if there are none."""
     found = [item.table for item in map(decode, answer.items) if isinstance(item, Batch)]
     return pl.concat(found) if found else empty

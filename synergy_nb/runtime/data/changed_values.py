@@ -12,7 +12,7 @@ from weakref import WeakSet
 from synergy_nb.dataflow.operators.rows import Delay
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.plan.derived.active_replicas import original
-from synergy_nb.runtime.data.sources import Feed
+from synergy_nb.runtime.data.sources import SourceFeed
 
 __all__ = ["ChangedValues"]
 
@@ -39,7 +39,7 @@ class ChangedValues:
         self.costs: dict[Key, float] = {}
         self.paces: dict[Key, float] = {}
         self._delays: dict[Key, WeakSet[Delay]] = {}
-        self._feeds: dict[Key, WeakSet[Feed]] = {}
+        self._feeds: dict[Key, WeakSet[SourceFeed]] = {}
 
     def created(self, component: Component, logic: object) -> None:
         """Give a new operator its changed cost, if it is a delay.
@@ -55,7 +55,7 @@ class ChangedValues:
         _kept(self._delays, key, WeakSet[Delay]()).add(logic)
         logic.cost = self.costs.get(key, logic.cost)
 
-    def opened(self, component: Component, feed: Feed) -> None:
+    def opened(self, component: Component, feed: SourceFeed) -> None:
         """Give a source that is opened its changed pace.
 
         Parameters
@@ -64,7 +64,7 @@ class ChangedValues:
             Component, and its feed.
         """
         key = component.application, component.operator
-        _kept(self._feeds, key, WeakSet[Feed]()).add(feed)
+        _kept(self._feeds, key, WeakSet[SourceFeed]()).add(feed)
         if key in self.paces:
             feed.change_pace(self.paces[key])
 

@@ -10,7 +10,7 @@ from typing import Final
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.runtime.data.host import Host
-from synergy_nb.runtime.process.requests import AwaitCopies, Fetch, Fetched, Push, Pushed, pack, unpack
+from synergy_nb.runtime.process.requests import AwaitCopies, Fetch, FetchedResults, Push, Pushed, pack, unpack
 
 __all__ = ["POLL", "Deliveries"]
 
@@ -47,14 +47,14 @@ class Deliveries:
         while True:
             try:
                 if request.last:
-                    return pack(Fetched(*self._host.look(request.application, request.sink, request.last)[:4]))
+                    return pack(FetchedResults(*self._host.look(request.application, request.sink, request.last)[:4]))
                 found = self._host.fetch(request.application, request.sink, request.reader, since, request.max_bytes)
                 missed += found.missed
                 left = deadline - self._loop.time()
                 nothing = found.start == found.end  # otherwise there were only promises, and the request waits on
                 over = bool(self._host.ended.of(request.application))
                 if found.items or found.finished or (nothing and (over or left <= 0)):
-                    return pack(Fetched(found.items, found.start, found.end, found.finished, missed=missed))
+                    return pack(FetchedResults(found.items, found.start, found.end, found.finished, missed=missed))
                 since = found.end
                 if nothing:
                     await self._host.arrival(request.application, request.sink, since, left)
@@ -62,7 +62,7 @@ class Deliveries:
                 if self._status(request.application) in LASTING:
                     raise
                 point = since or ORIGIN
-                return pack(Fetched([], point, point, finished=False, gone=True))
+                return pack(FetchedResults([], point, point, finished=False, gone=True))
 
     async def push(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.Push`."""

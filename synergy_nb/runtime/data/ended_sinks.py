@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from synergy_nb.dataflow.streams.log.log import StreamLog
-from synergy_nb.runtime.data.sinks import Sink
+from synergy_nb.runtime.data.sinks import DeliveredSink
 
 __all__ = ["ENDED", "EndedSink", "EndedSinks"]
 
@@ -20,7 +20,7 @@ ENDED: Final = 16  # applications whose results are retained
 class EndedSink(NamedTuple):
     """A sink that was removed, and the log of its results."""
 
-    sink: Sink
+    sink: DeliveredSink
     log: StreamLog
 
 
@@ -37,7 +37,7 @@ class EndedSinks:
         self._most = most
         self._applications: dict[str, list[EndedSink]] = {}  # in the order of their ends
 
-    def add(self, sink: Sink, log: StreamLog) -> None:
+    def add(self, sink: DeliveredSink, log: StreamLog) -> None:
         """Retain the results of a sink that is being removed, if there are any; discard the oldest beyond the bound."""
         if log.size == 0 and not sink.ended:
             return

@@ -17,11 +17,11 @@ from synergy_nb.control.driver_messages import DepartureLimits, InputsReported, 
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.logic import Logic
-from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
+from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, MemoryShare
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_settings import configure
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.component.losses import lost_results
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
@@ -43,8 +43,8 @@ from synergy_nb.runtime.data.instances import (
     warm,
 )
 from synergy_nb.runtime.data.pushed_sources import PushedSources
-from synergy_nb.runtime.data.sinks import Portion, Sink, Sinks
-from synergy_nb.runtime.data.sources import Feed, Sample, Stream
+from synergy_nb.runtime.data.sinks import DeliveredSink, Portion, Sinks
+from synergy_nb.runtime.data.sources import Sample, SourceFeed, Stream
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.data.standstill import STANDSTILL_S, Standstills
@@ -264,7 +264,7 @@ class Host:
             lost = partial(lost_results, plan=plan, sink=component.operator)
             of, now = (component.application, component.operator), self._clock()
             self.ended.discard(component.application)
-            self._sinks.add(Sink(*of, limit=limit, now=now, began=component.log.start, lost=lost))
+            self._sinks.add(DeliveredSink(*of, limit=limit, now=now, began=component.log.start, lost=lost))
         if isinstance(component.logic, SparkPart) and not component.failed:
             self._driver.feeds[component] = component.logic
             component.logic.prepare(component.log.end)
@@ -282,7 +282,7 @@ class Host:
             self.ended.add(sink, component.log)
         self._runtime.record(events.ComponentUndeployed, component.application, operator=component.operator)
 
-    def _read(self, component: Component, since: Point, _ready: Callable[[], None]) -> Feed | None:
+    def _read(self, component: Component, since: Point, _ready: Callable[[], None]) -> SourceFeed | None:
         """Open a source on the peer of its component."""
         plan = self._plan(self.hosting.deployments[component.application].plan)
         try:
@@ -333,7 +333,7 @@ class Host:
 
     # -- ends and failures ---------------------------------------------------------------------------------------
 
-    def _executed(self, work: Work, outcome: Outcome) -> None:
+    def _executed(self, work: Work, outcome: ExecutionOutcome) -> None:
         component = work.component
         if isinstance(component.logic, SparkPart):
             self._make_room(component)
@@ -352,12 +352,12 @@ class Host:
         if sink is not None:
             sink.notify_readers()
 
-    def _exceeded(self, share: Share, error: MemoryExceeded) -> None:
+    def _exceeded(self, share: MemoryShare, error: MemoryExceeded) -> None:
         """Fail the largest component, as another one, in any thread, needs more memory than there is."""
         with contextlib.suppress(RuntimeError):  # the loop was closed: nothing is executed any more
             self._runtime.loop.call_soon_threadsafe(self._fail_largest, share, error)
 
-    def _fail_largest(self, share: Share, error: MemoryExceeded) -> None:
+    def _fail_largest(self, share: MemoryShare, error: MemoryExceeded) -> None:
         component = self.hosting.components.get((share.application, share.operator))
         if component is not None and component.share is share:
             self._abort(component, error)
@@ -454,15 +454,15 @@ class Host:
         await sink.arrival(there, seconds)
 
     def qos(self, application: str, operator: str | None = None) -> dict[str, Any]:
-        """Return the quality of service of a sink since it began, see :meth:`Sink.qos`."""
+        """Return the quality of service of a sink since it began, see :meth:`DeliveredSink.qos`."""
         return dict(self._sinks.find(application, operator).qos())
 
-    def sinks(self, application: str) -> list[Sink]:
+    def sinks(self, application: str) -> list[DeliveredSink]:
         """Return the sinks of an application at this peer."""
         return self._sinks.of(application)
 
     @property
-    def feeds(self) -> Mapping[Component, Feed]:
+    def feeds(self) -> Mapping[Component, SourceFeed]:
         """Feeds of the sources that are read here."""
         return self._driver.feeds
 
@@ -480,7 +480,7 @@ class Host:
     def halt(self, application: str) -> None:
         """Measure the sinks of an application for the last time; later arrivals are dropped."""
 
-        def end(sink: Sink) -> Point:
+        def end(sink: DeliveredSink) -> Point:
             return self.hosting.components[application, sink.operator].log.end
 
         self._sinks.halt(application, end)

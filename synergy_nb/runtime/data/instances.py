@@ -27,7 +27,7 @@ from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
 from synergy_nb.plan.operators.sources import heartbeat_of, pace_of
 from synergy_nb.runtime.data.changed_values import ChangedValues
-from synergy_nb.runtime.data.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
+from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Sample, SourceFeed, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 
@@ -183,7 +183,9 @@ def part_of(operator: Operator, component: Component, context: ExecutionContext)
     )
 
 
-def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, context: ExecutionContext) -> Feed:
+def feed_of(
+    operator: Operator, plan: Plan, component: Component, since: Point, context: ExecutionContext
+) -> SourceFeed:
     """Create the feed of a source, which starts after a point.
 
     Raises
@@ -196,7 +198,9 @@ def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, 
     return feed
 
 
-def _feed_of(operator: Operator, plan: Plan, component: Component, since: Point, context: ExecutionContext) -> Feed:
+def _feed_of(
+    operator: Operator, plan: Plan, component: Component, since: Point, context: ExecutionContext
+) -> SourceFeed:
     match operator.params["connector"]:
         case "python":
             return PushFeed(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.data.sources import Feed, PushFeed
+from synergy_nb.runtime.data.sources import PushFeed, SourceFeed
 
 __all__ = ["PushedSources"]
 
@@ -23,7 +23,7 @@ class PushedSources:
         Function that returns the plan of an application; None if it is not deployed here.
     """
 
-    def __init__(self, feeds: Mapping[Component, Feed], plan_of: Callable[[str], Plan | None]) -> None:
+    def __init__(self, feeds: Mapping[Component, SourceFeed], plan_of: Callable[[str], Plan | None]) -> None:
         self._feeds = feeds
         self._plan_of = plan_of
 

@@ -22,7 +22,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Loss, Point
 from synergy_nb.dataflow.tuples import Batch, encode
 from synergy_nb.events import Recorder, SinkMeasured
 
-__all__ = ["Portion", "Sink", "Sinks"]
+__all__ = ["DeliveredSink", "Portion", "Sinks"]
 
 SILENT: Final = 10.0  # seconds without a request after which a reader may be passed over
 READERS: Final = 100  # readers at most; one more has the one passed over that has been silent longest
@@ -68,7 +68,7 @@ class _Place:
         self.asked = asked
 
 
-class Sink(SinkQuality):
+class DeliveredSink(SinkQuality):
     """One sink of an application: its quality of service, and the delivery of its results.
 
     Parameters
@@ -196,7 +196,7 @@ class Sinks:
     loop, clock, record
         Event loop of the peer, its clock in seconds, and the function that writes an event to the journal.
     measured
-        Callback (application, operator, record) for each sink, see :meth:`Sink.interval`.
+        Callback (application, operator, record) for each sink, see :meth:`DeliveredSink.interval`.
     every
         Seconds between two measurements.
     """
@@ -214,16 +214,16 @@ class Sinks:
         self._record = record
         self._measured = measured
         self._every = every
-        self._sinks: dict[tuple[str, str], Sink] = {}
+        self._sinks: dict[tuple[str, str], DeliveredSink] = {}
         self.timer: asyncio.TimerHandle | None = None
 
-    def add(self, sink: Sink) -> None:
+    def add(self, sink: DeliveredSink) -> None:
         """Add a sink."""
         self._sinks[sink.application, sink.operator] = sink
         if self.timer is None:
             self.timer = self._loop.call_later(self._every, self._tick)
 
-    def remove(self, sink: Sink) -> None:
+    def remove(self, sink: DeliveredSink) -> None:
         """Remove a sink with its results; requests that wait for these end.
 
         The tuples that have reached it since the last measurement are journaled first, since a fast stream may end
@@ -237,15 +237,15 @@ class Sinks:
             self.timer.cancel()
             self.timer = None
 
-    def get(self, application: str, operator: str) -> Sink | None:
+    def get(self, application: str, operator: str) -> DeliveredSink | None:
         """Return the sink of an application if it is here."""
         return self._sinks.get((application, operator))
 
-    def of(self, application: str) -> list[Sink]:
+    def of(self, application: str) -> list[DeliveredSink]:
         """Return the sinks of an application here."""
         return [sink for (owner, _), sink in self._sinks.items() if owner == application]
 
-    def find(self, application: str, operator: str | None) -> Sink:
+    def find(self, application: str, operator: str | None) -> DeliveredSink:
         """Return the sink of an application; None: its only one here.
 
         Raises
@@ -261,7 +261,7 @@ class Sinks:
             raise LookupError(f"application {application!r}: sink {operator!r}: found {found}; expected exactly one")
         return sinks[0]
 
-    def halt(self, application: str, ends: Callable[[Sink], Point]) -> None:
+    def halt(self, application: str, ends: Callable[[DeliveredSink], Point]) -> None:
         """Measure the sinks of an application for the last time; later arrivals are not delivered.
 
         Parameters
@@ -277,7 +277,7 @@ class Sinks:
         if halted:
             self.measure(*halted)
 
-    def measure(self, *sinks: Sink) -> None:
+    def measure(self, *sinks: DeliveredSink) -> None:
         """Journal and report the measurements of sinks since the last time; by default of all sinks."""
         now = self._clock()
         for sink in sinks or tuple(self._sinks.values()):

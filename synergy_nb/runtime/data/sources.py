@@ -1,8 +1,8 @@
 """Sources: traces and generators read in a thread, the peer's own measurements, items pushed by a notebook.
 
 Every feed passes :class:`~synergy_nb.dataflow.streams.log.values.Chunk` values to the event loop through
-:attr:`Feed.pending`; the driver removes them when everything downstream has room, and calls :meth:`Feed.emitted`. A
-feed never blocks the event loop, and its queue is bounded.
+:attr:`SourceFeed.pending`; the driver removes them when everything downstream has room, and calls
+:meth:`SourceFeed.emitted`. A feed never blocks the event loop, and its queue is bounded.
 
 A feed starts after a point of its stream: a source that replaces another one continues where that has ended.
 
@@ -31,7 +31,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
 from synergy_nb.events import SkippedLines
 
-__all__ = ["Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
+__all__ = ["PeerFeed", "PushFeed", "Sample", "SourceFeed", "Stream", "ThreadFeed"]
 
 AHEAD = 2  # items that a reading thread may be ahead of the emitted ones
 LOOKS = 0.2  # seconds after which a waiting thread looks whether the pace has changed
@@ -45,7 +45,7 @@ Stream: TypeAlias = Iterator[Entry]
 """Items with their due times."""
 
 
-class Feed:
+class SourceFeed:
     """Base of all feeds.
 
     Parameters
@@ -123,7 +123,7 @@ class Feed:
         return chunks
 
 
-class ThreadFeed(Feed):
+class ThreadFeed(SourceFeed):
     """A stream that a separate thread iterates over, at the stream's own pace.
 
     If the feed starts after the origin, the stream is read from its beginning, and the tuples and promises before that
@@ -331,7 +331,7 @@ class ThreadFeed(Feed):
             self._failed(error)
 
 
-class PeerFeed(Feed):
+class PeerFeed(SourceFeed):
     """This peer's own load and its ping times, every ``interval`` seconds; it never ends.
 
     No sample is taken while downstream has no room: an old sample is worthless. If the feed starts after the origin,
@@ -393,7 +393,7 @@ class PeerFeed(Feed):
         self.ready()
 
 
-class PushFeed(Feed):
+class PushFeed(SourceFeed):
     """Items that a client pushes, in a queue that is bounded in bytes.
 
     Parameters

@@ -26,7 +26,7 @@ from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator
 from synergy_nb.plan.derived.spark_parts import part_of
-from synergy_nb.runtime.data.sources import Feed
+from synergy_nb.runtime.data.sources import SourceFeed
 from synergy_nb.runtime.data.spark_servers import SparkHost
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Step(NamedTuple):
     end: Point
 
 
-class SparkPart(Feed):
+class SparkPart(SourceFeed):
     """One part of a plan on Spark as a component: it executes items on ports, and emits.
 
     Parameters

@@ -25,7 +25,7 @@ from synergy_nb.dataflow.logic import ANYTHING, Logic, SavedState
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.hosting.effects import (
     Arrived,
     Capture,
@@ -36,7 +36,7 @@ from synergy_nb.dataflow.streams.hosting.effects import (
     Fact,
     Open,
     Restore,
-    Send,
+    SendFrame,
 )
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.hosting.input_reports import InputsMeasured
@@ -48,7 +48,7 @@ from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.events import DataRefused
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import HOP, SOURCE, Overheads
-from synergy_nb.runtime.data.sources import Feed
+from synergy_nb.runtime.data.sources import SourceFeed
 from synergy_nb.runtime.process.processor_share import ProcessorShare, note_speeds
 from synergy_nb.runtime.process.running_peer import Runtime
 from synergy_nb.runtime.transport.arenas import Shared, StaleReference, grows
@@ -114,11 +114,11 @@ class StreamDriver:
         self,
         runtime: Runtime,
         create: Callable[[Deployment, Component], Logic | None],
-        read: Callable[[Component, Point, Callable[[], None]], Feed | None],
+        read: Callable[[Component, Point, Callable[[], None]], SourceFeed | None],
         *,
         on_fact: Callable[[Fact], None],
         arrived: Callable[[str, str], None] = lambda _application, _operator: None,
-        executed: Callable[[Work, Outcome], None] = lambda _work, _outcome: None,
+        executed: Callable[[Work, ExecutionOutcome], None] = lambda _work, _outcome: None,
         limits: Limits = LIMITS,
         memory: Memory | None = None,
         unused_cores: Callable[[], float] = float,
@@ -143,7 +143,7 @@ class StreamDriver:
             hotspots=hotspots,
             speed=lambda: self._share.value,
         )
-        self.feeds: dict[Component, Feed] = {}
+        self.feeds: dict[Component, SourceFeed] = {}
         self._runtime = runtime
         self._clock = runtime.clock
         self._read = read
@@ -265,7 +265,7 @@ class StreamDriver:
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Send(to, frame):
+                case SendFrame(to, frame):
                     self._send(to, frame)
                 case Capture():
                     self._begin(effect.component)
@@ -411,12 +411,12 @@ class StreamDriver:
     def _run(self, work: Work, started: float) -> None:
         self._on_loop(self._finish, work, work.run(self._clock, self.hosting.limits.window), started)
 
-    def _finish(self, work: Work, outcome: Outcome, started: float) -> None:
+    def _finish(self, work: Work, outcome: ExecutionOutcome, started: float) -> None:
         self._end(work.component)
         if not self._closed:
             self._complete(work, outcome, started)
 
-    def _complete(self, work: Work, outcome: Outcome, started: float) -> None:
+    def _complete(self, work: Work, outcome: ExecutionOutcome, started: float) -> None:
         component, chained = work.component, outcome.then
         note_speeds(work, outcome, self._share.at(outcome.finished))
         effects = self.hosting.finished(work, outcome, self._clock())
@@ -430,7 +430,7 @@ class StreamDriver:
             chained = chained[1].then
         self._carry_out(effects)
 
-    def _report(self, work: Work, outcome: Outcome) -> None:
+    def _report(self, work: Work, outcome: ExecutionOutcome) -> None:
         if self.hosting.hosts(work.component) and not work.component.failed:
             self._executed(work, outcome)
 

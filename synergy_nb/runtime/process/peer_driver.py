@@ -1,7 +1,7 @@
 """The real-time driver: runs one peer on an event loop, over links, and carries out its effects.
 
 It passes the time, messages and timers to the peer, and carries out its effects: sends go to the links, records to the
-journal, instructions to a :class:`Host`. It does not depend on Dask; ``plugin.py`` runs it on a worker.
+journal, instructions to a :class:`DataHost`. It does not depend on Dask; ``plugin.py`` runs it on a worker.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from synergy_nb.events.journal import Journal
 from synergy_nb.plan.terms.units import nearest
 from synergy_nb.runtime.process.peer_reports import LinkBandwidths
 from synergy_nb.runtime.transport.cut_links import CuttableLinks
-from synergy_nb.runtime.transport.link import REPLACED, Limits
+from synergy_nb.runtime.transport.link import REPLACED, LinkLimits
 from synergy_nb.runtime.transport.wide_area import WideArea
 
-__all__ = ["Factory", "Host", "Operation", "PeerRuntime"]
+__all__ = ["DataHost", "Factory", "Operation", "PeerRuntime"]
 
 JOURNALED: Final = 16 << 20  # bytes of older events that a peer's journal retains
 P = ParamSpec("P")
 Operation = Callable[[bytes], Awaitable[bytes]]
 
 
-class Host(Protocol):
+class DataHost(Protocol):
     """Carries out a peer's instructions on its machine.
 
     ``close`` may be a coroutine function.
@@ -72,7 +72,7 @@ class Host(Protocol):
 class Factory(Protocol):
     """Creates a peer and its host for a runtime; may add to ``runtime.operations`` and to the lists of listeners."""
 
-    def __call__(self, runtime: PeerRuntime, config: Mapping[str, Any], /) -> tuple[Peer, Host]: ...
+    def __call__(self, runtime: PeerRuntime, config: Mapping[str, Any], /) -> tuple[Peer, DataHost]: ...
 
 
 class PeerRuntime:
@@ -121,7 +121,7 @@ class PeerRuntime:
         factory: Factory,
         config: Mapping[str, Any],
         *,
-        limits: Limits | None = None,
+        limits: LinkLimits | None = None,
         area: WideArea | None = None,
     ) -> None:
         self.address = address

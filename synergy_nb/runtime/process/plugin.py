@@ -25,7 +25,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from synergy_nb.events import REFUSED, FrameRefused
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
-from synergy_nb.runtime.transport.link import HANDLER, Limits, Links
+from synergy_nb.runtime.transport.link import HANDLER, LinkLimits, Links
 from synergy_nb.runtime.transport.listening import bound
 from synergy_nb.runtime.transport.wide_area import WideArea
 
@@ -39,7 +39,7 @@ MOST_ENDED: Final = 1024  # addresses at which no process listened that are reme
 REFUSED_WITHIN: Final = 0.25  # seconds after which it is checked whether any process listens at an address
 
 
-def connector(connection_args: Mapping[str, Any], limits: Limits) -> Callable[[str], Awaitable[Any]]:
+def connector(connection_args: Mapping[str, Any], limits: LinkLimits) -> Callable[[str], Awaitable[Any]]:
     """Return a function that opens Dask comms with given connection arguments, within the deadline of ``limits``.
 
     It gives up soon where no process listens, and says so by a ``ConnectionRefusedError``: Dask retries until the
@@ -145,13 +145,13 @@ class SynergyPlugin(WorkerPlugin):
         config: Mapping[str, Any] | None = None,
         *,
         area: bytes | None = None,
-        limits: Limits | None = None,
+        limits: LinkLimits | None = None,
     ) -> None:
         load_factory(factory)  # a wrong name is refused before anything is started
         self._factory = factory
         self._config = msgspec.msgpack.encode(dict(config or {}))  # plain values only: refused here, not on the worker
         self._area = area
-        self._limits = limits or Limits()
+        self._limits = limits or LinkLimits()
         self.runtime: PeerRuntime | None = None
 
     async def setup(self, worker: Worker) -> None:
@@ -206,7 +206,7 @@ def install(
     config: Mapping[str, Any] | None = None,
     *,
     area: bytes | None = None,
-    limits: Limits | None = None,
+    limits: LinkLimits | None = None,
 ) -> Any:
     """Run a peer on every worker of an existing Dask cluster, including workers that join later.
 
@@ -252,7 +252,7 @@ def client_links(
     *,
     on_data: Callable[[str, str, bytes], None] | None = None,
     on_down: Callable[[str, str], None] | None = None,
-    limits: Limits | None = None,
+    limits: LinkLimits | None = None,
 ) -> Links:
     """Create the links of a client: it sends requests to peers, and peers may send data to it by ``links.address``.
 
@@ -262,7 +262,7 @@ def client_links(
         Connection arguments: ``client.connection_args`` of a Dask client, or
         ``security.get_connection_args("client")``.
     """
-    limits = limits or Limits()
+    limits = limits or LinkLimits()
     asyncio.get_running_loop()  # links belong to a loop: raise here rather than at the first request
     name = f"client-{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
     return Links(name, connector(connection_args, limits), on_data=on_data, on_down=on_down, limits=limits)

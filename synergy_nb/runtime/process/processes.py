@@ -37,7 +37,7 @@ from synergy_nb.runtime.process.dask_silence import Silence
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
 from synergy_nb.runtime.process.plugin import SynergyPlugin, load_factory
 from synergy_nb.runtime.transport.listening import bound, without_pages
-from synergy_nb.runtime.transport.wire import Limits
+from synergy_nb.runtime.transport.wire import LinkLimits
 
 __all__ = ["PeerCluster", "PeerProcess", "start"]
 
@@ -68,7 +68,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     factory: str | None
     config: dict[str, Any]
     area: bytes | None
-    limits: Limits
+    limits: LinkLimits
 
 
 class PeerProcess(ProcessInterface):
@@ -289,7 +289,7 @@ def start(
     port: int = 0,
     dashboard_address: str | None = None,
     area: bytes | None = None,
-    limits: Limits | None = None,
+    limits: LinkLimits | None = None,
     asynchronous: bool = False,
     timeout: float = 30.0,
     fork_server: ForkServer | None = None,
@@ -349,7 +349,7 @@ def start(
             factory=factory,
             config=dict(config or {}),
             area=area,
-            limits=limits or Limits(),
+            limits=limits or LinkLimits(),
         )
         workers = {
             group[0] if len(group) == 1 else f"{group[0]}..{group[-1]}": {

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 
 __all__ = ["ProcessorShare", "note_speeds", "scheduled"]
 
@@ -74,7 +74,7 @@ class ProcessorShare:
         return self.value
 
 
-def note_speeds(work: Work, outcome: Outcome, share: float) -> None:
+def note_speeds(work: Work, outcome: ExecutionOutcome, share: float) -> None:
     """Note in the outcome of an execution, and of those chained to it, at which speed they were executed.
 
     The time that a component slept, as ``delay`` does, would have been as long with a whole processor.
@@ -86,7 +86,7 @@ def note_speeds(work: Work, outcome: Outcome, share: float) -> None:
     share
         Share of a processor that the process got meanwhile.
     """
-    chained: tuple[Work, Outcome] | None = work, outcome
+    chained: tuple[Work, ExecutionOutcome] | None = work, outcome
     while chained is not None:
         made, found = chained
         component, seconds = made.component, found.finished - found.started

@@ -24,13 +24,12 @@ __all__ = [
     "ChangePace",
     "ClosedClusterError",
     "ClusterError",
-    "Dropped",
     "Fetch",
-    "Fetched",
+    "FetchedResults",
     "FindHosts",
     "FollowJournal",
     "HostsFound",
-    "Join",
+    "JoinCommand",
     "Joined",
     "JournalPart",
     "ListApplications",
@@ -40,6 +39,7 @@ __all__ = [
     "PeerUnreachable",
     "Push",
     "Pushed",
+    "RowsDropped",
     "SinksMeasured",
     "SparkState",
     "SparkStatus",
@@ -52,7 +52,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Join(msgspec.Struct, frozen=True):
+class JoinCommand(msgspec.Struct, frozen=True):
     """Join the ring through ``contact``; None starts a new ring."""
 
     contact: str | None
@@ -274,7 +274,7 @@ class Fetch(msgspec.Struct, frozen=True):
     last: int = 0
 
 
-class Fetched(msgspec.Struct, frozen=True):
+class FetchedResults(msgspec.Struct, frozen=True):
     """Results of a sink.
 
     Parameters
@@ -354,7 +354,7 @@ class Pushed(msgspec.Struct, frozen=True):
     gone: bool = False
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class RowsDropped(msgspec.Struct, frozen=True):
     """A report to an origin: the number of rows for a source that were dropped so far because they were late."""
 
     application: str

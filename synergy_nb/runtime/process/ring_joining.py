@@ -14,7 +14,7 @@ from synergy_nb.events import REFUSED
 from synergy_nb.events.peer_names import peer_phrase
 from synergy_nb.overlay.join_waves import JoinWaves
 from synergy_nb.runtime.client.progress import Progress, ProgressDeadline
-from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, Join, Joined, pack, unpack
+from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, JoinCommand, Joined, pack, unpack
 from synergy_nb.runtime.transport.wire import LinkDown, LinkFull, RemoteError
 
 __all__ = ["form_ring"]
@@ -86,7 +86,7 @@ async def _form(peers: Mapping[str, str], request: Request, waiting: ProgressDea
 
     async def enter(address: str, contact: str | None) -> None:
         try:
-            answer = await request(address, "join", pack(Join(contact)), ANSWER)
+            answer = await request(address, "join", pack(JoinCommand(contact)), ANSWER)
         except FAILURES as error:
             if str(error).endswith(REFUSED):
                 raise ClusterError(f"{peer_phrase(names[address])} has ended: nobody listens at its address") from error

@@ -16,7 +16,7 @@ import msgspec
 from synergy_nb.assembly import SynergyPeer
 from synergy_nb.assembly.placement_by_rod import decided, warm
 from synergy_nb.control import driver_messages as driver
-from synergy_nb.control.graph import PlacementRequest, Report
+from synergy_nb.control.graph import Report, ResilientPlacementRequest
 from synergy_nb.events import REFUSED, LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED, Status
 from synergy_nb.lifecycle.records.request import Request
@@ -44,13 +44,13 @@ from synergy_nb.runtime.process.profiles import Profiles
 from synergy_nb.runtime.process.requests import (
     ApplicationId,
     ApplicationState,
-    Dropped,
     FindHosts,
     HostsFound,
-    Join,
+    JoinCommand,
     Joined,
     ListApplications,
     Listed,
+    RowsDropped,
     SinksMeasured,
     SparkState,
     Submit,
@@ -198,7 +198,7 @@ class Service:
             self._commands.look()
         elif isinstance(instruction, driver.Answer | driver.HostsLookedUp):
             self._commands.answered(instruction)
-        elif isinstance(instruction, PlacementRequest):
+        elif isinstance(instruction, ResilientPlacementRequest):
             task = self.runtime.loop.create_task(self._decide(instruction))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -280,7 +280,7 @@ class Service:
         previous, self._counters = self._counters, read_counters()
         return sample(previous, self._counters, pings)
 
-    async def _decide(self, order: PlacementRequest) -> None:
+    async def _decide(self, order: ResilientPlacementRequest) -> None:
         self.runtime.report(await asyncio.to_thread(decided, order))
 
     async def _warm(self, payload: bytes) -> bytes:
@@ -297,7 +297,7 @@ class Service:
     # -- answers -------------------------------------------------------------------------------------------------
 
     async def _join(self, payload: bytes) -> bytes:
-        request = unpack(payload, Join)
+        request = unpack(payload, JoinCommand)
         self.runtime.request(driver.JoinRing(request.contact))
         pastry, directory = self.synergy.pastry, self.synergy.directory
         await self._commands.until(lambda: pastry.joined and directory.confirmed, POLL)
@@ -428,7 +428,7 @@ class Service:
         return b""
 
     async def _dropped(self, payload: bytes) -> bytes:
-        dropped = unpack(payload, Dropped)
+        dropped = unpack(payload, RowsDropped)
         self._measurements[self._submission(dropped.application).name].late[dropped.source] = dropped.rows
         self.runtime.record(LateRows, dropped.application, operator=dropped.source, dropped=dropped.rows)
         return b""

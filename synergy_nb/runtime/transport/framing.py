@@ -19,7 +19,7 @@ import msgspec
 from tornado.iostream import BaseIOStream
 
 from synergy_nb.runtime.transport.listening import PIECE, MessageLengthError, buffer, check
-from synergy_nb.runtime.transport.wire import Comm, Frame, Limits
+from synergy_nb.runtime.transport.wire import Comm, Frame, LinkLimits
 
 __all__ = ["FramedComm", "framed"]
 
@@ -41,7 +41,7 @@ class FramedComm:
         KiB more or end.
     """
 
-    def __init__(self, comm: Comm, stream: Any, limits: Limits) -> None:
+    def __init__(self, comm: Comm, stream: Any, limits: LinkLimits) -> None:
         self.stream = stream
         self._comm = comm
         self._limits = limits
@@ -139,7 +139,7 @@ class FramedComm:
             raise ValueError(f"a message that did not go on within {self._limits.patience:g} s") from None
 
 
-def framed(comm: Comm, limits: Limits) -> Comm:
+def framed(comm: Comm, limits: LinkLimits) -> Comm:
     """Return what carries frames over a comm after the handshake: its stream, or itself if it has none."""
     stream = getattr(comm, "stream", None)
     return FramedComm(comm, stream, limits) if isinstance(stream, BaseIOStream) else comm

@@ -37,9 +37,9 @@ from synergy_nb.runtime.transport.framing import framed
 from synergy_nb.runtime.transport.wire import (
     FRAME_OVERHEAD,
     Comm,
-    Limits,
     LinkDown,
     LinkFull,
+    LinkLimits,
     Outgoing,
     RemoteError,
     Shape,
@@ -50,9 +50,9 @@ __all__ = [
     "PROTOCOL_VERSION",
     "REPLACED",
     "Comm",
-    "Limits",
     "LinkDown",
     "LinkFull",
+    "LinkLimits",
     "Links",
     "RemoteError",
     "Shape",
@@ -77,7 +77,7 @@ class _Link(Outgoing):
     reader: asyncio.Task[None] | None = None
     writer: asyncio.Task[None] | None = None
 
-    def __init__(self, to: str, limits: Limits, resumed: Callable[[str, int], None]) -> None:
+    def __init__(self, to: str, limits: LinkLimits, resumed: Callable[[str, int], None]) -> None:
         super().__init__(to, limits, resumed)
         self.calls: dict[int, asyncio.Future[tuple[bool, bytes]]] = {}
 
@@ -122,12 +122,12 @@ class Links:
         on_down: Callable[[str, str], None] | None = None,
         on_request: Callable[[str, str, bytes], Awaitable[bytes]] | None = None,
         record: Recorder | None = None,
-        limits: Limits | None = None,
+        limits: LinkLimits | None = None,
         shape: Shape | None = None,
         on_mark: Callable[[str, int, bool], None] | None = None,
     ) -> None:
         self.address = address
-        self.limits = limits or Limits()
+        self.limits = limits or LinkLimits()
         self.shape = shape
         self._connect = connect
         self._on_message = on_message

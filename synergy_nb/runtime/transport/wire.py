@@ -22,9 +22,9 @@ __all__ = [
     "MARK",
     "Comm",
     "Frame",
-    "Limits",
     "LinkDown",
     "LinkFull",
+    "LinkLimits",
     "Outgoing",
     "RemoteError",
     "Shape",
@@ -70,7 +70,7 @@ class RemoteError(SynergyError, RuntimeError):
     """The handler of a request failed at the other peer; the message is that of its error."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class LinkLimits(msgspec.Struct, frozen=True):
     """Limits of all links of a peer.
 
     Parameters
@@ -135,7 +135,7 @@ class Outgoing:
         Event whose waiters resume whenever frames have left the queue.
     """
 
-    def __init__(self, to: str, limits: Limits, resumed: Callable[[str, int], None]) -> None:
+    def __init__(self, to: str, limits: LinkLimits, resumed: Callable[[str, int], None]) -> None:
         self.to = to
         self.control = 0
         self.data = 0

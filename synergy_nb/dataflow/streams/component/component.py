@@ -24,26 +24,26 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, cast
 
-from synergy_nb.dataflow.deployments import Assignment, Feed, Role
+from synergy_nb.dataflow.deployments import Assignment, InputFeed, Role
 from synergy_nb.dataflow.logic import Logic, SavedState
-from synergy_nb.dataflow.memory_shares import Memory, Share
+from synergy_nb.dataflow.memory_shares import Memory, MemoryShare
 from synergy_nb.dataflow.streams.component.alignment import Alignment
 from synergy_nb.dataflow.streams.component.component_metrics import ComponentMetrics
 from synergy_nb.dataflow.streams.component.copy_holders import CopyHolders
-from synergy_nb.dataflow.streams.component.execution import Committed, Engine, Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import Committed, Engine, ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.component.losses import Losses
 from synergy_nb.dataflow.streams.component.reading_order import ReadingOrder
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
-from synergy_nb.dataflow.streams.log.merge import Entry, Port
-from synergy_nb.dataflow.streams.log.values import CLIENT, ORIGIN, Chunk, Cut, Output, Reader
+from synergy_nb.dataflow.streams.log.merge import Port, WaitingChunk
+from synergy_nb.dataflow.streams.log.values import CLIENT, ORIGIN, Chunk, Output, Reader, SnapshotCut
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
 __all__ = ["NOTHING", "Component"]
 
 #: Stands for work that no chunk triggers: a promise that was received, and is applied where the order prescribes it.
-NOTHING: Final = Entry(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0), 0))
+NOTHING: Final = WaitingChunk(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0), 0))
 
 Together: TypeAlias = Callable[[Chunk, int, int], bool]
 """Whether a chunk may be executed together with the preceding ones, whose tuples and bytes are passed."""
@@ -111,7 +111,7 @@ class Component(ComponentMetrics):
         logic: Logic | None,
         limits: Limits = LIMITS,
         *,
-        share: Share | None = None,
+        share: MemoryShare | None = None,
         measure_s: float = 5.0,
         speed: float = 1.0,
         now: float = 0.0,
@@ -123,7 +123,7 @@ class Component(ComponentMetrics):
         self.peer = peer
         self.role = role
         self.epoch = assignment.epoch + (role is Role.FOLLOWER)
-        self.feeds: dict[int, Feed] = assignment.feeds
+        self.feeds: dict[int, InputFeed] = assignment.feeds
         self.feed_ports: dict[int, int] = assignment.feed_ports
         self.replica_of, self.rebuilt, self.in_order = assignment.replica_of, assignment.rebuilt, assignment.in_order
         self.copy_holders = CopyHolders(assignment.copies, assignment.synchronized)
@@ -153,12 +153,12 @@ class Component(ComponentMetrics):
         self.number = -1  # number of its last snapshot
         self.stable = ORIGIN  # point in its output that a snapshot on all copies covers
         self.steps: Iterator[Item | int] | None = None  # remaining output of unfinished work
-        self._cuts: dict[int, Cut] = {}
+        self._cuts: dict[int, SnapshotCut] = {}
         self._port = 0  # input of the last work
         self.light_s = self.light_punctuation_s = math.inf  # processing time of an item of few tuples, seconds
         self._recent: deque[float] = deque(maxlen=9)
         self._late = 0  # tuples that its logic had dropped as late after the last work
-        self._since: Entry | None = None  # first entry of the last work
+        self._since: WaitingChunk | None = None  # first entry of the last work
 
     @property
     def output(self) -> Output:
@@ -195,7 +195,7 @@ class Component(ComponentMetrics):
         """Go on with the output that a copy of it has."""
         self.log = log
 
-    def restore(self, cut: Cut) -> None:
+    def restore(self, cut: SnapshotCut) -> None:
         """Start from a cut in its log; it executes nothing until its state is restored."""
         self.log.cut(cut.end)
         self.suspend()
@@ -246,10 +246,10 @@ class Component(ComponentMetrics):
         self.failed = self.failed or "it was removed"
         self.share.release()
 
-    def begin(self, cut: Cut) -> None:
+    def begin(self, cut: SnapshotCut) -> None:
         """Start from a cut; the log has to end there. Inputs that were read before the cut and are gone are closed."""
         for number in cut.inputs.keys() - self.ports.keys():
-            self.feeds[number], self.ports[number] = Feed(self.application, ""), Port(closed=True)
+            self.feeds[number], self.ports[number] = InputFeed(self.application, ""), Port(closed=True)
         for number, port in self.ports.items():
             port.start(cut.inputs.get(number))
         self.reading.begin(cut)
@@ -258,7 +258,7 @@ class Component(ComponentMetrics):
     # -- execution -----------------------------------------------------------------------------------------------
 
     @property
-    def first(self) -> Entry | None:
+    def first(self) -> WaitingChunk | None:
         """The next entry that may be executed; None if there is none."""
         if self.running or self.failed or self.paused or self.logic is None or self.log.blocked:
             return None
@@ -359,7 +359,7 @@ class Component(ComponentMetrics):
             "queue_tuples": self.waiting,
         }
 
-    def _account(self, outcome: Outcome) -> None:
+    def _account(self, outcome: ExecutionOutcome) -> None:
         """Record the processing times of items, separately for batches of few tuples and for punctuations.
 
         For batches the median of the last nine counts, so that neither the first, cold one nor one during which the
@@ -374,7 +374,7 @@ class Component(ComponentMetrics):
                 self._recent.append(seconds)
                 self.light_s = sorted(self._recent)[len(self._recent) // 2]
 
-    def finished(self, work: Work, outcome: Outcome) -> None:
+    def finished(self, work: Work, outcome: ExecutionOutcome) -> None:
         """Record what executed work has read, and append its output."""
         self.running = False
         port = self.ports[work.port]
@@ -408,7 +408,7 @@ class Component(ComponentMetrics):
 
     def overtake(self, chunks: list[Chunk], began: float, now: float) -> None:
         """Account for chunks that were executed from ``began`` on, without waiting in the queue."""
-        self._since = Entry(0, began, chunks[-1])
+        self._since = WaitingChunk(0, began, chunks[-1])
         (port,) = self.ports.values()
         before = port.received.position
         port.overtake(chunks[-1].end)
@@ -484,18 +484,18 @@ class Component(ComponentMetrics):
         if self.engine is not None:
             known = self.engine.committed
             self.saving = known.state
-            self._cuts[self.number] = Cut(
+            self._cuts[self.number] = SnapshotCut(
                 dict(enumerate(known.inputs)), known.end, (), tuple(self.reading.causes), known.step, self._saved
             )
             return
         self.saving = SavedState if self.logic is None else self.logic.save
         inputs = {number: port.consumed for number, port in self.ports.items() if not port.beginning}
         order, causes, losses = tuple(self.reading.runs), tuple(self.reading.causes), self.losses
-        self._cuts[self.number] = Cut(
+        self._cuts[self.number] = SnapshotCut(
             inputs, self.log.end, order, causes, read=self._saved, consumed=losses.consumed, dropped=losses.dropped
         )
 
-    def cut(self, number: int) -> Cut:
+    def cut(self, number: int) -> SnapshotCut:
         """Return the cut that a snapshot covers."""
         return self._cuts[number]
 

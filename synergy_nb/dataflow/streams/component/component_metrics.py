@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from synergy_nb.dataflow.memory_shares import Share
+from synergy_nb.dataflow.memory_shares import MemoryShare
 from synergy_nb.dataflow.meters import Ewma, Rate, UnitCost
 from synergy_nb.dataflow.streams.component.predictions import ComponentPredictions
 from synergy_nb.models.signatures import WINDOW, Segment, Signature
@@ -60,7 +60,7 @@ class ComponentMetrics:
         Time at which the component starts, in seconds.
     """
 
-    def __init__(self, *, measure_s: float, share: Share, now: float, speed: float = 1.0) -> None:
+    def __init__(self, *, measure_s: float, share: MemoryShare, now: float, speed: float = 1.0) -> None:
         self.share = share
         self.kind = ""  # kind of its operator
         self.stream = ""  # name of its stream

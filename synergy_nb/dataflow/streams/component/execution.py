@@ -24,7 +24,7 @@ from synergy_nb.dataflow.tuples import Batch, Item
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component.component import Component
 
-__all__ = ["Committed", "Encode", "Engine", "Link", "Outcome", "Work"]
+__all__ = ["Committed", "Encode", "Engine", "ExecutionOutcome", "Link", "Work"]
 
 Encode: TypeAlias = Callable[[Chunk], None]
 """Function that encodes a chunk."""
@@ -76,7 +76,7 @@ class Engine(Logic, Protocol):
         """Record that all copies have the output of its steps up to this one."""
 
 
-class Outcome(msgspec.Struct):
+class ExecutionOutcome(msgspec.Struct):
     """The outcome of one execution.
 
     Parameters
@@ -106,7 +106,7 @@ class Outcome(msgspec.Struct):
     late: int = 0
     error: BaseException | None = None
     unfinished: bool = False
-    then: tuple[Work, Outcome] | None = None
+    then: tuple[Work, ExecutionOutcome] | None = None
     speed: float = 1.0
 
 
@@ -176,7 +176,7 @@ class Work(NamedTuple):
         logic = self.component.logic
         return 0.0 if logic is None else sum(logic.needs(self.port, item) for item in self.items)
 
-    def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> Outcome:
+    def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> ExecutionOutcome:
         """Execute this and the chained components, in any thread, but never twice at the same time.
 
         Parameters
@@ -198,9 +198,9 @@ class Work(NamedTuple):
             outcome.then = work, work.run(clock, window)
         return outcome
 
-    def _run(self, clock: Callable[[], float], window: int) -> Outcome:
+    def _run(self, clock: Callable[[], float], window: int) -> ExecutionOutcome:
         component, began = self.component, clock()
-        outcome = Outcome(began)
+        outcome = ExecutionOutcome(began)
         try:
             operator = component.logic
             if operator is None:

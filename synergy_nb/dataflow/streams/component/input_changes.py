@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from synergy_nb.dataflow.deployments import Assignment, Feed, Role
+from synergy_nb.dataflow.deployments import Assignment, InputFeed, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.merge import Port
 from synergy_nb.dataflow.streams.log.values import Output
@@ -52,7 +52,7 @@ def has_others(component: Component, number: int) -> bool:
 
 def change_inputs(component: Component, assignment: Assignment) -> InputChanges:
     """Have a component read the inputs of its present assignment, and no others."""
-    wanted, none = assignment.feeds, Feed(component.application, "")
+    wanted, none = assignment.feeds, InputFeed(component.application, "")
     left = {
         number: output_of(component, number)
         for number, feed in component.feeds.items()

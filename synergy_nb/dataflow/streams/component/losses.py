@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from synergy_nb.dataflow.streams.log.values import Chunk, Cut, Loss
+from synergy_nb.dataflow.streams.log.values import Chunk, Loss, SnapshotCut
 from synergy_nb.plan import Plan
 
 __all__ = ["Losses", "lost_results"]
@@ -52,7 +52,7 @@ class Losses:
         self.thinned = False
         self._before: dict[str, Loss] = {}
 
-    def begin(self, cut: Cut) -> None:
+    def begin(self, cut: SnapshotCut) -> None:
         """Start from a cut."""
         self.consumed, self.dropped = cut.consumed, cut.dropped
         self.thinned = self.dropped > 0

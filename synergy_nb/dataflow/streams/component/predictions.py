@@ -42,8 +42,8 @@ from synergy_nb.models.slack import Persistence
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component.component import Component
-    from synergy_nb.dataflow.streams.component.execution import Outcome, Work
-    from synergy_nb.dataflow.streams.log.merge import Entry
+    from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
+    from synergy_nb.dataflow.streams.log.merge import WaitingChunk
 
 __all__ = ["ComponentPredictions", "PeerPredictions"]
 
@@ -243,7 +243,7 @@ class ComponentPredictions:
         """Note when the execution began whose output is handled now."""
         self.began = started
 
-    def finished(self, first: Entry, work: Work, outcome: Outcome) -> None:
+    def finished(self, first: WaitingChunk, work: Work, outcome: ExecutionOutcome) -> None:
         """Add a pair for an execution, or note what was passed to another engine; ``first`` is its first entry."""
         self.began = None
         if self.component.external:

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 The output of a component may depend on more than its inputs: on the order in which it reads several of them, and on
 the tuples that it drops because their deadline has passed. No other peer can derive these decisions. So the component
-records them as :class:`.log.values.Run` values, and each chunk that it makes carries the runs
+records them as :class:`.log.values.OrderRun` values, and each chunk that it makes carries the runs
 since the previous chunk. A component that replaces it is prescribed the runs that anybody depends on: it reads and
 drops as they say, and decides freely from there on.
 """
@@ -16,7 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from synergy_nb.dataflow.streams.log.merge import InOrder
-from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Cut, Determinant, Point, Run, Stream
+from synergy_nb.dataflow.streams.log.values import (
+    ORIGIN,
+    Chunk,
+    ComponentStream,
+    Determinant,
+    OrderRun,
+    Point,
+    SnapshotCut,
+)
 from synergy_nb.dataflow.tuples import Batch
 
 if TYPE_CHECKING:
@@ -47,15 +55,15 @@ class ReadingOrder:
     """
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[OrderRun] = []
         self.causes: list[Determinant] = []
-        self.prescribed: deque[Run] = deque()
+        self.prescribed: deque[OrderRun] = deque()
         self.known = ORIGIN
         self.free = True
         self.complete = False
         self.made: deque[Determinant] = deque()
 
-    def begin(self, cut: Cut) -> None:
+    def begin(self, cut: SnapshotCut) -> None:
         """Start from a cut."""
         self.known = cut.end
         self.runs, self.causes = list(cut.order), list(cut.causes)
@@ -67,13 +75,13 @@ class ReadingOrder:
         if work.dropped:
             position = max(chunk.end.position for chunk in work.chunks)
             point = Point(max(position, point.position), point.until)
-            self._add(Run(work.port, point, True))
+            self._add(OrderRun(work.port, point, True))
         for item in work.items:
             here = Point(item.end_position, point.until) if isinstance(item, Batch) else Point(item.position, item.time)
             point = point.joined(here)
-            self._add(Run(work.port, point))
+            self._add(OrderRun(work.port, point))
 
-    def _add(self, run: Run) -> None:
+    def _add(self, run: OrderRun) -> None:
         last = self.runs[-1] if self.runs else None
         same = last is not None and (last.port, last.dropped) == (run.port, run.dropped)
         if last is not None and same and last.upto.until == run.upto.until:
@@ -81,7 +89,7 @@ class ReadingOrder:
         else:
             self.runs.append(run)
 
-    def carry(self, chunks: Sequence[Chunk], stream: Stream | None, stable: Point) -> None:
+    def carry(self, chunks: Sequence[Chunk], stream: ComponentStream | None, stable: Point) -> None:
         """Attach the recorded runs to new chunks.
 
         Parameters
@@ -119,7 +127,7 @@ class ReadingOrder:
         """Decide freely after what is prescribed, as that is the whole order of the component that it replaces."""
         self.free = self.complete = True
 
-    def next_run(self, ports: Mapping[int, InOrder]) -> Run | None:
+    def next_run(self, ports: Mapping[int, InOrder]) -> OrderRun | None:
         """Return the next part of the prescribed order that has not been read yet."""
         while self.prescribed:
             run = self.prescribed[0]

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.log.frames import Data, PieceRequest, State
+from synergy_nb.dataflow.streams.log.frames import ComponentState, Data, PieceRequest
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.log.merge import RETRY_S, InOrder, Receipt
 from synergy_nb.dataflow.streams.log.state_pieces import Piece
@@ -40,7 +40,7 @@ class _Snapshot:
         Piece number to the bytes of a piece that this peer already has.
     """
 
-    def __init__(self, state: State, known: Mapping[int, bytes]) -> None:
+    def __init__(self, state: ComponentState, known: Mapping[int, bytes]) -> None:
         self.state = msgspec.structs.replace(state, enclosed=())
         enclosed = {piece.number: piece.data for piece in state.enclosed}
         named = [number for part in state.parts for number in part.pieces]
@@ -113,7 +113,7 @@ class Copy:
         self.output = output
         self.merge = InOrder(None, output.epoch)
         self.log = StreamLog(limits=limits, retains_all=True)
-        self.state: State | None = None
+        self.state: ComponentState | None = None
         self.pieces: dict[int, bytes] = {}
         self.retry_at = 0.0
         self.ack_at: float | None = None
@@ -147,7 +147,7 @@ class Copy:
         self.merge = InOrder(log.end, self.output.epoch)
         self.retry_at = 0.0
 
-    def keep(self, state: State, pieces: dict[int, bytes]) -> None:
+    def keep(self, state: ComponentState, pieces: dict[int, bytes]) -> None:
         """Have a snapshot that was made on this peer."""
         self.state, self.pieces = state, pieces
 
@@ -238,7 +238,7 @@ class Copy:
         self.log.trim(trimmed)
         self._adopt(None)
 
-    def snapshot(self, state: State, follower: Component | None) -> None:
+    def snapshot(self, state: ComponentState, follower: Component | None) -> None:
         """Handle the announcement of a snapshot; a follower needs only to reach the same point."""
         if follower is not None:
             follower.log.trim(state.trimmed)
@@ -286,7 +286,7 @@ class Copy:
                 if follower is None:
                     self.log.trim(each.state.trimmed)
 
-    def _reached(self, state: State, follower: Component | None) -> bool:
+    def _reached(self, state: ComponentState, follower: Component | None) -> bool:
         if follower is None:
             return self.merge.joined and self.log.end.position >= state.end.position
         ports = follower.ports

@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from synergy_nb.dataflow.deployments import Role
-from synergy_nb.dataflow.streams.log.merge import Entry
+from synergy_nb.dataflow.streams.log.merge import WaitingChunk
 from synergy_nb.dataflow.streams.log.values import Chunk
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ __all__ = ["first"]
 
 
 def first(
-    runnable: Mapping[Component, Entry], discipline: str, accept: Callable[[Component, Chunk], bool] | None = None
+    runnable: Mapping[Component, WaitingChunk],
+    discipline: str,
+    accept: Callable[[Component, Chunk], bool] | None = None,
 ) -> Component | None:
     """Return the component that is executed next, or None if there is none.
 

@@ -27,11 +27,11 @@ __all__ = [
     "FactKind",
     "Open",
     "Restore",
-    "Send",
+    "SendFrame",
 ]
 
 
-class Send(msgspec.Struct, frozen=True, eq=False):
+class SendFrame(msgspec.Struct, frozen=True, eq=False):
     """Send a frame to a peer.
 
     Parameters
@@ -230,5 +230,15 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    Send | Capture | Restore | Open | Close | Arrived | Copied | Fact | PeerPrediction | SlackViolation | InputsMeasured
+    SendFrame
+    | Capture
+    | Restore
+    | Open
+    | Close
+    | Arrived
+    | Copied
+    | Fact
+    | PeerPrediction
+    | SlackViolation
+    | InputsMeasured
 )

@@ -24,7 +24,7 @@ from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log.log import Cursor, LogTrimmed
 from synergy_nb.dataflow.streams.log.merge import RETRY_S, Port, Receipt
-from synergy_nb.dataflow.streams.log.values import COPY, OnLag, Point, Reader, Stream
+from synergy_nb.dataflow.streams.log.values import COPY, ComponentStream, OnLag, Point, Reader
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import END, START
 
@@ -185,7 +185,7 @@ class Exchange:
         if any(changed):
             self._check_streams(component)
 
-    def refuse_older(self, stream: Stream | None = None) -> None:
+    def refuse_older(self, stream: ComponentStream | None = None) -> None:
         """Accept chunks of the present epochs only: others may depend from now on on what was read until now.
 
         Parameters

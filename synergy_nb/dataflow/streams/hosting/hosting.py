@@ -22,7 +22,7 @@ from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.logic import Logic, error_reason
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import Outcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.component.predictions import PeerPredictions
 from synergy_nb.dataflow.streams.hosting import disciplines
 from synergy_nb.dataflow.streams.hosting.chains import chain
@@ -36,17 +36,18 @@ from synergy_nb.dataflow.streams.hosting.effects import (
     FactKind,
     Open,
     Restore,
-    Send,
+    SendFrame,
 )
 from synergy_nb.dataflow.streams.hosting.exchange import Exchange
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
 from synergy_nb.dataflow.streams.hosting.order_recovery import Orders
-from synergy_nb.dataflow.streams.hosting.roles import Roles
+from synergy_nb.dataflow.streams.hosting.roles import PeerRoles
 from synergy_nb.dataflow.streams.hosting.snapshots import SNAPSHOT_S, Snapshots
 from synergy_nb.dataflow.streams.hosting.timers import Timers
 from synergy_nb.dataflow.streams.log.chunking import TOGETHER_WORK, mergeable
 from synergy_nb.dataflow.streams.log.frames import (
     Ack,
+    ComponentState,
     Data,
     Determinants,
     Frame,
@@ -54,12 +55,11 @@ from synergy_nb.dataflow.streams.log.frames import (
     PieceReply,
     PieceRequest,
     Recall,
-    State,
     Subscribe,
     Unsubscribe,
 )
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.log.merge import Entry
+from synergy_nb.dataflow.streams.log.merge import WaitingChunk
 from synergy_nb.dataflow.streams.log.values import CLIENT, COPY, Chunk, Encoding, Output, Point, Reader, encoded
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 
@@ -128,12 +128,14 @@ class Hosting:
         self.predictions = PeerPredictions(HotSpotConfig() if hotspots is None else hotspots)
         self.inputs = InputReports(self.components)
         self.exchange = Exchange(self)
-        self.roles = Roles(self)
+        self.roles = PeerRoles(self)
         self.snapshots = Snapshots(self)
         self.opened: set[tuple[str, str]] = set()  # sources that are being read
         self._timers: Timers[tuple[str, str]] = Timers()
         self._touched: dict[tuple[str, str], None] = {}
-        self._runnable: dict[Component, Entry] = {}  # next entry of each runnable component; updated after a touch
+        self._runnable: dict[
+            Component, WaitingChunk
+        ] = {}  # next entry of each runnable component; updated after a touch
         self._effects: list[Effect] = []
         self._inside: deque[Frame] = deque()
         self._sequence = 0
@@ -270,7 +272,7 @@ class Hosting:
             link.component.suspend()
         return work._replace(then=links)
 
-    def finished(self, work: Work, outcome: Outcome, now: float) -> list[Effect]:
+    def finished(self, work: Work, outcome: ExecutionOutcome, now: float) -> list[Effect]:
         """Handle the end of an execution and of the executions chained to it."""
         for link in work.then:  # including links that were not executed
             link.component.resume()
@@ -286,7 +288,7 @@ class Hosting:
             self._ended(work, outcome, now)
         return self._done(now)
 
-    def _ended(self, work: Work, outcome: Outcome, now: float) -> None:
+    def _ended(self, work: Work, outcome: ExecutionOutcome, now: float) -> None:
         component = work.component
         self.touch(component.application, component.operator)
         if not self.hosts(component):
@@ -391,7 +393,7 @@ class Hosting:
         if to == self.peer:
             self._inside.append(frame)
         else:
-            self._effects.append(Send(to, frame))
+            self._effects.append(SendFrame(to, frame))
 
     def fail(self, component: Component, reason: str) -> None:
         """Fail a component: release its memory and its queues, and notify its sharers."""
@@ -495,7 +497,7 @@ class Hosting:
                 self.exchange.subscribe(frame, now)
             case Unsubscribe():
                 self.exchange.unsubscribe(sender, frame)
-            case State():
+            case ComponentState():
                 self.roles.snapshot(frame, now)
             case PieceRequest():
                 producer = self.producer(frame.output)

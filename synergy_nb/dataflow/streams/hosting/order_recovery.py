@@ -23,7 +23,7 @@ from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting.copies import Copy
 from synergy_nb.dataflow.streams.log.frames import Determinants, Recall
-from synergy_nb.dataflow.streams.log.values import ORIGIN, Determinant, Point, Stream
+from synergy_nb.dataflow.streams.log.values import ORIGIN, ComponentStream, Determinant, Point
 
 __all__ = ["LAST_ORDER_S", "RECALL_S", "Orders", "Recovery", "arrived", "still_repeats"]
 
@@ -36,7 +36,7 @@ class Orders:
 
     Examples
     --------
-    >>> stream = Stream("app", "join")
+    >>> stream = ComponentStream("app", "join")
     >>> first = Determinant(stream, Point(0, 0), Point(5, 0), (), ORIGIN)
     >>> second = Determinant(stream, Point(5, 0), Point(9, 0), (), Point(5, 0))
     >>> orders = Orders()
@@ -47,8 +47,8 @@ class Orders:
     """
 
     def __init__(self) -> None:
-        self._found: dict[Stream, dict[tuple[Point, Point], Determinant]] = {}
-        self._stable: dict[Stream, Point] = {}
+        self._found: dict[ComponentStream, dict[tuple[Point, Point], Determinant]] = {}
+        self._stable: dict[ComponentStream, Point] = {}
 
     def add(self, determinants: Iterable[Determinant]) -> None:
         """Add determinants, and drop those that have become stable."""
@@ -63,7 +63,7 @@ class Orders:
                 found = self._found.setdefault(each.stream, {})
                 found.setdefault((each.start, each.end), each)
 
-    def of(self, stream: Stream) -> tuple[Determinant, ...]:
+    def of(self, stream: ComponentStream) -> tuple[Determinant, ...]:
         """Return all known determinants of a stream."""
         return tuple(self._found.get(stream, {}).values())
 
@@ -75,7 +75,7 @@ class Orders:
             del self._stable[stream]
 
 
-def arrived(components: Iterable[Component], copy: Copy | None, stream: Stream) -> Point:
+def arrived(components: Iterable[Component], copy: Copy | None, stream: ComponentStream) -> Point:
     """Return the point up to which a stream has arrived at a peer: at readers among its components, and at its copy."""
     found = copy.merge.received if copy is not None and copy.merge.joined else ORIGIN
     for component in components:

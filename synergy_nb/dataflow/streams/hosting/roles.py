@@ -37,21 +37,30 @@ from synergy_nb.dataflow.streams.hosting.expected_readers import expect_readers
 from synergy_nb.dataflow.streams.hosting.order_recovery import LAST_ORDER_S, Recovery, arrived, still_repeats
 from synergy_nb.dataflow.streams.log.frames import (
     Ack,
+    ComponentState,
     Data,
     Determinants,
     LastOrder,
     PieceReply,
     Recall,
-    State,
     Subscribe,
 )
 from synergy_nb.dataflow.streams.log.merge import RETRY_S
-from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Cut, Determinant, OnLag, Output, Reader, Stream
+from synergy_nb.dataflow.streams.log.values import (
+    COPY,
+    ORIGIN,
+    ComponentStream,
+    Determinant,
+    OnLag,
+    Output,
+    Reader,
+    SnapshotCut,
+)
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 
-__all__ = ["Roles"]
+__all__ = ["PeerRoles"]
 
 Key = tuple[str, str]
 LEFT: Final = "it has had no snapshot since the component left it"
@@ -59,7 +68,7 @@ CATCH_UP_S: Final = 1.0  # seconds after which a follower counts as ready althou
 OUTRUN_S: Final = 4.0  # seconds after that until it starts again if its producers retain too little for it
 
 
-class Roles:
+class PeerRoles:
     """The roles of one peer: creates, replaces and removes its components and copies.
 
     Parameters
@@ -82,7 +91,7 @@ class Roles:
         self._followed: set[Key] = set()  # components that were followers, or copies of sources, before the deployment
         self._subscribing: set[Key] = set()  # rebuilt replicas that are not subscribed to all of their inputs yet
         self._failed: dict[Key, tuple[int, Role]] = {}  # components that could not be created, which was reported
-        self._unanswered: dict[Stream, tuple[str, Recall]] = {}  # questions that cannot be answered yet
+        self._unanswered: dict[ComponentStream, tuple[str, Recall]] = {}  # questions that cannot be answered yet
 
     # -- deployments ---------------------------------------------------------------------------------------------
 
@@ -258,7 +267,7 @@ class Roles:
                 tables = {part.table: tuple(pieces[number] for number in part.pieces) for part in state.parts}
                 hosting.effect(Restore(component, state.head, tables))
                 counts = {"consumed": state.consumed, "dropped": state.dropped}
-                component.restore(Cut(state.inputs, state.end, state.order, state.causes, **counts))
+                component.restore(SnapshotCut(state.inputs, state.end, state.order, state.causes, **counts))
         except ValueError as error:
             share.release()
             self._failed[key] = assignment.epoch, role
@@ -316,7 +325,7 @@ class Roles:
         if assignment is not None and self._hosting.peer in assignment.synchronized:  # readers wait for it
             self._acknowledge(key, copy, assignment)
 
-    def snapshot(self, state: State, now: float) -> None:
+    def snapshot(self, state: ComponentState, now: float) -> None:
         """Receive the announcement of a snapshot for a copy."""
         key = state.output.application, state.output.operator
         self._hosting.touch(*key)

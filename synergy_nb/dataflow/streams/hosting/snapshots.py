@@ -31,7 +31,7 @@ from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting.copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.hosting.effects import Capture, Captured, Copied, Fact, FactKind
-from synergy_nb.dataflow.streams.log.frames import Ack, Data, PieceReply, PieceRequest, State
+from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest
 from synergy_nb.dataflow.streams.log.state_pieces import Archive, Part
 from synergy_nb.dataflow.streams.log.values import COPY, Reader
 
@@ -51,7 +51,7 @@ PULL_BYTES_S: Final = 10e6  # least rate at which a copy is expected to receive,
 class Kept(NamedTuple):
     """A snapshot that the peer of the component keeps: its announcement, and piece number to the bytes of the piece."""
 
-    state: State
+    state: ComponentState
     pieces: dict[int, bytes]
 
 
@@ -334,10 +334,10 @@ class Snapshots:
             progress.hurry = True
 
 
-def _state(component: Component, reader: Reader, number: int, head: bytes, parts: tuple[Part, ...]) -> State:
+def _state(component: Component, reader: Reader, number: int, head: bytes, parts: tuple[Part, ...]) -> ComponentState:
     """Announce a snapshot of a component to a copy, without pieces."""
     cut = component.cut(number)
-    return State(
+    return ComponentState(
         output=component.output,
         reader=reader,
         number=number,

@@ -13,19 +13,20 @@ from synergy_nb.dataflow.streams.log.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.log.values import (
     ORIGIN,
     Chunk,
+    ComponentStream,
     Determinant,
     Loss,
     OnLag,
+    OrderRun,
     Output,
     Point,
     Reader,
-    Run,
-    Stream,
 )
 from synergy_nb.dataflow.tuples import START
 
 __all__ = [
     "Ack",
+    "ComponentState",
     "Data",
     "Determinants",
     "Frame",
@@ -33,7 +34,6 @@ __all__ = [
     "PieceReply",
     "PieceRequest",
     "Recall",
-    "State",
     "Subscribe",
     "Unsubscribe",
 ]
@@ -148,7 +148,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
     reason: str = ""
 
 
-class State(msgspec.Struct, frozen=True, tag="state"):
+class ComponentState(msgspec.Struct, frozen=True, tag="state"):
     """A consistent cut through a component between two executions, for a peer that holds a copy of it.
 
     Parameters
@@ -186,7 +186,7 @@ class State(msgspec.Struct, frozen=True, tag="state"):
     head: bytes
     parts: tuple[Part, ...] = ()
     enclosed: tuple[Piece, ...] = ()
-    order: tuple[Run, ...] = ()
+    order: tuple[OrderRun, ...] = ()
     causes: tuple[Determinant, ...] = ()
     consumed: int = 0
     dropped: int = 0
@@ -273,7 +273,7 @@ class Determinants(msgspec.Struct, frozen=True, tag="determinants"):
         Point up to which the stream has arrived at the peer, for its readers and copies.
     """
 
-    stream: Stream
+    stream: ComponentStream
     version: int
     found: tuple[Determinant, ...]
     question: int = 0
@@ -306,5 +306,14 @@ class LastOrder(msgspec.Struct, frozen=True, tag="last_order"):
 
 
 Frame: TypeAlias = (
-    Data | Ack | Subscribe | Unsubscribe | State | PieceRequest | PieceReply | Recall | Determinants | LastOrder
+    Data
+    | Ack
+    | Subscribe
+    | Unsubscribe
+    | ComponentState
+    | PieceRequest
+    | PieceReply
+    | Recall
+    | Determinants
+    | LastOrder
 )

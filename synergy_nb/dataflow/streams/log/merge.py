@@ -32,7 +32,7 @@ import msgspec
 from synergy_nb.dataflow.streams.log.values import ORIGIN, OVERHEAD, Chunk, Determinant, Loss, Point
 from synergy_nb.dataflow.tuples import START, Punctuation
 
-__all__ = ["RETRY_S", "Entry", "InOrder", "Port", "Receipt"]
+__all__ = ["RETRY_S", "InOrder", "Port", "Receipt", "WaitingChunk"]
 
 RETRY_S: Final = 0.05  # seconds between the first two subscriptions, until the producer answers
 RETRY_MOST_S: Final = 0.8  # longest time between two later ones, seconds
@@ -47,7 +47,7 @@ class Receipt(enum.IntEnum):
     STALE = 3  #: Its producer has been replaced.
 
 
-class Entry(NamedTuple):
+class WaitingChunk(NamedTuple):
     """A chunk that waits to be executed.
 
     Parameters
@@ -109,7 +109,7 @@ class InOrder:
         self.received = self.consumed = ORIGIN if since is None else since
         self.durable = ORIGIN
         self.unacknowledged = 0
-        self.queue: deque[Entry] = deque()
+        self.queue: deque[WaitingChunk] = deque()
         self.queued = 0
         self.epoch = epoch
         self.subscribed = subscribed
@@ -180,7 +180,7 @@ class InOrder:
         return True
 
     def _put(self, chunk: Chunk, sequence: int, now: float) -> None:
-        self.queue.append(Entry(sequence, now, chunk))
+        self.queue.append(WaitingChunk(sequence, now, chunk))
         self.queued += chunk.size
         self.received = chunk.end
 
@@ -329,7 +329,7 @@ class InOrder:
         return chunk
 
     def _put_back(self, chunk: Chunk) -> None:
-        self.queue.appendleft(Entry(0, 0.0, chunk))
+        self.queue.appendleft(WaitingChunk(0, 0.0, chunk))
         self.queued += chunk.size
 
     def consume(self, chunks: list[Chunk]) -> None:

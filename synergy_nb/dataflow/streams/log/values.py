@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-One component makes an :class:`Output` in one *epoch*. A component that replaces it, after a death or a move, makes the
-next epoch of the same :class:`Stream`, with the same tuples at the same positions up to the last one that a reader has
-received.
+One component makes an :class:`Output` in one *epoch*. A component that replaces
+it, after a death or a move, makes the next epoch of the same :class:`ComponentStream`, with the same tuples at the same
+positions up to the last one that a reader has received.
 
 A :class:`Point` is a point in a stream: the number of tuples before it, and the time of the last punctuation before
 it. Along a stream points never decrease. Tuples have the same positions in all epochs. Punctuations may have other
@@ -15,9 +15,9 @@ A :class:`Chunk` is one batch or one punctuation with the points where it begins
 
 A component with several inputs emits in the order in which it reads them, which no other peer can derive. So each of
 its chunks carries that order, as a :class:`Determinant` (the term of causal logging, see Clonos [1]_): the
-:class:`Run` of each port since the previous chunk. Chunks that are made from such chunks carry these determinants on,
-so every peer that depends on an order knows it, and a component that takes over from a snapshot reads its inputs in the
-order that others depend on. Determinants that a snapshot covers are dropped (``Determinant.stable``).
+:class:`OrderRun` of each port since the previous chunk. Chunks that are made from such chunks carry these determinants
+on, so every peer that depends on an order knows it, and a component that takes over from a snapshot reads its inputs in
+the order that others depend on. Determinants that a snapshot covers are dropped (``Determinant.stable``).
 
 .. [1] P. F. Silvestre, M. Fragkoulis, D. Spinellis, A. Katsifodimos. Clonos: Consistent causal recovery for
    highly-available streaming dataflows. SIGMOD 2021.
@@ -27,7 +27,7 @@ Examples
 >>> Point(10, 5) < Point(10, 7) < Point(11, 7)
 True
 >>> Output("app", "join", epoch=2).stream
-Stream(application='app', operator='join', rebuilt=0)
+ComponentStream(application='app', operator='join', rebuilt=0)
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ __all__ = [
     "OVERHEAD",
     "CarriedRate",
     "Chunk",
-    "Cut",
+    "ComponentStream",
     "Determinant",
     "Encoding",
     "Loss",
     "OnLag",
+    "OrderRun",
     "Output",
     "Point",
     "Reader",
-    "Run",
-    "Stream",
+    "SnapshotCut",
     "chunks_of",
     "encoded",
 ]
@@ -66,7 +66,7 @@ COPY: Final = -1  # port of a reader that holds a copy of a stream: a backup or 
 CLIENT: Final = -2  # port of a reader outside of the peers: the client that collects the results of a sink
 
 
-class Stream(NamedTuple):
+class ComponentStream(NamedTuple):
     """The output of a component in all its epochs.
 
     Parameters
@@ -89,11 +89,11 @@ class Output(NamedTuple):
     Parameters
     ----------
     application, operator
-        Stream that it makes, with ``rebuilt``, see :class:`Stream`.
+        Stream that it makes, with ``rebuilt``, see :class:`ComponentStream`.
     epoch
         Number of earlier components of the operator.
     rebuilt
-        Epoch in which the stream began, see :class:`Stream`.
+        Epoch in which the stream began, see :class:`ComponentStream`.
     """
 
     application: str
@@ -102,9 +102,9 @@ class Output(NamedTuple):
     rebuilt: int = 0
 
     @property
-    def stream(self) -> Stream:
+    def stream(self) -> ComponentStream:
         """The stream of the output."""
-        return Stream(self.application, self.operator, self.rebuilt)
+        return ComponentStream(self.application, self.operator, self.rebuilt)
 
 
 class Point(NamedTuple):
@@ -133,7 +133,7 @@ class Point(NamedTuple):
 ORIGIN: Final = Point(0, START)
 
 
-class Run(NamedTuple):
+class OrderRun(NamedTuple):
     """A part of an order of inputs: one port is read, or dropped, up to a point.
 
     Parameters
@@ -205,10 +205,10 @@ class Determinant(NamedTuple):
         Point in the same stream that a snapshot on all backups covers: no component resumes before it.
     """
 
-    stream: Stream
+    stream: ComponentStream
     start: Point
     end: Point
-    runs: tuple[Run, ...]
+    runs: tuple[OrderRun, ...]
     stable: Point
 
 
@@ -255,7 +255,7 @@ class Reader(NamedTuple):
         return self[:3] == other[:3] and self.epoch > other.epoch
 
 
-class Cut(NamedTuple):
+class SnapshotCut(NamedTuple):
     """The points of each input and of the output that a snapshot covers, and what the next chunk has to carry.
 
     ``inputs`` are by number. ``consumed`` and ``dropped`` count tuples as in :class:`Loss`.
@@ -263,7 +263,7 @@ class Cut(NamedTuple):
 
     inputs: dict[int, Point]
     end: Point
-    order: tuple[Run, ...]
+    order: tuple[OrderRun, ...]
     causes: tuple[Determinant, ...]
     step: int = -1  # last step of another engine
     read: int = 0  # bytes of inputs before the cut

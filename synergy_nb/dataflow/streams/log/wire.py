@@ -30,6 +30,7 @@ import msgspec
 from synergy_nb.dataflow import tuples
 from synergy_nb.dataflow.streams.log.frames import (
     Ack,
+    ComponentState,
     Data,
     Determinants,
     Frame,
@@ -37,7 +38,6 @@ from synergy_nb.dataflow.streams.log.frames import (
     PieceReply,
     PieceRequest,
     Recall,
-    State,
     Subscribe,
     Unsubscribe,
 )
@@ -47,10 +47,10 @@ from synergy_nb.dataflow.streams.log.values import (
     Chunk,
     Determinant,
     Loss,
+    OrderRun,
     Output,
     Point,
     Reader,
-    Run,
     encoded,
 )
 
@@ -110,7 +110,7 @@ class _State(msgspec.Struct, frozen=True, tag="state"):
     head: bytes
     parts: tuple[Part, ...]
     enclosed: tuple[_Piece, ...]
-    order: tuple[Run, ...]
+    order: tuple[OrderRun, ...]
     causes: tuple[Determinant, ...]
     consumed: int
     dropped: int
@@ -159,7 +159,7 @@ def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
                 latest=frame.latest,
                 unasked=frame.unasked,
             )
-        case State():
+        case ComponentState():
             payloads = [piece.data for piece in frame.enclosed]
             header = _State(
                 output=frame.output,
@@ -247,7 +247,7 @@ def decode(
             )
         case _State():
             enclosed = _pieces(header.enclosed, rest)
-            return State(
+            return ComponentState(
                 output=header.output,
                 reader=header.reader,
                 number=header.number,

@@ -24,7 +24,7 @@ from synergy_nb.dataflow.logic import SavedState
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Part", "PartHead", "decoded_head", "restore_parts", "save_parts"]
+__all__ = ["LogicPart", "PartHead", "decoded_head", "restore_parts", "save_parts"]
 
 PartHead = tuple[bytes, list[int]]
 """The head of the saved state of a part, and the numbers of its tables."""
@@ -32,7 +32,7 @@ PartHead = tuple[bytes, list[int]]
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class Part(Protocol):
+class LogicPart(Protocol):
     """A part of the logic that has a state: the operator, a filter, or a sorted input."""
 
     def save(self) -> SavedState:
@@ -42,7 +42,7 @@ class Part(Protocol):
         """Resume from a state that ``save`` has returned."""
 
 
-def save_parts(parts: Sequence[Part]) -> tuple[list[PartHead], dict[int, pl.DataFrame]]:
+def save_parts(parts: Sequence[LogicPart]) -> tuple[list[PartHead], dict[int, pl.DataFrame]]:
     """Save the states of parts; return their heads, and their tables by their numbers among those of all parts.
 
     Parameters
@@ -78,7 +78,7 @@ def decoded_head(head: bytes, kind: type[T], of: str) -> T:
         raise ValueError(f"saved state: {head[:16]!r}; expected that of {of}: {error}") from None
 
 
-def restore_parts(parts: Sequence[Part], heads: Sequence[PartHead], tables: Mapping[int, pl.DataFrame]) -> None:
+def restore_parts(parts: Sequence[LogicPart], heads: Sequence[PartHead], tables: Mapping[int, pl.DataFrame]) -> None:
     """Restore the states of parts that ``save_parts`` saved.
 
     Parameters

@@ -29,7 +29,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.streams.replicas.combined_states import Part, PartHead, decoded_head, restore_parts, save_parts
+from synergy_nb.dataflow.streams.replicas.combined_states import (
+    LogicPart,
+    PartHead,
+    decoded_head,
+    restore_parts,
+    save_parts,
+)
 from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput, in_order
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
@@ -93,7 +99,7 @@ class OrderedInputs:
         return in_order([held.receive(promise) for held in self._sorted], joined=self._joined)
 
     @property
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[LogicPart]:
         return [self._operator, *self._sorted]
 
     def save(self) -> SavedState:

@@ -22,7 +22,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from synergy_nb.dataflow.logic import Logic, SavedState
-from synergy_nb.dataflow.streams.replicas.combined_states import Part, PartHead, decoded_head, restore_parts, save_parts
+from synergy_nb.dataflow.streams.replicas.combined_states import (
+    LogicPart,
+    PartHead,
+    decoded_head,
+    restore_parts,
+    save_parts,
+)
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput, in_order
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
@@ -230,7 +236,7 @@ class MergedLogic:
         return in_order(released, joined=self._joined)
 
     @property
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[LogicPart]:
         return [self._operator, *self._filters, *self._sorted]
 
     def save(self) -> SavedState:
