@@ -2,7 +2,7 @@
 
 Spark is accessed through Spark Connect only, never through a session in this process. :mod:`spark_stream.java` finds
 a Java, :mod:`spark_stream.server` runs a server on this machine, and :mod:`spark_stream.session` opens sessions on it
-or on a cluster elsewhere, with the settings of :mod:`spark_stream.settings`.
+or on a cluster elsewhere, with the settings of :mod:`spark_stream._settings`.
 """
 
 import warnings

@@ -4,7 +4,7 @@ Spark ends a run of a query when another run begins with its checkpoint, but onl
 continues on another server does not use the old checkpoint: the new server copies it to its own location, up to the
 last micro-batch that the new peer knows of, and begins with the copy. A run that has lost its peer, and does not know
 that yet, goes on writing to the old location, which nobody reads any more; and the endpoint of its former peer, if that
-still exists, refuses it (:mod:`spark_stream.exchange`).
+still exists, refuses it (:mod:`spark_stream._exchange`).
 
 A task within Spark makes the copy, since only Spark has to reach the locations of both servers: a folder that both
 machines have, or a URL. It needs nothing there but pyarrow (:func:`_run` ships it by value).

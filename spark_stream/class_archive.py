@@ -3,7 +3,7 @@
 Java reads, checks and links some eighteen thousand classes before a server is ready and has answered its first query.
 An archive holds them as they are in memory after that (class data sharing, JDK Enhancement Proposal 350), so Java maps
 it instead. It is written once for a Java and a Spark, by a server that answers a few queries and ends; see
-:mod:`spark_stream.settings` for the measurements. With that of Java's own classes it takes 230 MB in the folder of
+:mod:`spark_stream._settings` for the measurements. With that of Java's own classes it takes 230 MB in the folder of
 the Python environment, so it goes with that.
 
 Java itself checks that an archive fits: its own build, and the path, size and time of each jar. Otherwise the server
@@ -28,10 +28,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions
 from pyspark.sql.connect.session import SparkSession
 
-from spark_stream import java, launching, settings
+from spark_stream import _settings as settings
+from spark_stream import java, launching
+from spark_stream._settings import Archives
 from spark_stream.java import Java, SparkUnavailable
 from spark_stream.session import connect, disconnect
-from spark_stream.settings import Archives
 from synergy_nb.errors import SynergyError
 
 __all__ = ["ArchiveNotWritten", "write"]

@@ -16,9 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from spark_stream import filesystem, settings, supervisor, worker_launcher
+from spark_stream import _filesystem as filesystem
+from spark_stream import _settings as settings
+from spark_stream import _supervisor as supervisor
+from spark_stream import _worker_launcher as worker_launcher
+from spark_stream._settings import Archives
 from spark_stream.java import Java, SparkUnavailable, major_version
-from spark_stream.settings import Archives
 
 __all__ = [
     "advice",
@@ -107,7 +110,7 @@ def worker_server() -> dict[str, Any] | None:
     """The fork server of Python workers, as the supervisor takes it: its command and the name of its socket."""
     if not FORKS:
         return None
-    command = [sys.executable, "-P", "-m", "spark_stream.worker_fork_server"]
+    command = [sys.executable, "-P", "-m", "spark_stream._worker_fork_server"]
     return {"command": command, "socket": worker_launcher.SOCKET}
 
 

@@ -6,11 +6,11 @@ import secrets
 import threading
 from typing import TYPE_CHECKING
 
-from spark_stream.exchange import Exchange
+from spark_stream._exchange import Exchange
 from spark_stream.results import ExchangeRefused
 
 if TYPE_CHECKING:
-    from spark_stream.flight_server import FlightServer
+    from spark_stream._flight_server import FlightServer
 
 __all__ = ["PeerEndpoint"]
 
@@ -40,7 +40,7 @@ class PeerEndpoint:
                 raise RuntimeError("the endpoint was closed")
             if self._server is None:
                 # gRPC must not be there when a process forks, and starts its threads when it is
-                from spark_stream.flight_server import FlightServer  # noqa: PLC0415
+                from spark_stream._flight_server import FlightServer  # noqa: PLC0415
 
                 self._server = FlightServer(self.host, self.token, self.exchange)
             return self._server.address

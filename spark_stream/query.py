@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import polars as pl
 
+from spark_stream._exchange import Exchange
+from spark_stream._inputs import Port
+from spark_stream._progress import Progress, progress_of
+from spark_stream._spool import FIRST, Inlet, Offset, Spool
+from spark_stream._staging import Files, Layout, Staged, convert, direct
+from spark_stream._tables import POSITION, arrow_schema
 from spark_stream.checkpoints import Checkpoint
-from spark_stream.exchange import Exchange
-from spark_stream.inputs import Port
 from spark_stream.java import SparkUnavailable
 from spark_stream.part import Part, named
 from spark_stream.peer_endpoint import PeerEndpoint
-from spark_stream.progress import Progress, progress_of
 from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption
 from spark_stream.spark_errors import SparkQueryEnded, cause, is_lost, is_passing
-from spark_stream.spool import FIRST, Inlet, Offset, Spool
-from spark_stream.staging import Files, Layout, Staged, convert, direct
 from spark_stream.supported import supported_source
-from spark_stream.tables import POSITION, arrow_schema
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.events import SkippedLines
@@ -317,8 +317,8 @@ class PartQuery:
         from pyspark.sql.connect.proto.base_pb2 import ConfigRequest, KeyValue  # noqa: PLC0415 - imports Spark
 
         from spark_stream import operators  # noqa: PLC0415
-        from spark_stream.expressions import MEANING  # noqa: PLC0415
-        from spark_stream.sources import FORMAT, register  # noqa: PLC0415
+        from spark_stream._expressions import MEANING  # noqa: PLC0415
+        from spark_stream._sources import FORMAT, register  # noqa: PLC0415
 
         exchange = self._exchange or self._prepare()
         if exchange.ended:  # there are no further inputs

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from spark_stream.birth_times import BirthTimes
-from spark_stream.spool import WARM
-from spark_stream.tables import from_spark
+from spark_stream._birth_times import BirthTimes
+from spark_stream._spool import WARM
+from spark_stream._tables import from_spark
 from synergy_nb.dataflow.operators.base import OUTPUT_ROWS
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, conform
 from synergy_nb.errors import SynergyError

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from spark_stream._spool import Offset
 from spark_stream.results import NONE, DeliveryProgress
-from spark_stream.spool import Offset
 from synergy_nb.dataflow.streams.log.values import Point
 
 __all__ = ["Resumption", "claim", "is_claimed"]

@@ -9,7 +9,7 @@
 One process of the machine owns the server; it passes the :class:`Endpoint` to others, such as peers. A server that dies
 is reported and restarted, at the same port and in the same folder. So checkpoints survive; sessions do not, and must be
 opened again. When the owner ends, for whatever reason, the server, its workers and its folder are removed: see
-:mod:`spark_stream.supervisor`.
+:mod:`spark_stream._supervisor`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final, Literal, NamedTuple
 
-from spark_stream import java, launching, settings
+from spark_stream import _settings as settings
+from spark_stream import java, launching
+from spark_stream._settings import Archives
 from spark_stream.java import Java, SparkUnavailable
-from spark_stream.settings import Archives
 
 __all__ = ["Endpoint", "Event", "Server", "SparkUnavailable"]
 

@@ -14,10 +14,10 @@ from pyspark.sql.connect.proto import base_pb2 as messages
 from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession
 
+from spark_stream._settings import SESSION
 from spark_stream.address import Address, parse_url
 from spark_stream.java import SparkUnavailable
 from spark_stream.server import Endpoint
-from spark_stream.settings import SESSION
 
 __all__ = ["connect", "disconnect", "parse_url"]
 
@@ -47,7 +47,7 @@ def connect(
     timeout
         Time limit for opening the session, seconds.
     settings
-        Spark settings for this session, which override those of :data:`spark_stream.settings.SESSION`.
+        Spark settings for this session, which override those of :data:`spark_stream._settings.SESSION`.
     patience
         Time for which a request is retried if the server has gone, seconds.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from spark_stream.expressions import UntranslatableExpression, aggregate, translate
-from spark_stream.tables import MARK, POSITION
+from spark_stream._expressions import UntranslatableExpression, aggregate, translate
+from spark_stream._tables import MARK, POSITION
 from synergy_nb.dataflow.operators.windows import microseconds
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.operators.engines import off_spark

@@ -148,7 +148,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture
 def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal of 200 columns, also for consoles that another test has made at a different width."""
-    from synergy_nb.cli import console
+    from synergy_nb.cli import _console as console
 
     monkeypatch.setenv("COLUMNS", "200")
     for each in (console.out, console.err):

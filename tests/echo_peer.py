@@ -13,7 +13,7 @@ import polars as pl
 
 from synergy_nb.control.peer import DriverMessage, Message, Peer, Protocol
 from synergy_nb.events import Event
-from synergy_nb.runtime.process.peer_driver import PeerRuntime
+from synergy_nb.runtime.process._peer_driver import PeerRuntime
 
 
 class Hello(Message, frozen=True):

@@ -19,7 +19,7 @@ import polars as pl
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput
+from synergy_nb.dataflow.streams.replicas._sorted_input import SortedInput
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import Event, ReplicaRebuilt
 from synergy_nb.plan import Plan, PlanError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from spark_stream.expressions import TYPES, quote
+from spark_stream._expressions import TYPES, quote
 from spark_stream.operators import END_TIME, MARK, POSITION, arrange
 from synergy_nb.dataflow.tuples import END, START, Batch, Punctuation
 from tests.feeding import Feed, micros

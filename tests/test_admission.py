@@ -20,7 +20,7 @@ from synergy_nb.dataflow.meters import UnitCost
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.events import GraphSelected
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
-from synergy_nb.lifecycle.requests.engine_choice import choose
+from synergy_nb.lifecycle.requests._engine_choice import choose
 from synergy_nb.models.overheads import (
     FADING_COUNT,
     HOP,

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
-from synergy_nb.algorithms.availability.primary_host import SPREAD
+from synergy_nb.algorithms.availability._primary_host import SPREAD
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import CandidatePassed, PlacementCompleted, PlacementReleased
 from synergy_nb.plan import Plan, source

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from synergy_nb.algorithms.availability import IndependentFailures, PlacementConfig, availability
+from synergy_nb.algorithms.availability._primary_host import SPREAD
 from synergy_nb.algorithms.availability.link_survey import SurveyedLink
 from synergy_nb.algorithms.availability.messages import (
     PlacementDecision,
@@ -24,7 +25,6 @@ from synergy_nb.algorithms.availability.messages import (
     decode_task,
     encode_task,
 )
-from synergy_nb.algorithms.availability.primary_host import SPREAD
 from synergy_nb.algorithms.availability.selection import agreed, ordered
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.ledger import Ledger
@@ -48,8 +48,8 @@ from synergy_nb.events import (
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.runtime.process import peer_factory
-from synergy_nb.runtime.process.peer_driver import PeerRuntime
+from synergy_nb.runtime.process import _peer_factory as peer_factory
+from synergy_nb.runtime.process._peer_driver import PeerRuntime
 from synergy_nb.runtime.process.requests import FindHosts, HostsFound, JoinCommand, pack, unpack
 from synergy_nb.simulator.kernel import SimulatedPeers
 from tests.memory_comm import Net, run

@@ -29,8 +29,8 @@ from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
-from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.status_text import status_pieces
+from synergy_nb.widgets._journal_series import JournalSeries
+from synergy_nb.widgets._status_text import status_pieces
 from tests.moving_schedules import packets, table
 from tests.replica_schedules import ideal
 

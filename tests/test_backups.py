@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
-from synergy_nb.dataflow.streams.hosting.copies import Copy
+from synergy_nb.dataflow.streams.hosting._copies import Copy
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN
 from synergy_nb.dataflow.tuples import END, START, Batch, Punctuation, decode, encode

@@ -317,8 +317,8 @@ def test_letters_of_a_panel_are_read_at_its_width_and_overlap_nowhere(name: str)
 def test_the_command_stores_results_and_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chapters, "CLAIMS", {"X1": "race"})
     monkeypatch.setattr(chapters, "_claims", lambda module: {"X1": RACE})
-    monkeypatch.setattr("synergy_nb.cli.reproduce_command.choices", lambda: {"X1": TOLD})
-    monkeypatch.setattr("synergy_nb.cli.reproduce_command.guide", lambda: GUIDE)
+    monkeypatch.setattr("synergy_nb.cli._reproduce_command.choices", lambda: {"X1": TOLD})
+    monkeypatch.setattr("synergy_nb.cli._reproduce_command.guide", lambda: GUIDE)
     run = CliRunner().invoke
     done = run(app, ["reproduce", "X1", "--store", str(tmp_path / "kept"), "--processes", "1"])
     assert done.exit_code == 0, done.output

@@ -26,7 +26,7 @@ from synergy_experiments.worlds.reliable_streams import CRASH, HANG, SLOW, Relia
 from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import component_settings
-from synergy_nb.dataflow.streams.component.copy_holders import CopyHolders
+from synergy_nb.dataflow.streams.component._copy_holders import CopyHolders
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.replicas.ordered_inputs import OrderedInputs
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic

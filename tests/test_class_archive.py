@@ -9,11 +9,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from spark_stream import class_archive, java, launching
+from spark_stream._settings import Archives
 from spark_stream.class_archive import ArchiveNotWritten
 from spark_stream.java import Java
 from spark_stream.server import Server
-from spark_stream.settings import Archives
-from synergy_nb.cli import doctor
+from synergy_nb.cli import _doctor as doctor
 
 
 def mapped(pid: int | None) -> list[str]:

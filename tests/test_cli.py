@@ -21,10 +21,10 @@ from typer.testing import CliRunner, Result
 
 from synergy_experiments.bench import suite
 from synergy_nb import Cluster, NotAdmitted, Plan, __version__, source
-from synergy_nb.cli import doctor
+from synergy_nb.cli import _doctor as doctor
+from synergy_nb.cli._doctor import Finding
+from synergy_nb.cli._input_checks import running
 from synergy_nb.cli.commands import app
-from synergy_nb.cli.doctor import Finding
-from synergy_nb.cli.input_checks import running
 from synergy_nb.reporting.explanation import Explanation
 from tests.waiting import DEADLINE
 

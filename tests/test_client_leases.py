@@ -11,7 +11,7 @@ from synergy_nb.control.driver_messages import LeaseRenewed, SubmitPlan
 from synergy_nb.lifecycle.requests.client_leases import LOOKS
 from synergy_nb.plan import Plan, source
 from synergy_nb.reporting.cluster_errors import ClusterError
-from synergy_nb.runtime.client.lease_renewals import LEASE, LeaseRenewals
+from synergy_nb.runtime.client._lease_renewals import LEASE, LeaseRenewals
 from synergy_nb.runtime.process.requests import RenewLeases, unpack
 from tests.simulated import Ring
 from tests.waiting import turns, until

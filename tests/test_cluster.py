@@ -38,11 +38,12 @@ from synergy_nb.events import ApplicationEnded, ComponentDeployed, RequestSubmit
 from synergy_nb.lifecycle import engine
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.data import deliveries
-from synergy_nb.runtime.data.pushed_sources import PushedSources
-from synergy_nb.runtime.process import service, starting
-from synergy_nb.runtime.process.plugin import runtime_of
+from synergy_nb.runtime.data._pushed_sources import PushedSources
+from synergy_nb.runtime.process import _service as service
+from synergy_nb.runtime.process import starting
+from synergy_nb.runtime.process._plugin import runtime_of
 from synergy_nb.runtime.process.requests import Fetch, FetchedResults, pack, unpack
-from synergy_nb.widgets.stage_picture import state_at
+from synergy_nb.widgets._stage_picture import state_at
 from tests.waiting import DEADLINE
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone

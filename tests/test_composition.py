@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.algorithms.composition.adaptive import RoundsHistory, adapted
+from synergy_nb.algorithms.composition._adaptive import RoundsHistory, adapted
 from synergy_nb.algorithms.composition.messages import Probe, ProbedRequest, Release, encode_request
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control.driver_messages import StopApplication

@@ -17,8 +17,8 @@ from polars.testing import assert_frame_equal
 from synergy_nb import Feed, FeedError, plan, source
 from synergy_nb.plan import data_frames
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
+from synergy_nb.traces._typed_columns import convert
 from synergy_nb.traces.rows import RowReader, check_rows
-from synergy_nb.traces.typed_columns import convert
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
 TABLE = pl.DataFrame({"time": [EPOCH, EPOCH + dt.timedelta(seconds=1)], "user": ["ann", None], "amount": [1.5, None]})

@@ -19,7 +19,8 @@ import pytest
 from typer.testing import CliRunner
 
 from synergy_nb.cli.commands import app
-from synergy_nb.demo import inputs, job, oracle
+from synergy_nb.demo import _oracle as oracle
+from synergy_nb.demo import inputs, job
 from synergy_nb.demo.inputs import Input
 from synergy_nb.demo.page import busiest
 from synergy_nb.events import GraphSelected

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synergy_nb.drawing._layout import layered
 from synergy_nb.drawing.graphs import STATES, Node, svg, text
-from synergy_nb.drawing.layout import layered
 from synergy_nb.plan.text.operator_texts import brief
 from tests.example_plans import figure_2_6, monitoring
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synergy_nb import Simulation
-from synergy_nb.notebook.plan_runs import runs_on
+from synergy_nb.notebook._plan_runs import runs_on
 from synergy_nb.widgets.plan_editor import PlanEditor
 from synergy_nb.widgets.protocol_stage import ProtocolStage
 from tests.browser import BarePage

@@ -14,7 +14,7 @@ from synergy_nb.dataflow.streams.hosting.input_reports import InputReport, Strea
 from synergy_nb.events import SkippedLines
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import source
-from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports
+from synergy_nb.runtime.process._peer_reports import Advertised, LoadReports
 from synergy_nb.runtime.transport.wide_area import WideArea
 from tests.simulated import Ring
 

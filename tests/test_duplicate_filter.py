@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.streams.replicas import duplicate_code, duplicate_filter, duplicate_kernel
+from synergy_nb.dataflow.streams.replicas import _duplicate_kernel as duplicate_kernel
+from synergy_nb.dataflow.streams.replicas import duplicate_code, duplicate_filter
 from synergy_nb.dataflow.streams.replicas.duplicate_code import PLAIN
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.editing.analysis import analyse
-from synergy_nb.editing.applying import apply, copy_operators
-from synergy_nb.editing.history import History, difference, merge_texts
+from synergy_nb.editing._analysis import analyse
+from synergy_nb.editing._applying import apply, copy_operators
+from synergy_nb.editing._history import History, difference, merge_texts
+from synergy_nb.editing._yaml_text import YamlText
 from synergy_nb.editing.operations import Add, EditError, Operation, Remove, Rename, Set, parse_operations
 from synergy_nb.editing.plan_text import EMPTY
-from synergy_nb.editing.yaml_text import YamlText
 from synergy_nb.plan import Plan, PlanError
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.terms.units import WrongValue

@@ -12,7 +12,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
-from synergy_nb.lifecycle.requests.engine_choice import choose
+from synergy_nb.lifecycle.requests._engine_choice import choose
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.derived.spark_parts import PART, Profile, cones, pace, parts_of, profiled, replace_parts

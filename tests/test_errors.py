@@ -14,8 +14,8 @@ from synergy_nb.errors import SynergyError, brief, user_facing
 from synergy_nb.notebook import short_errors
 from synergy_nb.notebook.short_errors import FULL
 from synergy_nb.plan import source
+from synergy_nb.runtime.client._synchronous import LoopThread
 from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.client.synchronous import LoopThread
 from synergy_nb.runtime.process.requests import ApplicationState, ClusterError, NotAdmitted
 
 MESSAGE = "filter: no peer has room"

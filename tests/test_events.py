@@ -32,15 +32,15 @@ from synergy_nb.events import (
     encode_events,
 )
 from synergy_nb.events.table import Events
-from synergy_nb.reporting.facts import Facts
+from synergy_nb.reporting._facts import Facts
 from synergy_nb.reporting.troubles import SENTENCES, gathered
-from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets._journal_series import JournalSeries
 from tests.syntax_trees import syntax_tree
 
 PACKAGE = Path(synergy_nb.events.__file__).parent.parent
 PRODUCT = [kind for kind in declared() if kind.__module__.startswith("synergy_nb.")]
 #: Events that neither the account of a request nor the live view takes, with who shows them.
-ELSEWHERE = {"SourceStarted": "synergy_nb/widgets/charts.py"}
+ELSEWHERE = {"SourceStarted": "synergy_nb/widgets/_charts.py"}
 
 
 @cache

@@ -10,8 +10,9 @@ from fractions import Fraction
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.operators import exact_code, exact_sums
-from synergy_nb.dataflow.operators.exact_sums import COLUMNS, merged_limbs, rounded, split
+from synergy_nb.dataflow.operators import _exact_sums as exact_sums
+from synergy_nb.dataflow.operators import exact_code
+from synergy_nb.dataflow.operators._exact_sums import COLUMNS, merged_limbs, rounded, split
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.derived.active_replicas import replicated
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_experiments.worlds.total_rates import TotalRate
+from synergy_nb.models._moments import PairedMoments
 from synergy_nb.models.execution_times import ExecutionTimes, confidence_level
-from synergy_nb.models.moments import PairedMoments
 
 RATES = (100.0, 140.0, 180.0, 220.0, 260.0, 300.0, 340.0, 380.0)
 STEADY = (0.0110, 0.0124, 0.0151, 0.0160, 0.0193, 0.0202, 0.0237, 0.0249)

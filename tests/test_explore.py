@@ -19,16 +19,16 @@ from synergy_nb.algorithms.availability import (
     random_availability,
 )
 from synergy_nb.algorithms.resilience import feasible_ratio, node_load, random_trees, rod
-from synergy_nb.algorithms.resilience.linear_load import linearised
+from synergy_nb.algorithms.resilience._linear_load import linearised
 from synergy_nb.drawing.plane import Axis, Plane
 from synergy_nb.drawing.svg import themed
-from synergy_nb.explore.bursty_load import bursts
-from synergy_nb.explore.duplicate_steps import FATES, TUPLES, filter_steps
-from synergy_nb.explore.exercises import EXERCISES, Exercise, check
-from synergy_nb.explore.explorer import Choice, Drawn, Explorer, Range
-from synergy_nb.explore.feasible_sets import GRID, feasible_set
-from synergy_nb.explore.replica_placements import ALGORITHMS, placements
-from synergy_nb.explore.reported_loads import random_loads, report_loads
+from synergy_nb.explore._bursty_load import bursts
+from synergy_nb.explore._duplicate_steps import FATES, TUPLES, filter_steps
+from synergy_nb.explore._exercises import EXERCISES, Exercise, check
+from synergy_nb.explore._explorer import Choice, Drawn, Explorer, Range
+from synergy_nb.explore._feasible_sets import GRID, feasible_set
+from synergy_nb.explore._replica_placements import ALGORITHMS, placements
+from synergy_nb.explore._reported_loads import random_loads, report_loads
 from synergy_nb.models.queueing import execution_time
 
 EXPLORERS: dict[str, Callable[[], Explorer]] = {

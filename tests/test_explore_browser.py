@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from synergy_nb import explore
-from synergy_nb.explore.explorer import Drawn, Explorer, Range
+from synergy_nb.explore._explorer import Drawn, Explorer, Range
 from tests.browser import ARTEFACTS, BarePage
 
 pytestmark = pytest.mark.slow  # a browser

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.expressions import compile_expression, compile_node
+from synergy_nb.dataflow._expressions import compile_expression, compile_node
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.sql import sql
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tornado.iostream import IOStream
 
-from synergy_nb.runtime.transport.framing import LENGTH, FramedComm, framed
+from synergy_nb.runtime.transport._framing import LENGTH, FramedComm, framed
 from synergy_nb.runtime.transport.listening import MessageLengthError
 from synergy_nb.runtime.transport.wire import LinkLimits
 

@@ -25,7 +25,7 @@ from synergy_nb.dataflow.streams.log.wire import encode as encode_frame
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
 from synergy_nb.runtime.data import instances, stream_driver
-from synergy_nb.runtime.data.sinks import SILENT, Portion
+from synergy_nb.runtime.data._sinks import SILENT, Portion
 from synergy_nb.runtime.data.sources import Stream
 from synergy_nb.runtime.data.stream_driver import STREAM
 from synergy_nb.traces import Skipped

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from synergy_nb import Application, Cluster, Plan, source
-from synergy_nb.demo import oracle
+from synergy_nb.demo import _oracle as oracle
 from synergy_nb.events import (
     ComponentMoved,
     Event,

@@ -63,13 +63,13 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("operators",),
         ("checks",),
         ("text",),
-        ("data_frames", "stream_names"),
+        ("_stream_names", "data_frames"),
         ("query_plan",),
         ("builder", "derived"),
     ),
     "dataflow": (
         ("deployments", "memory_shares", "meters", "prediction_reports", "tuples"),
-        ("expressions", "logic"),
+        ("_expressions", "logic"),
         ("operators",),
         ("streams",),
     ),
@@ -81,10 +81,10 @@ TOP = LEVEL["cli"]
 
 # Of the runtime, what may know Dask: the plugin on a worker, the bounds of its ports, the processes that hold workers,
 # and what starts or joins
-DASK_MODULES = {("process", "plugin"), ("process", "processes"), ("process", "starting"), ("transport", "listening")}
+DASK_MODULES = {("process", "_plugin"), ("process", "processes"), ("process", "starting"), ("transport", "listening")}
 DASK = {"dask", "distributed"}
 # The rows of users' asynchronous iterables come from an event loop wherever they are read
-LOOPS = {("simulator", "asynchronous_rows")}
+LOOPS = {("simulator", "_asynchronous_rows")}
 OUTSIDE_WORLD = {"asyncio", "socket", "selectors", "ssl", "time", "tornado"} | DASK
 GLOBAL_RANDOMNESS = {"secrets", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getrandom"}
 SEEDED_RANDOMNESS = {
@@ -101,8 +101,18 @@ SEEDED_RANDOMNESS = {
 # peers of live runs, which asks what Spark can execute, and the top
 SPARK_DOORS = {
     ("runtime", "data", "spark_servers"),
-    ("runtime", "data", "spark_part"),
+    ("runtime", "data", "_spark_part"),
     ("recording", "construction"),
+}
+# Modules that no other room imports by a statement, and who uses them; in the packages of FAMILIES whoever adds an
+# operator or an event finds each family in a module of its own
+FAMILIES = {("plan", "operators"), ("dataflow", "operators"), (SPARK, "operators"), ("events",)}
+DOORS = {
+    ("plan", "query_plan"): "users",
+    ("plan", "operators", "method_arguments"): "the pages that docs/generate.py writes",
+    ("notebook", "short_errors"): "drawing/notebook_views, by its name",
+    ("widgets", "knob_panel"): "notebook/views, by its name",
+    ("widgets", "protocol_stage"): "notebook/views, by its name",
 }
 CLOCKS = re.compile(r"(datetime\.)*(datetime\.(now|utcnow|today)|date\.today)")
 
@@ -261,6 +271,37 @@ def rooms_point_down(module: Module) -> Iterator[str]:
                     yield f"line {line}: imports {'.'.join(target)}; {package}.{own} is not above {other}"
 
 
+def _outside(module: Module, package: str) -> bool:
+    """Whether a module is neither of the package nor of one inside it."""
+    return module.name != package and not module.name.startswith(f"{package}.")
+
+
+def what_is_private_stays_in_its_room(module: Module) -> Iterator[str]:
+    """A module whose name begins with "_" is imported within its package only."""
+    for line, name in module.imports:
+        parts = name.split(".")
+        for end in range(1, len(parts)) if parts[0] in OURS else ():
+            package = ".".join(parts[:end])
+            if parts[end].startswith("_") and not parts[end].startswith("__") and _outside(module, package):
+                yield f"line {line}: imports {name}, which is for {package} alone; a module without _ is a door"
+
+
+@cache
+def _used_elsewhere() -> frozenset[str]:
+    """Names of modules that a module outside of their package imports."""
+    found = {(module, name) for module in MODULES for _, name in module.imports if name in NAMES}
+    return frozenset(name for module, name in found if _outside(module, name.rpartition(".")[0]))
+
+
+def what_only_its_room_imports_is_private(module: Module) -> Iterator[str]:
+    """A module that nobody outside of its package imports is named so; the few others are doors for a stated reason."""
+    name = module.parts[-1]
+    if module.is_package or name.startswith("_") or module.parts[0] == EXPERIMENTS or module.parts in DOORS:
+        return
+    if module.name not in _used_elsewhere() and module.parts[:-1] not in FAMILIES:
+        yield f"only its own room imports it: it is _{name}, or one of DOORS with the reason"
+
+
 def drivers_stand_apart(module: Module) -> Iterator[str]:
     """Widgets, simulator and runtime do not know each other."""
     for line, target in _ours(module):
@@ -330,7 +371,7 @@ def few_modules_import_spark(module: Module) -> Iterator[str]:
         if first == "pyspark" and module.parts[0] not in {SPARK, EXPERIMENTS}:
             yield f"line {line}: imports {name}; PySpark is for {SPARK}"
         if first == SPARK and module.parts[0] != SPARK and module.level < TOP and module.parts[:3] not in SPARK_DOORS:
-            yield f"line {line}: imports {name}; the doors to {SPARK} are runtime/data/{{spark_servers,spark_part}}"
+            yield f"line {line}: imports {name}; the doors to {SPARK} are runtime/data/{{spark_servers,_spark_part}}"
 
 
 def few_rooms_know_notebooks(module: Module) -> Iterator[str]:
@@ -532,6 +573,8 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     is_on_the_page_of_its_room,
     imports_point_down,
     rooms_point_down,
+    what_is_private_stays_in_its_room,
+    what_only_its_room_imports_is_private,
     drivers_stand_apart,
     algorithms_stand_alone,
     no_outside_world,
@@ -695,6 +738,9 @@ def test_tests_never_sleep() -> None:
         ),
         (rooms_point_down, "lifecycle.sessions.impact", "from synergy_nb.lifecycle.requests import engine_choice"),
         (rooms_point_down, "lifecycle.changes.takeover", "from synergy_nb.lifecycle.session import Session"),
+        (what_is_private_stays_in_its_room, "cli.printing", "from synergy_nb.widgets import _charts"),
+        (what_is_private_stays_in_its_room, "plan.builder", "import synergy_nb.plan.sql._sql_types"),
+        (what_only_its_room_imports_is_private, "widgets.nobody", ""),
         (rooms_point_down, "plan.terms.units", "from synergy_nb.plan.checks.validation import Problem"),
         (rooms_point_down, "plan.sql.sql", "def f():\n    from synergy_nb.plan.text import plan_file"),
         (rooms_point_down, "plan.query_plan", "from synergy_nb.plan.derived.spark_parts import parts_of"),

@@ -10,7 +10,7 @@ import pytest
 
 from synergy_nb import Application, Cluster, ClusterError, source
 from synergy_nb.events import LinkBroken, PeerMeasured
-from synergy_nb.runtime.process.peer_knobs import OtherLoad
+from synergy_nb.runtime.process._peer_knobs import OtherLoad
 from tests.waiting import DEADLINE
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from synergy_nb.events import ApplicationFinished, ClusterClosed, PeerStarted
 from synergy_nb.events.journal import Journal
-from synergy_nb.explore.explorer import Drawn, Explorer, Range
+from synergy_nb.explore._explorer import Drawn, Explorer, Range
 from synergy_nb.recording.moments import Moment, Replay
 from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.knob_panel import KnobPanel

@@ -19,8 +19,8 @@ from synergy_nb.events import (
 )
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.widgets.component_status import status
-from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets._component_status import status
+from synergy_nb.widgets._journal_series import JournalSeries
 from tests.moving_schedules import PEERS, table, undisturbed
 from tests.test_succession import AT, BACKUPS, ORIGIN, SINK, World, chain
 

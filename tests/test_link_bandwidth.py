@@ -17,7 +17,7 @@ from synergy_nb.events import LinkMeasured, ProbeDropped
 from synergy_nb.models.link_bandwidth import MARKED, SPAN, WINDOW, Backlog, BandwidthEstimate
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.runtime.process.peer_reports import CHANGED, LinkBandwidths
+from synergy_nb.runtime.process._peer_reports import CHANGED, LinkBandwidths
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.process.starting import start_cluster
 from synergy_nb.simulator.network import TransitStub, transit_stub

@@ -21,9 +21,9 @@ from distributed.protocol.serialize import to_serialize
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.runtime.process.plugin import client_links, install, runtime_of
+from synergy_nb.runtime.process._plugin import client_links, install, runtime_of
 from synergy_nb.runtime.transport import listening
-from synergy_nb.runtime.transport.framing import LENGTH
+from synergy_nb.runtime.transport._framing import LENGTH
 from synergy_nb.runtime.transport.link import LinkFull, LinkLimits, RemoteError
 from synergy_nb.runtime.transport.listening import BoundedComm, Bounds, MessageLengthError, _split, bound
 from tests.memory_comm import Net, run

@@ -20,7 +20,7 @@ from distributed import Client, Worker
 from synergy_nb import Application, Cluster, ClusterError, Plan, source
 from synergy_nb.events import ComponentFailed, LinkBroken, OperatorFailed, PeerTrouble
 from synergy_nb.plan.builder import Stream
-from synergy_nb.runtime.process.plugin import runtime_of
+from synergy_nb.runtime.process._plugin import runtime_of
 from tests.waiting import DEADLINE
 
 STAYING = ("peer-1", "peer-2", "peer-3")  # with all that has no replicas: sinks, sources, and what is shared

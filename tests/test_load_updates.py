@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.algorithms.migration.candidates import candidates, least_loaded
+from synergy_nb.algorithms.migration._candidates import candidates, least_loaded
 from synergy_nb.control.peer import Send
 from synergy_nb.models.overlapping_levels import OverlappingLevels
 from synergy_nb.overlay.directory_entries import Entry, EntryCopy, PeerLoad, Store

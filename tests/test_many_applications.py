@@ -17,7 +17,7 @@ from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import ProbeAccepted
 from synergy_nb.lifecycle.records import messages
 from synergy_nb.lifecycle.sessions import impact
-from synergy_nb.models.change_points import RateChanges
+from synergy_nb.models._change_points import RateChanges
 from synergy_nb.plan import Plan, source
 from synergy_nb.traces.packets import Parameters, tables
 from tests.quick_cases import quick_first

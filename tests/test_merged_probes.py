@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.algorithms.composition.probed_paths import Extended, summed
+from synergy_nb.algorithms.composition._probed_paths import Extended, summed
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.graph import Hop
 from synergy_nb.events import GraphSelected, ProbingEnded

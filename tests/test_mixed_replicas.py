@@ -12,10 +12,10 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
+from synergy_nb.dataflow.streams.hosting._order_recovery import LAST_ORDER_S
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
-from synergy_nb.dataflow.streams.hosting.order_recovery import LAST_ORDER_S
 from synergy_nb.dataflow.streams.log.frames import LastOrder
-from synergy_nb.dataflow.streams.replicas.sorted_input import in_order_of_time
+from synergy_nb.dataflow.streams.replicas._sorted_input import in_order_of_time
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import ReplicasDeployed, TakenOver

@@ -7,7 +7,7 @@ from collections import namedtuple
 import psutil
 import pytest
 
-from synergy_nb.runtime.process.machine_monitor import Counters, Row, read_counters, sample
+from synergy_nb.runtime.process._machine_monitor import Counters, Row, read_counters, sample
 
 Times = namedtuple("Times", "user nice system idle iowait irq softirq steal guest guest_nice")
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
+from synergy_nb.algorithms.availability._offers import Offer, best_offer, following, least_groups
 from synergy_nb.algorithms.availability.link_survey import SurveyedLink
 from synergy_nb.algorithms.availability.messages import Task
-from synergy_nb.algorithms.availability.offers import Offer, best_offer, following, least_groups
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import ReplicaAccepted, ReplicaPlaced

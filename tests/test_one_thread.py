@@ -14,7 +14,7 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.plan import Plan, source
 from synergy_nb.recording.construction import construct
 from synergy_nb.reporting.cluster_errors import NotAdmitted
-from synergy_nb.runtime.process.peer_factory import made_from
+from synergy_nb.runtime.process._peer_factory import made_from
 from synergy_nb.simulator.composed_world import ComposedWorld
 from synergy_nb.simulator.simulation import Simulation
 

@@ -14,11 +14,11 @@ from synergy_experiments.flows.workload import Parameters
 from synergy_experiments.worlds.composed_requests import compose
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_nb import Cluster, WideArea, source
-from synergy_nb.cli.run_command import check_origin
+from synergy_nb.cli._run_command import check_origin
 from synergy_nb.lifecycle.requests.origins import CLIENT, POLICIES, ends_of, nearest
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.peer_states import PeerState
-from synergy_nb.runtime.client.origins import FRESH, Origins
+from synergy_nb.runtime.client._origins import FRESH, Origins
 from synergy_nb.runtime.process.requests import MeasureDelays, unpack
 
 OFFERS = {

@@ -31,8 +31,8 @@ from synergy_nb.events import ApplicationRunning, Event, SinkMeasured
 from synergy_nb.lifecycle.records.hosted_components import HostedComponent
 from synergy_nb.plan import Plan, builder, plan, source
 from synergy_nb.simulator.collected_results import CollectedResults
-from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.status_text import status_pieces
+from synergy_nb.widgets._journal_series import JournalSeries
+from synergy_nb.widgets._status_text import status_pieces
 from tests.campaigns import blocks
 from tests.qos_story import qos
 from tests.quick_cases import quick_first

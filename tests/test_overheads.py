@@ -23,8 +23,8 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.runtime.process.calibration import Calibration, calibration_cases
-from synergy_nb.runtime.process.peer_reports import MeasuredOverheads
+from synergy_nb.runtime.process._calibration import Calibration, calibration_cases
+from synergy_nb.runtime.process._peer_reports import MeasuredOverheads
 from tests.simulated import Ring
 
 LATE = CompositionConfig(late=0.05)

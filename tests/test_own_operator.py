@@ -12,7 +12,7 @@ from synergy_nb.dataflow.operators import base
 from synergy_nb.dataflow.operators.base import OperatorLogic, implements
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
-from synergy_nb.lifecycle.requests.engine_choice import choose
+from synergy_nb.lifecycle.requests._engine_choice import choose
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.checks.memory_estimates import on_peers, retained_bytes
 from synergy_nb.plan.operators import catalogue as declared
@@ -20,7 +20,7 @@ from synergy_nb.plan.operators.declaration import OWN_WINDOW, Declaration, Examp
 from synergy_nb.plan.operators.engines import off_spark
 from synergy_nb.plan.operators.parameter_types import COLUMN, integer
 from synergy_nb.plan.operators.schemas import Derivation
-from synergy_nb.runtime.process.calibration import CalibrationCase, calibration_cases, make_plans
+from synergy_nb.runtime.process._calibration import CalibrationCase, calibration_cases, make_plans
 from tests.example_plans import problems_of
 from tests.feeding import through
 

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from synergy_nb.algorithms.migration import MoveHistory
+from synergy_nb.algorithms.migration._target import Target
 from synergy_nb.algorithms.migration.messages import Departure
-from synergy_nb.algorithms.migration.target import Target
 from synergy_nb.events import MigrationProjected
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, source

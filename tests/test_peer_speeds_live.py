@@ -11,8 +11,8 @@ from distributed import LocalCluster
 
 from synergy_nb import Cluster
 from synergy_nb.runtime.data.instances import Waiting
-from synergy_nb.runtime.process.peer_reports import REFERENCE_S, MeasuredOverheads
-from synergy_nb.runtime.process.plugin import runtime_of
+from synergy_nb.runtime.process._peer_reports import REFERENCE_S, MeasuredOverheads
+from synergy_nb.runtime.process._plugin import runtime_of
 from synergy_nb.runtime.process.processor_share import ProcessorShare
 from tests import test_hot_spots_live
 from tests.test_hot_spots_live import check_rows, replayed, until_moved, written

@@ -8,12 +8,12 @@ import pytest
 
 from synergy_nb import Cluster, NotAdmitted, source
 from synergy_nb.events import ApplicationRunning, ComponentDeployed, GraphSelected, RequestSubmitted
-from synergy_nb.notebook.plan_runs import runs_on
+from synergy_nb.notebook._plan_runs import runs_on
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.simulation import Simulation
-from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets._journal_series import JournalSeries
+from synergy_nb.widgets._status_text import status_pieces
 from synergy_nb.widgets.plan_editor import PlanEditor
-from synergy_nb.widgets.status_text import status_pieces
 from tests.waiting import DEADLINE, asked_until
 
 

@@ -25,9 +25,9 @@ from distributed.comm.core import CommClosedError
 
 from synergy_nb.control.peer import Codec, Peer, Record
 from synergy_nb.events import REFUSED, Event, LinkBroken, decode_events
-from synergy_nb.runtime.process import plugin
-from synergy_nb.runtime.process.peer_driver import PeerRuntime
-from synergy_nb.runtime.process.plugin import PLUGIN, SynergyPlugin, client_links, connector, install, runtime_of
+from synergy_nb.runtime.process import _plugin as plugin
+from synergy_nb.runtime.process._peer_driver import PeerRuntime
+from synergy_nb.runtime.process._plugin import PLUGIN, SynergyPlugin, client_links, connector, install, runtime_of
 from synergy_nb.runtime.transport.link import HANDLER, LinkDown, LinkLimits, RemoteError
 from synergy_nb.runtime.transport.wide_area import WideArea
 from tests import echo_peer

@@ -25,9 +25,9 @@ from distributed.utils import silence_logging_cmgr
 
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.process import fork_server as fork_server_module
-from synergy_nb.runtime.process.dask_silence import Silence
+from synergy_nb.runtime.process._dask_silence import Silence
+from synergy_nb.runtime.process._plugin import client_links, install
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer, ProcessStartError
-from synergy_nb.runtime.process.plugin import client_links, install
 from synergy_nb.runtime.process.processes import QUIET, PeerCluster, start
 from synergy_nb.runtime.transport.link import LinkDown, Links
 from tests.test_plugin import certificates

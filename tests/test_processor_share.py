@@ -12,7 +12,7 @@ from synergy_nb.control.driver_messages import SpeedMeasured
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.log.values import ORIGIN
-from synergy_nb.runtime.process.peer_reports import ENOUGH, REFERENCE_S, MeasuredOverheads
+from synergy_nb.runtime.process._peer_reports import ENOUGH, REFERENCE_S, MeasuredOverheads
 from synergy_nb.runtime.process.processor_share import ProcessorShare, note_speeds, scheduled
 from tests.test_predictions import component
 

@@ -13,9 +13,10 @@ from synergy_nb import connect_cluster, source
 from synergy_nb.models.signatures import Segment
 from synergy_nb.overlay.published_streams import RETAINED_PROFILES
 from synergy_nb.plan.derived.spark_parts import PART
-from synergy_nb.runtime.process import peer_metrics, service
-from synergy_nb.runtime.process.plugin import runtime_of
-from synergy_nb.runtime.process.profiles import STABLE_AFTER, Profiles
+from synergy_nb.runtime.process import _peer_metrics as peer_metrics
+from synergy_nb.runtime.process import _service as service
+from synergy_nb.runtime.process._plugin import runtime_of
+from synergy_nb.runtime.process._profiles import STABLE_AFTER, Profiles
 from tests.two_hosts import Pair, play, reading, trace
 
 on_loop = play  # how the tests that are coroutines run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synergy_nb.cli import console
+from synergy_nb.cli import _console as console
 
 
 def test_a_long_stage_says_every_minute_how_long_the_rest_takes(

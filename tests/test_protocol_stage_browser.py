@@ -8,8 +8,8 @@ import pytest
 
 from synergy_nb import Simulation, source
 from synergy_nb.recording.moments import Replay
+from synergy_nb.widgets._stage_picture import LETTER, SIZE, svg
 from synergy_nb.widgets.protocol_stage import ProtocolStage
-from synergy_nb.widgets.stage_picture import LETTER, SIZE, svg
 from tests.browser import ARTEFACTS, BarePage
 from tests.contrast import faint
 from tests.test_replays import replay_of_a_failed_set_up

@@ -14,8 +14,8 @@ from synergy_nb.dataflow.streams.log.pushes import PushWindow, rest_of
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, decode
 from synergy_nb.plan import Plan, source
-from synergy_nb.runtime.client import pushing
-from synergy_nb.runtime.client.pushing import Pushing
+from synergy_nb.runtime.client import _pushing as pushing
+from synergy_nb.runtime.client._pushing import Pushing
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
     AwaitCopies,

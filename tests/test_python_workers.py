@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from spark_stream import launching, worker_launcher
+from spark_stream import _worker_launcher as worker_launcher
+from spark_stream import launching
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

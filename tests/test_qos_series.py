@@ -46,10 +46,10 @@ from synergy_nb.events import (
 )
 from synergy_nb.events.application_states import ENDED, Status
 from synergy_nb.events.journal import Journal
-from synergy_nb.widgets.journal_series import MOST_APPLICATIONS, JournalSeries
-from synergy_nb.widgets.line_history import COARSE, RECENT, Line
-from synergy_nb.widgets.static_view import text
-from synergy_nb.widgets.status_text import shown_peers, status_pieces
+from synergy_nb.widgets._journal_series import MOST_APPLICATIONS, JournalSeries
+from synergy_nb.widgets._line_history import COARSE, RECENT, Line
+from synergy_nb.widgets._static_view import text
+from synergy_nb.widgets._status_text import shown_peers, status_pieces
 from tests.qos_story import NAMES, PEERS, START, measured, qos, relieved, story, top_pairs
 
 OF = "top-1/sink"

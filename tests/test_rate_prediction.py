@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb import traces
-from synergy_nb.models import rate_regression as regressed
+from synergy_nb.models import _rate_regression as regressed
+from synergy_nb.models._rate_regression import RateRegression
 from synergy_nb.models.rate_combination import CombinedRate
 from synergy_nb.models.rate_prediction import CorrelatedRate, PredictionErrors, RatePredictor, predicted_series
-from synergy_nb.models.rate_regression import RateRegression
 
 Series = dict[str, list[float]]
 

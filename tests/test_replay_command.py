@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from synergy_nb.cli import replay_command
+from synergy_nb.cli import _replay_command as replay_command
 from synergy_nb.cli.commands import app
 from synergy_nb.recording.recording_file import MAGIC, ChunkWriter, Received, create, read
 from tests.recorded import recorded

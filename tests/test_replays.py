@@ -31,14 +31,14 @@ from synergy_nb.events import (
     declared,
 )
 from synergy_nb.overlay.ring import distance, number_of, ring_position
-from synergy_nb.recording.event_words import said
+from synergy_nb.recording._event_words import said
+from synergy_nb.recording._peer_places import map_of
 from synergy_nb.recording.moments import Replay
-from synergy_nb.recording.peer_places import map_of
 from synergy_nb.recording.stage import replay_events
 from synergy_nb.simulator.simulated_application import SimulatedApplication
+from synergy_nb.widgets._stage_picture import places, state_at, svg
 from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.protocol_stage import ProtocolStage
-from synergy_nb.widgets.stage_picture import places, state_at, svg
 from tests.recorded import recorded
 
 RULE = CompositionConfig().rule

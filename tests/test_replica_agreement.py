@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.operators.base import create
+from synergy_nb.dataflow.streams.replicas._sorted_input import SortedInput
+from synergy_nb.dataflow.streams.replicas._tuple_words import canonical
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
-from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput
-from synergy_nb.dataflow.streams.replicas.tuple_words import canonical
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.derived.active_replicas import replicated

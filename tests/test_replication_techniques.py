@@ -14,9 +14,9 @@ import pytest
 
 from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import Role
+from synergy_nb.dataflow.streams.hosting._snapshots import HELD_S
 from synergy_nb.dataflow.streams.hosting.effects import FactKind
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
-from synergy_nb.dataflow.streams.hosting.snapshots import HELD_S
 from synergy_nb.dataflow.streams.log.frames import Data, Frame, Recall
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import COPY

@@ -24,7 +24,7 @@ from synergy_nb.events import (
 from synergy_nb.plan import Plan
 from synergy_nb.plan.text.operator_texts import brief
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.widgets.charts import SinkDelays, delay_chart, delays
+from synergy_nb.widgets._charts import SinkDelays, delay_chart, delays
 from synergy_nb.widgets.report import Number, Table, Verdict, report
 from tests import qos_story
 

@@ -12,7 +12,6 @@ import pytest
 
 from synergy_nb.algorithms.resilience import (
     Arcs,
-    baselines,
     cluster,
     clustered_rod,
     connected,
@@ -27,12 +26,13 @@ from synergy_nb.algorithms.resilience import (
     random_placement,
     random_trees,
     refine,
-    refinement,
     rod,
     weights,
 )
+from synergy_nb.algorithms.resilience import _baselines as baselines
+from synergy_nb.algorithms.resilience import _refinement as refinement
+from synergy_nb.algorithms.resilience._refinement import POINTS
 from synergy_nb.algorithms.resilience.feasible import directions
-from synergy_nb.algorithms.resilience.refinement import POINTS
 from tests.quick_cases import quick_first
 
 Array = npt.NDArray[np.float64]
@@ -160,7 +160,7 @@ def test_a_start_that_is_not_in_keeping_is_one_clear_error(arguments: dict[str, 
 @pytest.mark.parametrize("seed", quick_first(range(6), 2))
 def test_the_optimum_is_the_best_of_all_placements(seed: int, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if compiled:
-        monkeypatch.setattr(importlib.import_module("synergy_nb.algorithms.resilience.best_placement"), "FEW", 0)
+        monkeypatch.setattr(importlib.import_module("synergy_nb.algorithms.resilience._best_placement"), "FEW", 0)
     rng = np.random.default_rng(seed)
     load = linearised(random_trees(6, 2, rng)).load
     capacity = np.ones(3) if seed % 2 else rng.uniform(0.5, 1.5, 3)
@@ -177,7 +177,7 @@ def test_the_optimum_is_the_best_of_all_placements(seed: int, compiled: bool, mo
 
 def test_few_placements_need_no_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes up to a minute on a busy machine, and an explorer has four operators on two nodes."""
-    module = importlib.import_module("synergy_nb.algorithms.resilience.best_placement")
+    module = importlib.import_module("synergy_nb.algorithms.resilience._best_placement")
     for name in ("best_placements", "refine"):
         monkeypatch.setattr(module, name, None)
     assert optimum([[14, 0], [6, 0], [0, 9], [0, 7]], [1, 1]).tolist() == [0, 1, 1, 0]

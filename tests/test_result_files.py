@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from synergy_nb import Plan, source
-from synergy_nb.cli import result_files
-from synergy_nb.cli.input_checks import parsed, print_json
-from synergy_nb.cli.result_files import ResultFile, chosen_files
-from synergy_nb.cli.run_command import execute
+from synergy_nb.cli import _result_files as result_files
+from synergy_nb.cli._input_checks import parsed, print_json
+from synergy_nb.cli._result_files import ResultFile, chosen_files
+from synergy_nb.cli._run_command import execute
 from synergy_nb.runtime.process.requests import ClusterError
 
 SCHEMA = {"time": "time", "who": "str", "n": "int", "share": "float", "secret": "bytes", "yes": "bool"}

@@ -18,11 +18,11 @@ from synergy_nb.events import Event
 from synergy_nb.events.application_states import Status
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan, source
+from synergy_nb.runtime.client._results import Results, gone_notice
 from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.client.results import Results, gone_notice
+from synergy_nb.runtime.data._ended_sinks import ENDED
+from synergy_nb.runtime.data._sinks import DeliveredSink
 from synergy_nb.runtime.data.deliveries import Deliveries
-from synergy_nb.runtime.data.ended_sinks import ENDED
-from synergy_nb.runtime.data.sinks import DeliveredSink
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
     ClusterError,

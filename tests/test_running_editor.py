@@ -10,11 +10,11 @@ import pytest
 
 from synergy_nb import NotAdmitted, edit, source
 from synergy_nb.editing.operations import EditError
-from synergy_nb.notebook.plan_runs import runs_on
+from synergy_nb.notebook._plan_runs import runs_on
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.simulation import Simulation
-from synergy_nb.widgets.editor_overlay import draft_of, overlay
-from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets._editor_overlay import draft_of, overlay
+from synergy_nb.widgets._journal_series import JournalSeries
 from synergy_nb.widgets.running_plan import FollowedPlan, PlanRuns, RunningPlan
 from tests.qos_story import NAMES, START, actively_replicated, filtered, relieved, replicated, story, top_pairs
 from tests.test_plan_editor import Editor, ask

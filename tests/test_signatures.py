@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.models.change_points import AGES, BLOCK, KEPT, RateChanges
+from synergy_nb.models._change_points import AGES, BLOCK, KEPT, RateChanges
 from synergy_nb.models.signatures import PIECES, Segment, Signature, aggregate, constant
 from tests.quick_cases import quick_first
 

@@ -7,9 +7,9 @@ import pytest
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import REFUSED
 from synergy_nb.plan import source
-from synergy_nb.runtime.client import peer_requests
-from synergy_nb.runtime.client.led_application import LedApplication
-from synergy_nb.runtime.client.peer_requests import PeerRequests
+from synergy_nb.runtime.client import _peer_requests as peer_requests
+from synergy_nb.runtime.client._led_application import LedApplication
+from synergy_nb.runtime.client._peer_requests import PeerRequests
 from synergy_nb.runtime.process.requests import ApplicationState, ClusterError, PeerUnreachable
 from synergy_nb.runtime.transport.link import LinkDown, RemoteError
 

@@ -11,8 +11,8 @@ from synergy_nb.control.driver_messages import MoveComponent
 from synergy_nb.events import ComponentMoved, ReplicaRebuilt
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.simulator.simulated_application import SimulatedApplication
-from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.status_text import status_pieces
+from synergy_nb.widgets._journal_series import JournalSeries
+from synergy_nb.widgets._status_text import status_pieces
 
 SINGLE = {"a", "b", "sink"}  # operators without replicas
 

@@ -14,7 +14,7 @@ from synergy_nb.recording.moments import Replay
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.simulator.network import transit_stub
 from synergy_nb.simulator.simulated_application import SimulatedApplication
-from synergy_nb.widgets.stage_picture import state_at, svg
+from synergy_nb.widgets._stage_picture import state_at, svg
 
 PACKETS: dict[str, Any] = {"seed": 1, "rate": "50 tuples/s", "id": "packets"}
 

@@ -25,7 +25,7 @@ from synergy_nb.events import (
     TakenOver,
 )
 from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError
-from synergy_nb.simulator.paced_sources import PacedSource, opened, tabled, timed
+from synergy_nb.simulator._paced_sources import PacedSource, opened, tabled, timed
 from synergy_nb.traces.rows import FeedError, RowReader
 
 ROWS = pl.DataFrame({"time": [0.0, 1.0, 2.0, 3.0], "v": [1, 2, 3, 4]})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from synergy_nb import Simulation, source, watch
-from synergy_nb.recording.peer_places import map_of
+from synergy_nb.recording._peer_places import map_of
 from synergy_nb.reporting.cluster_errors import ClusterError
 
 PACKETS: dict[str, Any] = {"seed": 1, "rate": "20/s", "id": "packets"}

@@ -13,7 +13,7 @@ from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.events import LateRows, LinesSkipped, OriginSucceeded, SkippedLines
 from synergy_nb.events.journal import Journal
 from synergy_nb.reporting.cluster_errors import ClusterError
-from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets._journal_series import JournalSeries
 from tests.qos_story import START, story
 
 ROWS = 400

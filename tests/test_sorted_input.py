@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.streams.replicas import sorted_input
-from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput
+from synergy_nb.dataflow.streams.replicas import _sorted_input as sorted_input
+from synergy_nb.dataflow.streams.replicas._sorted_input import SortedInput
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, decode_table, encode, encode_table
 from tests.quick_cases import quick_first
 

@@ -16,7 +16,7 @@ import pytest
 
 from synergy_nb import Simulation
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
-from synergy_nb.lifecycle.requests.engine_choice import choose
+from synergy_nb.lifecycle.requests._engine_choice import choose
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.checks.memory_estimates import check_memory, held, retained_bytes

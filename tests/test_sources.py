@@ -18,8 +18,8 @@ from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, encoded
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
+from synergy_nb.runtime.data._spark_part import SparkPart
 from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Stream, ThreadFeed
-from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from tests.two_hosts import Pair, arrival, deployment, fetched, numbers, play, table, trace
 from tests.waiting import DEADLINE, first_of, turns, until

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_stream.birth_times import BirthTimes
-from spark_stream.exchange import Exchange
+from spark_stream._birth_times import BirthTimes
+from spark_stream._exchange import Exchange
+from spark_stream._sources import Reader, Writer, Written
+from spark_stream._spool import FIRST, Offset, Spool
+from spark_stream._staging import Files, Staged, convert, direct
+from spark_stream._tables import MARK, arrow_schema
 from spark_stream.peer_endpoint import PeerEndpoint
 from spark_stream.results import ExchangeRefused, Slice
-from spark_stream.sources import Reader, Writer, Written
-from spark_stream.spool import FIRST, Offset, Spool
-from spark_stream.staging import Files, Staged, convert, direct
 from spark_stream.supported import supported_source
-from spark_stream.tables import MARK, arrow_schema
 from synergy_nb import source, traces
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan import Operator
@@ -671,7 +671,7 @@ def test_staging_does_not_run_far_ahead(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("numbered", [False, True])
 def test_a_converted_source_is_the_same_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbered: bool) -> None:
-    monkeypatch.setattr("spark_stream.staging.FILE_ROWS", 400)
+    monkeypatch.setattr("spark_stream._staging.FILE_ROWS", 400)
     made = operator(connector="packets", seed=3, count=1000, speed=0)
     files = list(convert(made, tmp_path, numbered=numbered))
     expected = pl.concat([item.table for item in traces.read(made.params) if isinstance(item, Batch)])
@@ -688,7 +688,7 @@ def test_a_converted_source_is_the_same_stream(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_trace_out_of_order_is_cut_at_its_punctuations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_stream.staging.FILE_ROWS", 3)
+    monkeypatch.setattr("spark_stream._staging.FILE_ROWS", 3)
     path = tmp_path / "trace.csv"
     path.write_text("time,n\n1,0\n5,1\n2,2\n3,3\n6,4\n4,5\n7,6\n")
     made = operator(path=str(path), format="csv", columns={"time": "time", "n": "int"}, lateness="3 s")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_stream.expressions import (
+from spark_stream._expressions import (
     _SPARK,
     MEANING,
     TYPES,
@@ -21,7 +21,7 @@ from spark_stream.expressions import (
     quote,
     translate,
 )
-from synergy_nb.dataflow.expressions import _POLARS, compile_expression
+from synergy_nb.dataflow._expressions import _POLARS, compile_expression
 from synergy_nb.plan.sql import sql
 from tests.spark_server import COMPILED
 from tests.test_expressions import SCHEMA, TABLE, expressions

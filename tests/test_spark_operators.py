@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 import pytest
 
+from spark_stream._progress import watermark_of
 from spark_stream.operators import END_TIME, build, kinds, lag, numbered, readings
 from spark_stream.operators.frames import SHIFT
-from spark_stream.progress import watermark_of
 from spark_stream.supported import supported
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation
 from synergy_nb.plan import Plan, Stream
@@ -164,7 +164,7 @@ def _fail(error: Exception) -> Rows:
 @pytest.fixture(scope="module")
 def session(spark_server: Server) -> Iterator[SparkSession]:
     """A session as operators need it."""
-    from spark_stream.expressions import MEANING
+    from spark_stream._expressions import MEANING
     from spark_stream.session import connect, disconnect
 
     session = connect(spark_server.ready(), settings={**MEANING, **COMPILED, "spark.sql.shuffle.partitions": "1"})

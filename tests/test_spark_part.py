@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from spark_stream import query
+from spark_stream._spool import FIRST, Offset
 from spark_stream.results import DeliveryProgress, ExchangeRefused
 from spark_stream.resumption import Resumption
-from spark_stream.spool import FIRST, Offset
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 from synergy_nb.plan import source
 from synergy_nb.plan.derived.spark_parts import replace_parts
-from synergy_nb.runtime.data.spark_part import SparkPart
+from synergy_nb.runtime.data._spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.requests import SparkState, SparkStatus
 from tests.two_hosts import play, table

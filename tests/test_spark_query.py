@@ -257,7 +257,7 @@ def test_input_in_small_portions_gives_output_in_small_portions(run: Callable[..
 
 @pytest.mark.parametrize("form", ["as it is", "csv", "packets"])
 def test_spark_reads_a_source_itself(run: Callable[..., Run], tmp_path: Path, form: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("spark_stream.staging.FILE_ROWS", 700)
+    monkeypatch.setattr("spark_stream._staging.FILE_ROWS", 700)
     packets: dict[str, Any] = {"connector": "packets", "seed": 5, "count": 2000, "speed": 0}
     table = pl.concat([item.table for item in traces.read(packets) if isinstance(item, Batch)])
     columns = {"source": "str", "bytes": "int"}

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_stream.exchange import Exchange
+from spark_stream._exchange import Exchange
+from spark_stream._spool import FIRST, Offset, Spool
+from spark_stream._tables import MARK, arrow_schema
 from spark_stream.part import Part
 from spark_stream.peer_endpoint import PeerEndpoint
 from spark_stream.query import PartQuery
 from spark_stream.results import NONE, DeliveryProgress, ExchangeRefused
-from spark_stream.spool import FIRST, Offset, Spool
-from spark_stream.tables import MARK, arrow_schema
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import source

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from spark_stream import java, launching, settings, supervisor
+from spark_stream import _settings as settings
+from spark_stream import _supervisor as supervisor
+from spark_stream import java, launching
 from spark_stream.address import Address, parse_url
 from spark_stream.java import Java, SparkUnavailable
 from spark_stream.launching import spark_home

@@ -19,7 +19,7 @@ from synergy_nb.events.application_states import (
 )
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.plan import source
-from synergy_nb.widgets.status_text import _STATUS
+from synergy_nb.widgets._status_text import _STATUS
 
 
 def request() -> Request:

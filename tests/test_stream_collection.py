@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from synergy_nb.algorithms.replication.input_progress import InputProgress
+from synergy_nb.algorithms.replication._input_progress import InputProgress
+from synergy_nb.algorithms.replication._stream_graph import StreamUse
 from synergy_nb.algorithms.replication.stream_collection import RevivalRequested, WeightsReported
-from synergy_nb.algorithms.replication.stream_graph import StreamUse
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.peer import Message
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReport

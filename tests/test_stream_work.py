@@ -11,7 +11,7 @@ from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_metrics import RESOLUTION
 from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome
-from synergy_nb.dataflow.streams.hosting.exchange import ACK_S
+from synergy_nb.dataflow.streams.hosting._exchange import ACK_S
 from synergy_nb.dataflow.streams.log.chunking import mergeable
 from synergy_nb.dataflow.streams.log.frames import Ack
 from synergy_nb.dataflow.streams.log.log import Limits

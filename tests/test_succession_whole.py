@@ -22,9 +22,9 @@ from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.plan import plan as joined
 from synergy_nb.plan.derived.active_replicas import degrees_of, replicated
 from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS
+from synergy_nb.runtime.client._led_application import SUCCEEDS
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
-from synergy_nb.runtime.client.led_application import SUCCEEDS
 from synergy_nb.runtime.process.requests import ApplicationState, PeerUnreachable, pack
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults

@@ -54,7 +54,7 @@ with Cluster(peers=2) as cluster:
     cluster.submit(source("packets").sink(), placment="resilient")
 """
 FOUND = """
-6: note: Revealed type is "synergy_nb.runtime.client.application.Application"
+6: note: Revealed type is "synergy_nb.runtime.client._application.Application"
 7: note: Revealed type is "def (sink: str | None =, *, wait: bool =, seconds: float | str | None =) -> polars.dataframe.frame.DataFrame"
 8: note: Revealed type is "polars.dataframe.frame.DataFrame"
 9: note: Revealed type is "list[polars.dataframe.frame.DataFrame]"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from synergy_nb import Plan, PlanError, source
-from synergy_nb.cli.printing import requirement
-from synergy_nb.editing.analysis import analyse
+from synergy_nb.cli._printing import requirement
+from synergy_nb.editing._analysis import analyse
 from synergy_nb.events import PlacementCompleted
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
 from synergy_nb.plan.derived.placement_modes import decider_of

@@ -16,18 +16,18 @@ import pyarrow as pa
 import pytest
 
 from synergy_nb import Feed, Simulation, source
-from synergy_nb.cli.printing import show_rows
+from synergy_nb.cli._printing import show_rows
 from synergy_nb.editing.sampling import json_rows
 from synergy_nb.plan import PlanError
 from synergy_nb.plan.data_frames import DataFrameError
 from synergy_nb.plan.operators.sources import TIME_UNITS
 from synergy_nb.runtime.client.feeds import check_rows_or_feed
 from synergy_nb.traces import info, text_files
+from synergy_nb.traces._typed_columns import convert
 from synergy_nb.traces.rows import FeedError, RowReader
 from synergy_nb.traces.times import PER_SECOND, times
 from synergy_nb.traces.trace_files import load
 from synergy_nb.traces.trace_sizes import size_of_trace
-from synergy_nb.traces.typed_columns import convert
 
 DAY = dt.datetime(2026, 1, 1, 0, 0, 1)  # noqa: DTZ001 - times of streams have no zone
 SECONDS = 1_767_225_601  # of that

@@ -19,13 +19,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.tuples import TYPES, Batch
-from synergy_nb.traces import parquet, read, tabular, text_files, time_order
-from synergy_nb.traces.quoting import quoting
-from synergy_nb.traces.records import AFTER_QUOTE, NOT_CLOSED, NOT_UTF8
-from synergy_nb.traces.time_order import RowStore, TimeSurvey, sized
+from synergy_nb.traces import _parquet as parquet
+from synergy_nb.traces import _tabular as tabular
+from synergy_nb.traces import _time_order as time_order
+from synergy_nb.traces import read, text_files
+from synergy_nb.traces._quoting import quoting
+from synergy_nb.traces._records import AFTER_QUOTE, NOT_CLOSED, NOT_UTF8
+from synergy_nb.traces._time_order import RowStore, TimeSurvey, sized
+from synergy_nb.traces._typed_columns import Malformed, Tally
+from synergy_nb.traces._typed_columns import expected as expected_of
 from synergy_nb.traces.trace_files import load
-from synergy_nb.traces.typed_columns import Malformed, Tally
-from synergy_nb.traces.typed_columns import expected as expected_of
 
 # -- a literal reader ----------------------------------------------------------------------------------------------
 

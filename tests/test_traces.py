@@ -19,7 +19,7 @@ from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
 from synergy_nb.plan import PlanError, source
 from synergy_nb.plan.operators.sources import FORMATS
 from synergy_nb.runtime.data import instances
-from synergy_nb.simulator import paced_sources
+from synergy_nb.simulator import _paced_sources as paced_sources
 from synergy_nb.traces import info, paced, read, schema_of
 from synergy_nb.traces.trace_files import load, sniff
 

@@ -33,13 +33,13 @@ from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import replicated as replicated_plan
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.widgets import static_view
-from synergy_nb.widgets.charts import STYLE, SinkDelays, delay_chart
-from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.latest_values import LatestComponent
+from synergy_nb.widgets import _static_view as static_view
+from synergy_nb.widgets._charts import STYLE, SinkDelays, delay_chart
+from synergy_nb.widgets._journal_series import JournalSeries
+from synergy_nb.widgets._latest_values import LatestComponent
+from synergy_nb.widgets._status_text import status_pieces
 from synergy_nb.widgets.qos_view import QoSView
 from synergy_nb.widgets.report import report
-from synergy_nb.widgets.status_text import status_pieces
 from tests.qos_story import (
     NAMES,
     PEERS,

@@ -14,7 +14,7 @@ from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.notebook import waiting_lines
 from synergy_nb.notebook.waiting_lines import QUIET, NotebookLine, TerminalLine
 from synergy_nb.runtime.client import waiting_display
-from synergy_nb.runtime.client.synchronous import LoopThread
+from synergy_nb.runtime.client._synchronous import LoopThread
 from synergy_nb.runtime.client.waiting_display import EVERY, FIRST, Display, WaitingDisplay
 
 

@@ -16,8 +16,8 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
 from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source
+from synergy_nb.runtime.data._sinks import Portion
 from synergy_nb.runtime.data.host import Host
-from synergy_nb.runtime.data.sinks import Portion
 from synergy_nb.runtime.data.sources import Stream
 from synergy_nb.traces import Skipped
 from tests.waiting import DEADLINE, run_loop

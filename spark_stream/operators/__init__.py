@@ -2,12 +2,12 @@
 
 They have the meaning of the operators of peers (:mod:`synergy_nb.dataflow.operators`); one contract test compares both
 with SQL in DuckDB. :func:`build` translates a part of a plan to one DataFrame; :func:`enter` and :func:`leave`
-convert its inputs and its result. Sessions need the settings of :data:`spark_stream.expressions.MEANING`.
+convert its inputs and its result. Sessions need the settings of :data:`spark_stream._expressions.MEANING`.
 """
 
 from spark_stream.operators import crypto, joins, ordered, rows, windows  # noqa: F401 - each registers its kinds
+from spark_stream.operators._parts import build, kinds, lag, numbered, readings
 from spark_stream.operators.frames import END_TIME, MARK, POSITION, arrange, enter, leave
-from spark_stream.operators.parts import build, kinds, lag, numbered, readings
 
 __all__ = [
     "END_TIME",

@@ -19,9 +19,9 @@ from pyspark.sql.connect import functions as sf
 from pyspark.sql.connect.udf import _create_udf
 from pyspark.util import PythonEvalType
 
-from spark_stream.expressions import quote
+from spark_stream._expressions import quote
+from spark_stream.operators._registry import implements
 from spark_stream.operators.frames import CLOCK, ORDER, Work
-from spark_stream.operators.registry import implements
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

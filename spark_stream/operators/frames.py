@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import polars as pl
 from pyspark.sql.connect import functions as sf
 
-from spark_stream.expressions import quote
-from spark_stream.tables import MARK, POSITION
+from spark_stream._expressions import quote
+from spark_stream._tables import MARK, POSITION
 from synergy_nb.dataflow.operators.base import WINDOW
 from synergy_nb.plan.operators.schemas import is_windowed
 

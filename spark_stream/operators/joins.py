@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.connect import functions as sf
 
-from spark_stream.expressions import quote
+from spark_stream._expressions import quote
+from spark_stream.operators._registry import implements
 from spark_stream.operators.frames import CLOCK, EVENT_TIME, ORDER, SHIFT, UNORDERED, Work, columns_of, moved, named
-from spark_stream.operators.registry import implements
 from spark_stream.operators.windows import WINDOW_COLUMN, windowed
 from synergy_nb.dataflow.operators.base import WINDOW
 from synergy_nb.dataflow.operators.windows import microseconds

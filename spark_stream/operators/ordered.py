@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql.connect import functions as sf
 
-from spark_stream.expressions import quote
+from spark_stream._expressions import quote
+from spark_stream.operators._registry import implements
 from spark_stream.operators.frames import ORDER, UNORDERED, Work, columns_of, named, struct
-from spark_stream.operators.registry import implements
 from spark_stream.operators.windows import WINDOW_COLUMN, Windowed, windowed
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.terms.units import ratio_of

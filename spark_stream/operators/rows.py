@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql.connect import functions as sf
 
-from spark_stream.expressions import literal, quote, translate
+from spark_stream._expressions import literal, quote, translate
+from spark_stream.operators._registry import implements
 from spark_stream.operators.frames import CLOCK, ORDER, UNORDERED, Work, named
-from spark_stream.operators.registry import implements
 from synergy_nb.dataflow.operators.rows import splitmix64
 
 if TYPE_CHECKING:

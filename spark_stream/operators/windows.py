@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql.connect import functions as sf
 
-from spark_stream.expressions import aggregate as call
-from spark_stream.expressions import decaying, quote
+from spark_stream._expressions import aggregate as call
+from spark_stream._expressions import decaying, quote
+from spark_stream.operators._registry import implements
 from spark_stream.operators.frames import (
     CLOCK,
     EVENT_TIME,
@@ -21,7 +22,6 @@ from spark_stream.operators.frames import (
     named,
     struct,
 )
-from spark_stream.operators.registry import implements
 from synergy_nb.dataflow.operators.windows import microseconds
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ The set-up is that of :mod:`~synergy_experiments.chapters.availability`.
 :mod:`~synergy_experiments.chapters.shared_resources` has the set-ups in which requests contend for resources.
 
 *synergy* is the protocol of section 4.4. *Synergy looking ahead* is ours: a peer that is asked for a primary offers all
-later components that it has room for, with their backups (:mod:`synergy_nb.algorithms.availability.offers`).
+later components that it has room for, with their backups (:mod:`synergy_nb.algorithms.availability._offers`).
 
 Findings
 --------

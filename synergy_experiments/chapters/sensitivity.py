@@ -19,15 +19,15 @@ as in the paper: Composition meets the limit when it admits an application, and 
 later. With 10 % slack over the least placement it serves a fifth: of the five peers of each component two are probed,
 by chance, and few placements are within a tenth of the fastest. No choice of a few paths finds these, but the paths
 that meet at a component need not all be followed. Where they are merged
-(:mod:`synergy_nb.algorithms.composition.probed_paths`), and each peer probes all five candidates of the next component,
-the fastest placement is always among the probed ones, at 60 to 140 probes a request where the paper's take 50. In three
-networks .95, .87 and .38 of the requests are served then, where some placement on idle peers would serve all. What is
-missing is not found by more probes: of the popular queries, several requests are composed at the same moment, before
-the first of them runs and can be shared, each at the fastest peers; and each peer compares what it adds with the limit
-of an application, while several peers of the same path add to it. The latter is mended here: delays that a path adds to
-an application are summed over the path (.81 served in the second network without that). With one request a second
-instead of nine, the third network serves .54. With the lower processing times the first one serves all. The curve shows
-what fewer probes give, with paths merged and apart.
+(:mod:`synergy_nb.algorithms.composition._probed_paths`), and each peer probes all five candidates of the next
+component, the fastest placement is always among the probed ones, at 60 to 140 probes a request where the paper's take
+50. In three networks .95, .87 and .38 of the requests are served then, where some placement on idle peers would serve
+all. What is missing is not found by more probes: of the popular queries, several requests are composed at the same
+moment, before the first of them runs and can be shared, each at the fastest peers; and each peer compares what it adds
+with the limit of an application, while several peers of the same path add to it. The latter is mended here: delays that
+a path adds to an application are summed over the path (.81 served in the second network without that). With one request
+a second instead of nine, the third network serves .54. With the lower processing times the first one serves all. The
+curve shows what fewer probes give, with paths merged and apart.
 
 What an oracle could serve is between two numbers. In five networks, a planner that places requests in turn, with all
 loads, delays and running streams known (:mod:`~synergy_experiments.worlds.requests_in_turn`), serves 1.00, .98, .91,

@@ -3,17 +3,17 @@
 After each step of virtual time, every component measures and predicts its rate and execution time
 (:mod:`~synergy_experiments.flows.flow_meters`), and computes the slack of the tuples that arrived
 (:mod:`~synergy_nb.models.slack`). Where tuples persistently have none, the component that exceeds its processing time
-by most acts: its peer selects the executions that leave (:mod:`~synergy_nb.algorithms.migration.selection`), and asks
+by most acts: its peer selects the executions that leave (:mod:`~synergy_nb.algorithms.migration._selection`), and asks
 peers that offer the operator, the least loaded first. A peer that is asked projects the slack of all its executions and
-of the newcomer (:mod:`~synergy_nb.algorithms.migration.candidates`), and accepts or refuses. The migration itself takes
-the time of its messages (section 3.4.4), and tuples on their way to the old peer are executed there.
+of the newcomer (:mod:`~synergy_nb.algorithms.migration._candidates`), and accepts or refuses. The migration itself
+takes the time of its messages (section 3.4.4), and tuples on their way to the old peer are executed there.
 
 =========================  =============================================================================================
 feedback                   predicted times are known to all components of an application at the end of the step
 loads                      those that peers have reported: one reports when its load leaves its level (section 3.4.3);
                            a load of 1 is the capacity of a peer, 10 on the scale of the levels
 one after the other        a component whose neighbour is migrating does not migrate. A peer that components have left
-                           rests (:class:`~synergy_nb.algorithms.migration.relief.Rest`), as other peers do
+                           rests (:class:`~synergy_nb.algorithms.migration._relief.Rest`), as other peers do
 a newcomer without a       its own processing time and what tuples wait at that peer, instead of the last measurement at
 line at the target         the source, which says how long they wait there
 more load than capacity    a target refuses, whatever the horizon

@@ -9,7 +9,7 @@ import msgspec
 
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.assembly.synergy_peer import PeerConfig
+from synergy_nb.assembly._synergy_peer import PeerConfig
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
 from synergy_nb.models.replication_config import ReplicationConfig

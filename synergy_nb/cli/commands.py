@@ -17,8 +17,8 @@ from typing import Annotated
 
 import typer
 
-from synergy_nb.cli.doctor_command import doctor
-from synergy_nb.cli.input_checks import (
+from synergy_nb.cli._doctor_command import doctor
+from synergy_nb.cli._input_checks import (
     FAILED,
     at_least,
     bad_input,
@@ -35,9 +35,9 @@ from synergy_nb.cli.input_checks import (
     running,
     writable,
 )
-from synergy_nb.cli.options import Discipline, HotSpots, Json, Peers, PlanFile, Record, Spark
-from synergy_nb.cli.replay_command import replay
-from synergy_nb.cli.up_command import up
+from synergy_nb.cli._options import Discipline, HotSpots, Json, Peers, PlanFile, Record, Spark
+from synergy_nb.cli._replay_command import replay
+from synergy_nb.cli._up_command import up
 
 __all__ = ["app", "main"]
 
@@ -117,7 +117,7 @@ def demo(
 
         given = inputs.choose(trace)
     from synergy_nb import __version__
-    from synergy_nb.cli.console import Bars, err, out
+    from synergy_nb.cli._console import Bars, err, out
     from synergy_nb.demo.job import run
     from synergy_nb.demo.page import page
     from synergy_nb.demo.printed import printed
@@ -197,8 +197,8 @@ def run(
     fresh("--record", record)
     check_detached(detach, scheduler, {"--duration": duration, "--out": out, "--report": report, "--record": record})
     parsed = load(plan)
-    from synergy_nb.cli.result_files import chosen_files
-    from synergy_nb.cli.run_command import check, check_origin, execute, secrets, submit_detached
+    from synergy_nb.cli._result_files import chosen_files
+    from synergy_nb.cli._run_command import check, check_origin, execute, secrets, submit_detached
 
     with bad_input("--out"):
         files = chosen_files(out or [], parsed)
@@ -217,8 +217,8 @@ def run(
         decider_of(parsed, placement, count)
     check_peer_modes(discipline, hotspots)
     where = chosen_spark(spark)
-    from synergy_nb.cli.console import Bars
-    from synergy_nb.cli.printing import show_detached, show_run, write_report
+    from synergy_nb.cli._console import Bars
+    from synergy_nb.cli._printing import show_detached, show_run, write_report
     from synergy_nb.runtime.client.cluster import Cluster
 
     with running(), Bars() as bars:
@@ -256,8 +256,8 @@ def bench(
 
         expected = f"all, or one of {', '.join(names)}"
         refuse(f"NAME: {WrongValue(name, expected, nearest(name, (*names, 'all')))}")
-    from synergy_nb.cli.console import Bars, err
-    from synergy_nb.cli.printing import show_measurement
+    from synergy_nb.cli._console import Bars, err
+    from synergy_nb.cli._printing import show_measurement
 
     found, failed = [], []
     for each in names if name == "all" else (name,):
@@ -314,7 +314,7 @@ def reproduce(
     for option, folder in (("--plot", plot), ("--store", store)):
         if folder is not None and folder.exists() and not folder.is_dir():
             refuse(f"{option}: {str(folder)!r}; expected a folder")
-    from synergy_nb.cli import reproduce_command
+    from synergy_nb.cli import _reproduce_command as reproduce_command
 
     chosen, found = reproduce_command.requested(
         claims or [], settings or [], scale, or_all=list_them or page is not None
@@ -355,7 +355,7 @@ def plan_show(
         plan = sized_by_traces(plan)
     if svg is not None:
         svg.write_text(plan.to_svg(), encoding="utf-8")
-    from synergy_nb.cli.printing import plan_dict, show_plan
+    from synergy_nb.cli._printing import plan_dict, show_plan
 
     if as_json:
         print_json(plan_dict(plan))
@@ -380,7 +380,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
     if as_json:
         print_json({"valid": True, "problems": []})
     else:
-        from synergy_nb.cli.console import out
+        from synergy_nb.cli._console import out
         from synergy_nb.plan.terms.units import counted
 
         numbers = {"operator": len(plan.operators), "source": len(plan.sources), "sink": len(plan.sinks)}
@@ -394,7 +394,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
 @data.command("list")
 def data_list(as_json: Json = False) -> None:
     """List the real traces, and which of them are on this machine."""
-    from synergy_nb.cli.printing import dataset_dict, show_datasets
+    from synergy_nb.cli._printing import dataset_dict, show_datasets
     from synergy_nb.traces import datasets
 
     found = datasets.listing()
@@ -421,7 +421,7 @@ def data_info(
 ) -> None:
     """Print format, columns, time span and disorder of a trace."""
     from synergy_nb import traces
-    from synergy_nb.cli.printing import dataset_dict, show_dataset, show_trace
+    from synergy_nb.cli._printing import dataset_dict, show_dataset, show_trace
     from synergy_nb.traces import datasets
 
     with bad_input():
@@ -456,8 +456,8 @@ def data_fetch(
     as_json: Json = False,
 ) -> None:
     """Download a trace from an address that you state, check it, and store it if its checksum is right."""
-    from synergy_nb.cli.console import Bars
-    from synergy_nb.cli.printing import show_fetched
+    from synergy_nb.cli._console import Bars
+    from synergy_nb.cli._printing import show_fetched
     from synergy_nb.traces import datasets
 
     with Bars() as bars:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from synergy_nb.drawing._layout import Edge
 from synergy_nb.drawing.graphs import Node, arranged, headline
-from synergy_nb.drawing.layout import Edge
 
 __all__ = ["NO_MATPLOTLIB", "png"]
 

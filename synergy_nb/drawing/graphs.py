@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from synergy_nb.drawing.layout import Edge, Layout, Place, layered, ranks
+from synergy_nb.drawing._layout import Edge, Layout, Place, layered, ranks
 from synergy_nb.drawing.svg import element, label, picture, themed
 
 __all__ = ["STATES", "Node", "Placed", "arranged", "headline", "placed", "svg", "text"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.drawing import graphs
 from synergy_nb.drawing.graph_png import NO_MATPLOTLIB, png
-from synergy_nb.editing.analysis import analyse, shown_value
-from synergy_nb.editing.applying import Applied, apply, copy_operators
-from synergy_nb.editing.history import History, merge_texts
+from synergy_nb.editing._analysis import analyse, shown_value
+from synergy_nb.editing._applying import Applied, apply, copy_operators
+from synergy_nb.editing._history import History, merge_texts
 from synergy_nb.editing.operations import EditError, Operation
 from synergy_nb.editing.plan_text import EMPTY
 from synergy_nb.plan import Plan, PlanError, Problem

@@ -214,7 +214,7 @@ class Name(Operation, frozen=True, tag="name"):
 
 
 class Paste(Operation, frozen=True, tag="paste"):
-    """Add the operators of a YAML text, such as that of :func:`~synergy_nb.editing.applying.copy_operators`.
+    """Add the operators of a YAML text, such as that of :func:`~synergy_nb.editing._applying.copy_operators`.
 
     If the plan has no operators, and the text states a name or a requirement, the text becomes that of the plan.
 

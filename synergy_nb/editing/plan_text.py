@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import yaml
 
-from synergy_nb.editing.yaml_text import Path, YamlText, node_value, read_value
+from synergy_nb.editing._yaml_text import Path, YamlText, node_value, read_value
 from synergy_nb.plan.terms.units import WrongValue
 from synergy_nb.plan.text.plan_file import INPUT_FIELDS
 

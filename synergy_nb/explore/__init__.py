@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from synergy_nb.explore.exercises import CheckedAnswer, Exercise
-    from synergy_nb.explore.explorer import Explorer
+    from synergy_nb.explore._exercises import CheckedAnswer, Exercise
+    from synergy_nb.explore._explorer import Explorer
 
 __all__ = ["availability", "bursts", "check", "duplicates", "exercise", "feasible_set", "load_levels", "sliders"]
 
@@ -66,7 +66,7 @@ def feasible_set(
     ValueError
         If an argument is wrong.
     """
-    from synergy_nb.explore.feasible_sets import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
+    from synergy_nb.explore._feasible_sets import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return explorer(load, capacity, assignment, inputs=inputs)
 
@@ -74,7 +74,7 @@ def feasible_set(
 @user_facing
 def availability() -> Explorer:
     """Explore how number and places of replicas change availability and delay (dissertation, chapter 4)."""
-    from synergy_nb.explore.replica_placements import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
+    from synergy_nb.explore._replica_placements import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return explorer()
 
@@ -82,7 +82,7 @@ def availability() -> Explorer:
 @user_facing
 def bursts() -> Explorer:
     """Explore how bursts fill a queue, and which projections of admission expect that (dissertation, section 2.3.4)."""
-    from synergy_nb.explore.bursty_load import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
+    from synergy_nb.explore._bursty_load import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return explorer()
 
@@ -90,7 +90,7 @@ def bursts() -> Explorer:
 @user_facing
 def duplicates() -> Explorer:
     """Explore the duplicate filter of active replicas step by step (Hwang et al., algorithm 1)."""
-    from synergy_nb.explore.duplicate_steps import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
+    from synergy_nb.explore._duplicate_steps import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return explorer()
 
@@ -98,7 +98,7 @@ def duplicates() -> Explorer:
 @user_facing
 def load_levels() -> Explorer:
     """Explore how many reports load levels save, and how wrong the known load is (dissertation, section 3.4.3)."""
-    from synergy_nb.explore.reported_loads import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
+    from synergy_nb.explore._reported_loads import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return explorer()
 
@@ -138,7 +138,7 @@ def sliders(draw: Callable[..., Any], title: str = "", **controls: Any) -> Explo
     >>> area.sentence, area.set(width=4).sentence
     ('7.5 m²', '10.0 m²')
     """
-    from synergy_nb.explore.own_picture import sliders as made  # noqa: PLC0415 - a notebook that explores one loads only that
+    from synergy_nb.explore._own_picture import sliders as made  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return made(draw, title, controls)
 
@@ -164,7 +164,7 @@ def check(exercise: str | Exercise, answer: Any = None) -> CheckedAnswer:
     ValueError
         If there is no exercise of that name.
     """
-    from synergy_nb.explore import exercises  # noqa: PLC0415 - a notebook that explores one loads only that
+    from synergy_nb.explore import _exercises as exercises  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return exercises.check(exercise, answer)
 
@@ -189,6 +189,6 @@ def exercise(question: str, answer: Callable[[], float | str], hint: str, tolera
     >>> check(exercise("How much is 6 by 7?", lambda: 42.0, "add 7 six times."), 41)
     ✗ Not yet. Hint: add 7 six times.
     """
-    from synergy_nb.explore.exercises import Exercise  # noqa: PLC0415 - a notebook that explores one loads only that
+    from synergy_nb.explore._exercises import Exercise  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return Exercise(question, answer, hint, tolerance)

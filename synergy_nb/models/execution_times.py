@@ -56,7 +56,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from synergy_nb.models.moments import PairedMoments
+from synergy_nb.models._moments import PairedMoments
 
 __all__ = ["HORIZON", "Basis", "Deviations", "ExecutionTimes", "Predicted", "RegressionLine", "confidence_level"]
 

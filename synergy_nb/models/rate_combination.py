@@ -9,7 +9,7 @@ last value. :class:`CombinedRate` combines several predictors:
 last           r_{k-1}
 literal        equation 3.6
 passed         r_k(m) times the smoothed share r / r(m), a slow and a fast one
-regression     a linear function of earlier changes and carried rates (:mod:`synergy_nb.models.rate_regression`)
+regression     a linear function of earlier changes and carried rates (:mod:`synergy_nb.models._rate_regression`)
 =============  ================================================================================================
 
 m is the ancestor with the greatest correlation, as in the dissertation. The combination is the mean of these
@@ -39,8 +39,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from synergy_nb.models._rate_regression import RateRegression
 from synergy_nb.models.rate_prediction import LEAST, WINDOW, CorrelatedRate, PredictedRate
-from synergy_nb.models.rate_regression import RateRegression
 
 __all__ = ["CombinedRate"]
 

@@ -46,7 +46,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from synergy_nb.models.moments import ROUNDING, PairedMoments
+from synergy_nb.models._moments import ROUNDING, PairedMoments
 
 __all__ = ["CorrelatedRate", "PredictedRate", "PredictionErrors", "RatePredictor", "predicted_series"]
 

@@ -2,7 +2,7 @@
 
 A signature is the recent past of a stream, a sliding window of W seconds, as segments of approximately constant mean
 arrival rate, each with the load of its tuples. :class:`Signature` finds the segments online, by the tests of
-:mod:`synergy_nb.models.change_points`; :func:`aggregate` adds the signatures of several streams.
+:mod:`synergy_nb.models._change_points`; :func:`aggregate` adds the signatures of several streams.
 
 No test finds a segment that is too short to estimate a rate from its few tuples. ``scv``, which Kingman's formula uses,
 includes such bursts. A queue does not follow them either: the higher its load, the more tuples it takes to fill or
@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.models.change_points import Mark, RateChanges
+from synergy_nb.models._change_points import Mark, RateChanges
 
 __all__ = ["WINDOW", "Pattern", "Pieces", "Profiled", "Segment", "Signature", "aggregate", "constant"]
 

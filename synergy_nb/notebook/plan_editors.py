@@ -18,7 +18,7 @@ from synergy_nb.editing.document import PlanDocument
 from synergy_nb.editing.operations import EditError
 from synergy_nb.editing.plan_text import EMPTY, PlanText
 from synergy_nb.errors import user_facing
-from synergy_nb.notebook.plan_runs import runs_on
+from synergy_nb.notebook._plan_runs import runs_on
 from synergy_nb.plan import Plan, Problem
 from synergy_nb.plan.terms.naming import NAME, is_name
 from synergy_nb.plan.terms.units import nearest, type_of

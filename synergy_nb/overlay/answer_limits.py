@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A limit states how long an answer may take where all peers are in time. It is multiplied by what this peer knows of
 lateness: its own, and what those that are to answer have said of theirs (the *stretch* of
-:mod:`~synergy_nb.overlay.local_health`). Both are looked at when the time is over, as they may have become late
+:mod:`~synergy_nb.overlay._local_health`). Both are looked at when the time is over, as they may have become late
 meanwhile. A peer that was stopped itself begins the limit again: the answers may have come, and it has not read them.
 
 Such a limit decides how long to wait for one answer, until another peer is asked, or an attempt is given up. Whether

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The key of a name is its SHA-1. The root of that key stores the entries of the name (dissertation, section 2.3.3), and
-its neighbours store copies (:mod:`synergy_nb.overlay.directory_roots`). Several hosts may register under one name. All
+its neighbours store copies (:mod:`synergy_nb.overlay._directory_roots`). Several hosts may register under one name. All
 entries are soft state (:mod:`synergy_nb.overlay.directory_entries`).
 
 *Registration.* A host sends its entries in a routed message, and sends them again until the root answers. From then on
@@ -35,10 +35,10 @@ from typing import Final, get_args
 import msgspec
 
 from synergy_nb.control.peer import Peer, Timer, key_of
+from synergy_nb.overlay._directory_roots import PAGE, DirectoryRoot
 from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.overlay.directory_entries import HELD_FRACTION, Entry, EntryCopy, Kind, PeerLoad
 from synergy_nb.overlay.directory_messages import Found, Item, LoadUpdate, Lookup, Register, Registered, Renew
-from synergy_nb.overlay.directory_roots import PAGE, DirectoryRoot
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 

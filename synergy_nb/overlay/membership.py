@@ -19,14 +19,14 @@ In SWIM a death is final. Here a peer that was wrongly declared dead (it hung, o
 it exchanges messages with a peer that believes it, refutes with a higher incarnation, and is accepted again.
 Incarnations begin at the clock's milliseconds, so a restarted peer overrides the news of its earlier death.
 
-*A death that others tell is no more than a reason to look* (:mod:`~synergy_nb.overlay.beliefs`): each peer pings the
+*A death that others tell is no more than a reason to look* (:mod:`~synergy_nb.overlay._beliefs`): each peer pings the
 other one itself before it believes that. So old verdicts of peers that were late or cut off are harmless.
 
 *A silent peer is dead when others confirm that it is silent*: two others that pinged it in vain, where there are so
 many; a suspicion that nobody confirms lasts six times as long, so a peer that is cut off waits. *A peer whose machine
 refuses connections has ended*: nobody else is needed, and a period is enough.
 
-*A peer that is late says so, and waits longer* (:mod:`~synergy_nb.overlay.local_health`): all of its time limits are
+*A peer that is late says so, and waits longer* (:mod:`~synergy_nb.overlay._local_health`): all of its time limits are
 stretched, those of others for it, too, and what it says of others does not count. It suspects nobody because of a time
 in which it was stopped itself.
 
@@ -53,11 +53,11 @@ from typing import Final
 
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import PeerDeclaredDead
+from synergy_nb.overlay._beliefs import CONFIRMATIONS, RELIABLE, Beliefs
+from synergy_nb.overlay._peer_records import Relayed, UnansweredPing
 from synergy_nb.overlay.answer_limits import AnswerLimits
-from synergy_nb.overlay.beliefs import CONFIRMATIONS, RELIABLE, Beliefs
 from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, News, Ping, PingAck, PingFor, PingForAck
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.peer_records import Relayed, UnansweredPing
 
 __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from synergy_nb.plan._stream_names import own_name, stream_key, stream_name
 from synergy_nb.plan.checks.exact_costs import exact_sums_factor
 from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.checks.operator_flows import OperatorFlow, flows
@@ -19,7 +20,6 @@ from synergy_nb.plan.checks.requirements import check_qos, check_together
 from synergy_nb.plan.checks.source_sizes import SourceSize
 from synergy_nb.plan.checks.validation import Checked, Operator, PlanError, Problem, check
 from synergy_nb.plan.operators.catalogue import KINDS, PART, TAP
-from synergy_nb.plan.stream_names import own_name, stream_key, stream_name
 from synergy_nb.plan.terms.naming import NAME, is_name
 from synergy_nb.plan.terms.qos import QoS
 from synergy_nb.plan.terms.result_names import named_like_a_file

@@ -25,10 +25,10 @@ from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay.ring import RING, distance, number_of, ring_position
 from synergy_nb.plan import Plan
 from synergy_nb.plan.terms.units import WrongValue, counted, nearest
-from synergy_nb.recording.compared_graphs import ComparedGraphs
-from synergy_nb.recording.event_words import said
+from synergy_nb.recording._compared_graphs import ComparedGraphs
+from synergy_nb.recording._event_words import said
+from synergy_nb.recording._peer_places import map_of
 from synergy_nb.recording.moments import Key, Moment, PeerPlace, Replay
-from synergy_nb.recording.peer_places import map_of
 from synergy_nb.recording.recording_file import read
 from synergy_nb.recording.replay import Step, compare
 from synergy_nb.recording.stepping import Handled, Names, Tone, handled, requests_of

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import to_builtins
 
 from synergy_nb.events import Event
-from synergy_nb.reporting.account import lines
-from synergy_nb.reporting.explanation_page import page
-from synergy_nb.reporting.reasons import Reasons
+from synergy_nb.reporting._account import lines
+from synergy_nb.reporting._explanation_page import page
+from synergy_nb.reporting._reasons import Reasons
 
 __all__ = ["Explanation"]
 

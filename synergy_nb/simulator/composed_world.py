@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 Plans are submitted to the origins as on live peers, probes find their components, and sessions deploy them. The data
-paths are those of :class:`~synergy_nb.simulator.paced_world.PacedWorld`. Each driver journals and reports what a live
+paths are those of :class:`~synergy_nb.simulator._paced_world.PacedWorld`. Each driver journals and reports what a live
 one does: the quality of service at sinks, the measurements of peers once a second, the predictions of hot spots.
 
 Nothing reads a clock, so a run is a function of its seed and of what is called between two times.
@@ -41,9 +41,9 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.recording.noted_steps import NotedSteps
 from synergy_nb.reporting.peer_states import PeerState
+from synergy_nb.simulator._paced_world import COLLECT, PacedWorld
 from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.network import KnownDelays, Topology
-from synergy_nb.simulator.paced_world import COLLECT, PacedWorld
 from synergy_nb.simulator.scripted_faults import Faults
 
 __all__ = ["STABLE", "ComposedWorld"]

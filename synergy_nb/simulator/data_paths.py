@@ -8,7 +8,7 @@ after its service time, and so does a snapshot. Deployments come from whoever de
 :mod:`~synergy_nb.simulator.peer_world` from the sessions of the peers.
 
 A crashed peer receives nothing any more. A hung peer receives all frames at once when it resumes, and one that gets
-only a share of a processor in its turns (:class:`~synergy_nb.simulator.processor_turns.Turns`). Over a link that was
+only a share of a processor in its turns (:class:`~synergy_nb.simulator._processor_turns.Turns`). Over a link that was
 cut frames are lost, and both ends are informed; or they are lost without a word; or they wait until the cut ends
 (:class:`~synergy_nb.control.cuts.Cut`). Sources emit the same tuples each time they are opened, in different
 batches.
@@ -50,10 +50,10 @@ from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.simulator._processor_turns import HANDLING, Turns
+from synergy_nb.simulator._pushed_rows import PushingProgram
 from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.kernel import Network
-from synergy_nb.simulator.processor_turns import HANDLING, Turns
-from synergy_nb.simulator.pushed_rows import PushingProgram
 from synergy_nb.simulator.scripted_faults import Faults, ScriptedSource, SimulatedLinks, weight
 
 __all__ = ["DataPaths"]

@@ -11,7 +11,7 @@ to the handler that was set.
 
 A crashed peer takes no message and no timer any more; a hung one takes them later, all that came in the meantime at
 once, as a process does that was stopped and continued; one that gets little of a processor takes them in its turns
-(:class:`~synergy_nb.simulator.processor_turns.Turns`); across a partition messages are lost, or arrive when it heals
+(:class:`~synergy_nb.simulator._processor_turns.Turns`); across a partition messages are lost, or arrive when it heals
 (:class:`~synergy_nb.control.cuts.Cut`).
 """
 
@@ -32,7 +32,7 @@ import msgspec
 from synergy_nb.control.cuts import Cut
 from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Message, Peer, Record, Send
 from synergy_nb.events.journal import Journal
-from synergy_nb.simulator.processor_turns import HANDLING, Turns
+from synergy_nb.simulator._processor_turns import HANDLING, Turns
 
 __all__ = ["Network", "SimulatedPeers", "Uniform", "collector_at_rest"]
 

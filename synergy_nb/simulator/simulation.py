@@ -48,14 +48,14 @@ from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.one_sided import ONLY_LIVE, OneSided
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
-from synergy_nb.simulator.asynchronous_rows import in_turn
+from synergy_nb.simulator._asynchronous_rows import in_turn
+from synergy_nb.simulator._knobs import SimulatedKnobs
+from synergy_nb.simulator._network_choice import peers_named, topology_of
+from synergy_nb.simulator._peer_changes import PeerChanges
+from synergy_nb.simulator._simulation_display import displayed
 from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
-from synergy_nb.simulator.knobs import SimulatedKnobs
-from synergy_nb.simulator.network_choice import peers_named, topology_of
-from synergy_nb.simulator.peer_changes import PeerChanges
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.simulated_application import SimulatedApplication
-from synergy_nb.simulator.simulation_display import displayed
 from synergy_nb.traces.rows import check_rows, row_reader
 from synergy_nb.traces.trace_sizes import sized_by_traces, sizes_of_rows
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from synergy_nb.traces.records import fields_of
+from synergy_nb.traces._records import fields_of
 
 __all__ = ["BOM", "first_line", "names_of", "separator_of"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
-from synergy_nb.traces.parquet import columns_of_parquet
-from synergy_nb.traces.tabular import columns_of_csv
+from synergy_nb.traces._parquet import columns_of_parquet
+from synergy_nb.traces._tabular import columns_of_csv
 from synergy_nb.traces.text_files import UTF8, head, likely_encoding
 from synergy_nb.traces.trace_files import sniff
 

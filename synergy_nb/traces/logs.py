@@ -11,9 +11,9 @@ import msgspec
 import polars as pl
 
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
-from synergy_nb.traces.records import LONE_RETURN, NOT_UTF8, undecodable
+from synergy_nb.traces._records import LONE_RETURN, NOT_UTF8, undecodable
+from synergy_nb.traces._typed_columns import Malformed, Tally
 from synergy_nb.traces.text_files import UTF8, whole_lines
-from synergy_nb.traces.typed_columns import Malformed, Tally
 
 __all__ = ["LOGS", "log_blocks"]
 

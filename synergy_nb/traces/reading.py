@@ -23,10 +23,10 @@ from synergy_nb.events import SkippedLines
 from synergy_nb.plan.operators.sources import HEARTBEAT, TIME_UNITS, TRACE_SCHEMAS
 from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.traces import packets
+from synergy_nb.traces._time_order import RowStore, Times, TimeSurvey, sized
+from synergy_nb.traces._typed_columns import Tally
 from synergy_nb.traces.text_files import UTF8
-from synergy_nb.traces.time_order import RowStore, Times, TimeSurvey, sized
 from synergy_nb.traces.trace_files import Opened, opened, sniff
-from synergy_nb.traces.typed_columns import Tally
 
 __all__ = ["BATCH_ROWS", "Info", "Skipped", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]
 

@@ -24,9 +24,9 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, single_use, tables
 from synergy_nb.plan.terms.units import did_you_mean, type_of
 from synergy_nb.reporting.cluster_errors import ClusterError
+from synergy_nb.traces._typed_columns import convert, expected, value_at
 from synergy_nb.traces.text_files import LONGEST
 from synergy_nb.traces.times import BASIC_DATES, EARLIEST, FARTHEST, PER_SECOND, PLAUSIBLE, implausible, instant_of
-from synergy_nb.traces.typed_columns import convert, expected, value_at
 
 __all__ = ["FeedError", "RowReader", "check_rows", "row_reader"]
 

@@ -1,8 +1,8 @@
 """Trace files: their format is recognised, their rows are read block by block, malformed files are refused.
 
 No file is ever in memory as a whole: :func:`opened` reads its beginning, and :meth:`Opened.rows` yields its rows in
-blocks of some megabytes. The formats are in modules of their own: :mod:`~synergy_nb.traces.tabular` (``csv``, ``tcp``),
-:mod:`~synergy_nb.traces.logs` (``http``, ``ncsa``) and :mod:`~synergy_nb.traces.parquet`.
+blocks of some megabytes. The formats are in modules of their own: :mod:`~synergy_nb.traces._tabular` (``csv``,
+``tcp``), :mod:`~synergy_nb.traces.logs` (``http``, ``ncsa``) and :mod:`~synergy_nb.traces._parquet`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
 from synergy_nb.plan.terms.units import counted, did_you_mean, ratio_of
+from synergy_nb.traces._parquet import parquet_blocks, stored
+from synergy_nb.traces._tabular import csv_blocks, csv_layout, tcp_blocks
+from synergy_nb.traces._typed_columns import Malformed, Tally
 from synergy_nb.traces.first_lines import separator_of
 from synergy_nb.traces.logs import LOGS, log_blocks
-from synergy_nb.traces.parquet import parquet_blocks, stored
-from synergy_nb.traces.tabular import csv_blocks, csv_layout, tcp_blocks
 from synergy_nb.traces.text_files import UTF8, beginning, head
-from synergy_nb.traces.typed_columns import Malformed, Tally
 
 __all__ = ["Malformed", "Opened", "Trace", "load", "opened", "sniff"]
 

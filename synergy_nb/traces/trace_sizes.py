@@ -25,12 +25,12 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.source_sizes import SourceSize
 from synergy_nb.plan.data_frames import is_frame
 from synergy_nb.plan.operators.parameter_types import COLUMN_BYTES
-from synergy_nb.traces.parquet import stored
+from synergy_nb.traces._parquet import stored
+from synergy_nb.traces._typed_columns import exactly, typed
 from synergy_nb.traces.reading import open_trace
 from synergy_nb.traces.text_files import UTF8, beginning, head
 from synergy_nb.traces.times import in_years
 from synergy_nb.traces.trace_files import Opened
-from synergy_nb.traces.typed_columns import exactly, typed
 
 __all__ = ["WHOLE", "size_of_rows", "size_of_table", "size_of_trace", "sized_by_traces", "sizes_of_rows"]
 

@@ -33,8 +33,8 @@ from synergy_nb.editing.templates import templates
 from synergy_nb.plan import Plan, Problem
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.plan_trials import PlanTrial
-from synergy_nb.widgets.editor_overlay import draft_of
-from synergy_nb.widgets.editor_pages import EditorPages
+from synergy_nb.widgets._editor_overlay import draft_of
+from synergy_nb.widgets._editor_pages import EditorPages
 from synergy_nb.widgets.qos_view import BundleMissing, bundle
 from synergy_nb.widgets.running_plan import PlanRuns, RunningPlan
 

@@ -14,9 +14,9 @@ from typing import Any
 import traitlets
 
 from synergy_nb.recording.moments import Replay
+from synergy_nb.widgets._stage_picture import ARRANGEMENTS, default_arrangement, svg
 from synergy_nb.widgets.last_picture import StillView
 from synergy_nb.widgets.qos_view import BundleMissing, bundle
-from synergy_nb.widgets.stage_picture import ARRANGEMENTS, default_arrangement, svg
 
 __all__ = ["ProtocolStage"]
 

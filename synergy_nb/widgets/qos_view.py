@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The view reads a journal into :class:`~synergy_nb.widgets.journal_series.JournalSeries`, and sends pages only what has
+The view reads a journal into :class:`~synergy_nb.widgets._journal_series.JournalSeries`, and sends pages only what has
 changed since the last message: named pieces of words and numbers as JSON, and points of lines as one buffer of 64-bit
 floats. A page sends ``ready`` when it opens, is reloaded, or has missed a message, and receives the whole state; it
 sends ``here`` every few seconds, which is answered with the number of the last message, and ``gone`` when it closes.
@@ -37,12 +37,12 @@ from synergy_nb.events.application_states import ENDED
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import degrees_of
-from synergy_nb.widgets import static_view
-from synergy_nb.widgets.component_status import drawn_plan
-from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets import _static_view as static_view
+from synergy_nb.widgets._component_status import drawn_plan
+from synergy_nb.widgets._journal_series import JournalSeries
+from synergy_nb.widgets._line_history import Line
+from synergy_nb.widgets._status_text import shown_flows, shown_peers, status_pieces
 from synergy_nb.widgets.last_picture import LastPicture
-from synergy_nb.widgets.line_history import Line
-from synergy_nb.widgets.status_text import shown_flows, shown_peers, status_pieces
 
 __all__ = ["BundleMissing", "QoSView", "bundle"]
 

@@ -22,9 +22,9 @@ from synergy_nb.plan.text import operator_texts
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cell, off, rate, seconds, share
 from synergy_nb.reporting.replica_streams import counts
-from synergy_nb.widgets.charts import STYLE, SinkDelays, delay_chart, delays
-from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.status_text import status_pieces
+from synergy_nb.widgets._charts import STYLE, SinkDelays, delay_chart, delays
+from synergy_nb.widgets._journal_series import JournalSeries
+from synergy_nb.widgets._status_text import status_pieces
 
 __all__ = ["Number", "Table", "Verdict", "report"]
 

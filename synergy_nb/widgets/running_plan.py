@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.plan_trials import PlanTrial
-from synergy_nb.widgets.editor_overlay import overlay
-from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets._editor_overlay import overlay
+from synergy_nb.widgets._journal_series import JournalSeries
 
 __all__ = ["FollowedPlan", "PlanRuns", "RunningPlan"]
 

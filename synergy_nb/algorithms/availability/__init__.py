@@ -16,15 +16,15 @@ References
 
 from __future__ import annotations
 
-from synergy_nb.algorithms.availability.baselines import (
+from synergy_nb.algorithms.availability._baselines import (
     groups_of,
     latency_placement,
     optimal_placement,
     partition_placement,
     random_placement,
 )
-from synergy_nb.algorithms.availability.best_placement import Optimum, on_one_group, optimum
-from synergy_nb.algorithms.availability.evaluation import (
+from synergy_nb.algorithms.availability._best_placement import Optimum, on_one_group, optimum
+from synergy_nb.algorithms.availability._evaluation import (
     Estimate,
     availability,
     degree_for,
@@ -33,12 +33,12 @@ from synergy_nb.algorithms.availability.evaluation import (
     random_availability,
     sampled_availability,
 )
-from synergy_nb.algorithms.availability.failures import ExactlyFailed, Failures, IndependentFailures
-from synergy_nb.algorithms.availability.limits import InsufficientCapacity, ResidualLimits, components_of
+from synergy_nb.algorithms.availability._failures import ExactlyFailed, Failures, IndependentFailures
+from synergy_nb.algorithms.availability._limits import InsufficientCapacity, ResidualLimits, components_of
+from synergy_nb.algorithms.availability._origin import Placed, PlacementOrigin
+from synergy_nb.algorithms.availability._placement_costs import Costs, costs, nondominated
 from synergy_nb.algorithms.availability.link_survey import SurveyedLink
 from synergy_nb.algorithms.availability.messages import PlacementConfig
-from synergy_nb.algorithms.availability.origin import Placed, PlacementOrigin
-from synergy_nb.algorithms.availability.placement_costs import Costs, costs, nondominated
 
 __all__ = [
     "Costs",

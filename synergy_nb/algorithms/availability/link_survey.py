@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from synergy_nb.algorithms.availability.failures import IndependentFailures
+from synergy_nb.algorithms.availability._failures import IndependentFailures
 from synergy_nb.algorithms.availability.messages import PlacementConfig, Survey, Surveyed, Task
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
-from synergy_nb.algorithms.availability.limits import components_of
+from synergy_nb.algorithms.availability._limits import components_of
 from synergy_nb.control.peer import Message
 from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
@@ -57,7 +57,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     ahead
         Whether to look ahead: a peer that is asked for a primary offers to take all later components that it has room
         for, with their backups, and the offer by which the application depends on fewest groups of peers is taken
-        (:mod:`~synergy_nb.algorithms.availability.offers`). Section 4.4 looks at the next stream only: where a peer or
+        (:mod:`~synergy_nb.algorithms.availability._offers`). Section 4.4 looks at the next stream only: where a peer or
         a link is full in the middle of an application, it needs one peer more.
     offers
         Maximum number of offers that are compared for one component.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from synergy_nb.algorithms.availability.limits import components_of
+from synergy_nb.algorithms.availability._limits import components_of
 from synergy_nb.algorithms.availability.link_survey import SurveyedLink
 from synergy_nb.algorithms.availability.messages import Task
 from synergy_nb.control.ledger import ROUNDING

@@ -30,9 +30,9 @@ source, each probe divides its weight among its children, and each dropped or re
 
 from __future__ import annotations
 
+from synergy_nb.algorithms.composition._origin import Composition
+from synergy_nb.algorithms.composition._policies import POLICIES
+from synergy_nb.algorithms.composition._probing import Probing
 from synergy_nb.algorithms.composition.messages import CompositionConfig
-from synergy_nb.algorithms.composition.origin import Composition
-from synergy_nb.algorithms.composition.policies import POLICIES
-from synergy_nb.algorithms.composition.probing import Probing
 
 __all__ = ["POLICIES", "Composition", "CompositionConfig", "Probing"]

@@ -47,7 +47,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     ratio
         Probing ratio: share of an operator's candidates that is probed, in (0, 1].
     adaptive
-        Whether the ratio follows what requests need, see :mod:`synergy_nb.algorithms.composition.adaptive`.
+        Whether the ratio follows what requests need, see :mod:`synergy_nb.algorithms.composition._adaptive`.
     at_least
         Least number of candidates of an operator that are probed, if it has as many.
     budget
@@ -56,7 +56,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         Order in which candidates are probed: by the least addition to φ according to the directory (``balanced``), by
         the least measured delay (``nearest``), or at random, by request (``random``).
     merged
-        Whether paths that meet at a component are merged (:mod:`synergy_nb.algorithms.composition.probed_paths`). Then
+        Whether paths that meet at a component are merged (:mod:`synergy_nb.algorithms.composition._probed_paths`). Then
         ``budget`` limits the candidates that each peer chooses, not the paths of the request.
     summed
         Whether the delays that a path would add to a running application at several of its peers are added up before
@@ -211,7 +211,7 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     deploy
         Operators that are to be deployed where their candidates do not suffice.
     stage
-        Stage of the search for candidates, see :mod:`synergy_nb.algorithms.composition.component_placement`.
+        Stage of the search for candidates, see :mod:`synergy_nb.algorithms.composition._component_placement`.
     near
         Neighbours of the origin in the overlay, if the stage asks for them.
     free

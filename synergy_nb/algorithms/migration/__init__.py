@@ -23,7 +23,7 @@ References
 
 from __future__ import annotations
 
-from synergy_nb.algorithms.migration.candidates import (
+from synergy_nb.algorithms.migration._candidates import (
     Candidate,
     Projection,
     Reservations,
@@ -31,10 +31,10 @@ from synergy_nb.algorithms.migration.candidates import (
     least_loaded,
     project,
 )
-from synergy_nb.algorithms.migration.hot_spots import HotSpots
-from synergy_nb.algorithms.migration.move_history import MoveHistory
-from synergy_nb.algorithms.migration.relief import Rest
-from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first, slacks
+from synergy_nb.algorithms.migration._hot_spots import HotSpots
+from synergy_nb.algorithms.migration._move_history import MoveHistory
+from synergy_nb.algorithms.migration._relief import Rest
+from synergy_nb.algorithms.migration._selection import Execution, Selection, fewest, largest_first, slacks
 
 __all__ = [
     "Candidate",

@@ -26,10 +26,10 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Final
 
+from synergy_nb.algorithms.replication._input_progress import InputProgress
+from synergy_nb.algorithms.replication._stream_graph import ReplicaInput, StreamGraph, StreamUse
 from synergy_nb.algorithms.replication.collection import Discarded, collect
-from synergy_nb.algorithms.replication.input_progress import InputProgress
 from synergy_nb.algorithms.replication.revival import revival
-from synergy_nb.algorithms.replication.stream_graph import ReplicaInput, StreamGraph, StreamUse
 from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, StreamReplica
 from synergy_nb.control.driver_messages import InputsReported
 from synergy_nb.control.peer import Message, Peer, Protocol

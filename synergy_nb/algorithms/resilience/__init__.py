@@ -27,17 +27,22 @@ References
 
 from __future__ import annotations
 
-from synergy_nb.algorithms.resilience.array_inputs import Arcs
-from synergy_nb.algorithms.resilience.baselines import (
+from synergy_nb.algorithms.resilience._baselines import (
     connected,
     correlation_based,
     largest_load_first,
     max_rate,
     random_placement,
 )
-from synergy_nb.algorithms.resilience.best_placement import optimum
-from synergy_nb.algorithms.resilience.clustering import Clustered, cluster, clustered_rod
-from synergy_nb.algorithms.resilience.explanation import BottleneckExplanation, explain
+from synergy_nb.algorithms.resilience._best_placement import optimum
+from synergy_nb.algorithms.resilience._clustering import Clustered, cluster, clustered_rod
+from synergy_nb.algorithms.resilience._explanation import BottleneckExplanation, explain
+from synergy_nb.algorithms.resilience._greedy import rod
+from synergy_nb.algorithms.resilience._linear_load import LoadModel, QueryOperator, linearised, load_model
+from synergy_nb.algorithms.resilience._policy import Placement, place
+from synergy_nb.algorithms.resilience._random_graphs import random_trees
+from synergy_nb.algorithms.resilience._refinement import refine
+from synergy_nb.algorithms.resilience.array_inputs import Arcs
 from synergy_nb.algorithms.resilience.feasible import (
     Ratio,
     feasible_ratio,
@@ -48,11 +53,6 @@ from synergy_nb.algorithms.resilience.feasible import (
     sphere_bound,
     weights,
 )
-from synergy_nb.algorithms.resilience.greedy import rod
-from synergy_nb.algorithms.resilience.linear_load import LoadModel, QueryOperator, linearised, load_model
-from synergy_nb.algorithms.resilience.policy import Placement, place
-from synergy_nb.algorithms.resilience.random_graphs import random_trees
-from synergy_nb.algorithms.resilience.refinement import refine
 
 __all__ = [
     "Arcs",

@@ -32,7 +32,7 @@ def best_placements(
     fixed
         Node of each pinned operator; -1 for the others.
     bounded, room, power
-        Arguments of :func:`~synergy_nb.algorithms.resilience.local_search_kernel.improve`.
+        Arguments of :func:`~synergy_nb.algorithms.resilience._local_search_kernel.improve`.
     found, values
         Best placements so far, with their values; initially, the values to be exceeded.
 

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
+from synergy_nb.algorithms.resilience._volume import MOST_INPUTS, down_closed_volume
 from synergy_nb.algorithms.resilience.array_inputs import (
     Arcs,
     Floats,
@@ -35,7 +36,6 @@ from synergy_nb.algorithms.resilience.array_inputs import (
     checked_rates,
     normalised,
 )
-from synergy_nb.algorithms.resilience.volume import MOST_INPUTS, down_closed_volume
 
 __all__ = [
     "Ratio",

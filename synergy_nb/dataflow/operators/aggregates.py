@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from synergy_nb.dataflow.operators import exact_sums
+from synergy_nb.dataflow.operators import _exact_sums as exact_sums
+from synergy_nb.dataflow.operators._values import MEMBER, Values
 from synergy_nb.dataflow.operators.base import (
     WINDOW,
     Context,
@@ -29,7 +30,6 @@ from synergy_nb.dataflow.operators.base import (
     retained_bytes,
     value_bytes,
 )
-from synergy_nb.dataflow.operators.values import MEMBER, Values
 from synergy_nb.dataflow.operators.windows import (
     BOUND,
     BOUNDS_BYTES,

@@ -21,7 +21,7 @@ _ONE: Final = 1 << (1074 + CENTRE)  # the number of a sum of 1.0
 class SumCode:
     """Functions that split floats into limbs and round limbs to floats, with NumPy and Python integers.
 
-    The module :mod:`~synergy_nb.dataflow.operators.exact_kernel` has the same functions, and describes their
+    The module :mod:`~synergy_nb.dataflow.operators._exact_kernel` has the same functions, and describes their
     parameters.
     """
 
@@ -84,7 +84,7 @@ def _warm(kernel: Any) -> None:
 
 
 PLAIN: Final = SumCode()
-COMPILED: Final = CompiledModule("synergy_nb.dataflow.operators.exact_kernel", _warm)
+COMPILED: Final = CompiledModule("synergy_nb.dataflow.operators._exact_kernel", _warm)
 
 
 def sum_code() -> SumCode:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from synergy_nb.dataflow.expressions import compile_expression
+from synergy_nb.dataflow._expressions import compile_expression
 from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements, positions
 from synergy_nb.dataflow.tuples import Batch
 

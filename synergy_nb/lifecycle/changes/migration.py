@@ -18,7 +18,7 @@ A move is a take-over without a death. O is the origin, S the old peer, T the ne
 If S has a component migrate, it asks T at the same time as O. Then Follow has the number of that question, and T waits
 with step 1 until it has answered S (:mod:`~synergy_nb.lifecycle.changes.approvals`). If it has refused, it refuses
 Follow, too, and O journals no move. If O is another peer, S and T do not wait for Follow: T follows once it has
-accepted, and says when it is ready, and S agrees when it asks (:mod:`~synergy_nb.lifecycle.changes.early_followers`).
+accepted, and says when it is ready, and S agrees when it asks (:mod:`~synergy_nb.lifecycle.changes._early_followers`).
 If T has a backup, S gets it in exchange. It keeps a snapshot for that, and O completes the move when S has one, too.
 
 The origin sends unanswered messages again every second. If a peer refuses, does not answer, or the follower has not
@@ -49,7 +49,7 @@ and its readers too, which pass it on (``LastOrder``); then T reads on in an ord
 is on its way from S meanwhile. So T begins later than S ends by the way from S to T, or over a reader: an order of
 inputs cannot be decided at two places at once. Results are late by that way at most, and by no round trip. If the order
 does not arrive, as S dies, T asks all peers for it (:mod:`.hosting.order_recovery`). A component
-that reads active replicas needs no such order (:mod:`~synergy_nb.dataflow.streams.component.alignment`).
+that reads active replicas needs no such order (:mod:`~synergy_nb.dataflow.streams.component._alignment`).
 
 No queue is drained. From the command to the release a move takes d(O, S) + max(d(S, T), d(S, U) + d(U, T)) + d(T, O) +
 d(O, S), with the one-way delays d. S sends the snapshot before T has asked for it, and subscribes T at each U. T asks
@@ -91,8 +91,8 @@ import msgspec
 from synergy_nb.control.peer import Message
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp, MovePostponed
 from synergy_nb.events.application_states import CHANGING, State
+from synergy_nb.lifecycle.changes._early_followers import EarlyFollowers
 from synergy_nb.lifecycle.changes.approvals import Approvals, Asked
-from synergy_nb.lifecycle.changes.early_followers import EarlyFollowers
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.changes.movable import component_to_move
 from synergy_nb.lifecycle.records.members import Member, other_replicas

@@ -13,7 +13,7 @@ O is the origin, r the lost replica, S another replica of the same operator that
 4. When r has subscribed to all of its inputs, T answers with ``ready`` again. O publishes a graph without the copy.
    Until then, producers retain for S the tuples that r has yet to read.
 5. O asks the peers of the readers until the stream of r is complete at each reader
-   (:mod:`~synergy_nb.lifecycle.changes.rebuilt_streams`). Then the replica counts as rebuilt.
+   (:mod:`~synergy_nb.lifecycle.changes._rebuilt_streams`). Then the replica counts as rebuilt.
 
 A lost backup takes steps 1 to 3: S is the component itself, T commits what a backup needs, and once the copy could take
 over, O publishes the graph in which T has the backup. Before that no death makes a component of it.
@@ -33,8 +33,8 @@ import msgspec
 from synergy_nb.control.peer import Message
 from synergy_nb.events import BackupRestored, RebuildGivenUp
 from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.changes._rebuilt_streams import RebuiltStreams
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
-from synergy_nb.lifecycle.changes.rebuilt_streams import RebuiltStreams
 from synergy_nb.lifecycle.records.members import Member, other_replicas
 from synergy_nb.lifecycle.records.messages import (
     End,

@@ -12,7 +12,7 @@ from synergy_nb.control.peer import Peer
 from synergy_nb.events import EnginesChosen, SignaturesFound
 from synergy_nb.lifecycle.records.request import Alternative
 from synergy_nb.lifecycle.records.spark_offer import MICRO_BATCH, SparkOffer
-from synergy_nb.lifecycle.requests.engine_choice import NAMED_BY_PLAN, choose
+from synergy_nb.lifecycle.requests._engine_choice import NAMED_BY_PLAN, choose
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles

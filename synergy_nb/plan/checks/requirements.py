@@ -34,7 +34,7 @@ __all__ = [
     "check_together",
 ]
 
-#: Scheduling disciplines, see :mod:`synergy_nb.dataflow.streams.hosting.disciplines`.
+#: Scheduling disciplines, see :mod:`synergy_nb.dataflow.streams.hosting._disciplines`.
 DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
 #: Policies for tuples whose deadline has passed when they would be executed.
 OVERDUE: Final = ("keep", "drop")

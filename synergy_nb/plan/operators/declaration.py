@@ -3,7 +3,7 @@
 A :class:`Declaration` holds all facts about a kind of operator that need no tuples. The layers above, which know
 Polars and Spark, register the code that processes tuples under its ``kind``: the logic of peers by
 :func:`synergy_nb.dataflow.operators.base.implements`, the form on Spark by
-:func:`spark_stream.operators.registry.implements`. So a peer decodes a plan without importing either. A test
+:func:`spark_stream.operators._registry.implements`. So a peer decodes a plan without importing either. A test
 checks that no registration is missing.
 """
 

@@ -48,8 +48,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from synergy_nb.plan.sql.sql_precedence import with_parentheses
-from synergy_nb.plan.sql.sql_types import (
+from synergy_nb.plan.sql._sql_precedence import with_parentheses
+from synergy_nb.plan.sql._sql_types import (
     AGGREGATES,
     COMPARISONS,
     FUNCTIONS,

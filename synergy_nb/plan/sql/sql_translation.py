@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from synergy_nb.plan.sql.sql_types import COMPARISONS, TYPE_OF_NAME, instant
+from synergy_nb.plan.sql._sql_types import COMPARISONS, TYPE_OF_NAME, instant
 
 __all__ = ["Operations", "Translation"]
 

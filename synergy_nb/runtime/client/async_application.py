@@ -25,11 +25,11 @@ from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.measurements import lacking
 from synergy_nb.reporting.uncovered import notices_of
-from synergy_nb.runtime.client.accounts import explained, replayed
+from synergy_nb.runtime.client._accounts import explained, replayed
+from synergy_nb.runtime.client._led_application import ClusterAccess, LedApplication
+from synergy_nb.runtime.client._pushing import Pushing
+from synergy_nb.runtime.client._results import Results, missed_notice, rows_of, why_discarded, why_endless, why_none
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
-from synergy_nb.runtime.client.led_application import ClusterAccess, LedApplication
-from synergy_nb.runtime.client.pushing import Pushing
-from synergy_nb.runtime.client.results import Results, missed_notice, rows_of, why_discarded, why_endless, why_none
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.process.requests import (

@@ -27,15 +27,15 @@ from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_list import Applications, Identified, chosen_id
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
+from synergy_nb.runtime.client._lease_renewals import LEASE, LeaseRenewals
+from synergy_nb.runtime.client._led_application import SUCCEEDS
+from synergy_nb.runtime.client._origins import Origins
+from synergy_nb.runtime.client._peer_requests import STRAGGLING, UNREACHABLE, PeerRequests
+from synergy_nb.runtime.client._refusals import refusal
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.feeds import Rows, check_rows_or_feed
-from synergy_nb.runtime.client.lease_renewals import LEASE, LeaseRenewals
-from synergy_nb.runtime.client.led_application import SUCCEEDS
-from synergy_nb.runtime.client.origins import Origins
-from synergy_nb.runtime.client.peer_requests import STRAGGLING, UNREACHABLE, PeerRequests
 from synergy_nb.runtime.client.progress import Progress
-from synergy_nb.runtime.client.refusals import refusal
 from synergy_nb.runtime.client.waiting_display import displays_waiting
 from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN

@@ -29,11 +29,11 @@ from synergy_nb.reporting.formatting import share, size
 from synergy_nb.reporting.one_sided import ONLY_SIMULATED, OneSided
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.tables import as_html, as_text
-from synergy_nb.runtime.client.application import Application
+from synergy_nb.runtime.client._application import Application
+from synergy_nb.runtime.client._knobs import change_cost, change_link, change_pace
+from synergy_nb.runtime.client._synchronous import LoopThread, Synchronous, synchronous
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
-from synergy_nb.runtime.client.knobs import change_cost, change_link, change_pace
-from synergy_nb.runtime.client.synchronous import LoopThread, Synchronous, synchronous
 from synergy_nb.runtime.process.processes import PeerCluster
 from synergy_nb.runtime.process.requests import ChangeLoad, ClusterError, pack
 from synergy_nb.runtime.process.starting import ClusterOptions, check_address, connect_cluster, start_cluster

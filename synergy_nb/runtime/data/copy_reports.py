@@ -17,7 +17,7 @@ from synergy_nb.dataflow.deployments import Assignment
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.data.spark_part import part_to_execute, resumption_of
+from synergy_nb.runtime.data._spark_part import part_to_execute, resumption_of
 from synergy_nb.runtime.data.spark_servers import SparkHost
 
 __all__ = ["CopyReports"]

@@ -33,7 +33,11 @@ from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.spark_parts import PART
-from synergy_nb.runtime.data.ended_sinks import EndedSink, EndedSinks
+from synergy_nb.runtime.data._ended_sinks import EndedSink, EndedSinks
+from synergy_nb.runtime.data._pushed_sources import PushedSources
+from synergy_nb.runtime.data._sinks import DeliveredSink, Portion, Sinks
+from synergy_nb.runtime.data._spark_part import SparkPart
+from synergy_nb.runtime.data._standstill import STANDSTILL_S, Standstills
 from synergy_nb.runtime.data.instances import (
     ExecutionContext,
     feed_of,
@@ -42,12 +46,8 @@ from synergy_nb.runtime.data.instances import (
     read_paced,
     warm,
 )
-from synergy_nb.runtime.data.pushed_sources import PushedSources
-from synergy_nb.runtime.data.sinks import DeliveredSink, Portion, Sinks
 from synergy_nb.runtime.data.sources import Sample, SourceFeed, Stream
-from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
-from synergy_nb.runtime.data.standstill import STANDSTILL_S, Standstills
 from synergy_nb.runtime.data.stream_driver import SHARED, STREAM, StreamDriver
 from synergy_nb.runtime.process.processor_share import ProcessorShare
 from synergy_nb.runtime.process.running_peer import Runtime

@@ -26,9 +26,9 @@ from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
 from synergy_nb.plan.operators.sources import heartbeat_of, pace_of
+from synergy_nb.runtime.data._spark_part import SparkPart
 from synergy_nb.runtime.data.changed_values import ChangedValues
 from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Sample, SourceFeed, Stream, ThreadFeed
-from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 
 __all__ = [

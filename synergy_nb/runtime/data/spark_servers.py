@@ -2,7 +2,7 @@
 
 The process that started the peers owns the server (:class:`SparkServers`), starts it when it is first needed, and
 reports its status to the peers (:class:`SparkState`). The parts of plans that Spark executes are components of peers,
-see :mod:`~synergy_nb.runtime.data.spark_part`.
+see :mod:`~synergy_nb.runtime.data._spark_part`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from spark_stream.peer_endpoint import PeerEndpoint
     from spark_stream.resumption import Resumption
     from spark_stream.server import Server
-    from synergy_nb.runtime.data.spark_part import SparkPart
+    from synergy_nb.runtime.data._spark_part import SparkPart
 
 __all__ = ["SparkHost", "SparkServers", "checked", "unavailable"]
 

@@ -41,7 +41,7 @@ __all__ = ["PRELOAD", "ForkServer", "ProcessStartError", "import_all"]
 PRELOAD: Final = (
     "synergy_nb.runtime.process.processes:warm_name_lookups",
     "synergy_nb.assembly:prepare",
-    "synergy_nb.runtime.process.calibration:make_plans",
+    "synergy_nb.runtime.process._calibration:make_plans",
     "numpy.ma",  # which Polars imports when it first gets an array
     "polars",
     "pyarrow",

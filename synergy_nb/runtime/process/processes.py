@@ -33,9 +33,9 @@ from distributed.utils import silence_logging_cmgr
 from distributed.versions import get_versions
 
 from synergy_nb.runtime.client.progress import Progress
-from synergy_nb.runtime.process.dask_silence import Silence
+from synergy_nb.runtime.process._dask_silence import Silence
+from synergy_nb.runtime.process._plugin import SynergyPlugin, load_factory
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
-from synergy_nb.runtime.process.plugin import SynergyPlugin, load_factory
 from synergy_nb.runtime.transport.listening import bound, without_pages
 from synergy_nb.runtime.transport.wire import LinkLimits
 
@@ -302,7 +302,7 @@ def start(
     peers
         Number of peers.
     factory, config, area, limits
-        Arguments of :class:`~synergy_nb.runtime.process.plugin.SynergyPlugin`. Without a factory the workers run no
+        Arguments of :class:`~synergy_nb.runtime.process._plugin.SynergyPlugin`. Without a factory the workers run no
         peers. In ``config``, the values of the mapping ``config["of"][name]`` override the others for the peer
         ``name``.
     per_process

@@ -31,8 +31,8 @@ from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_outp
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.client.waiting_display import waiting
 from synergy_nb.runtime.data.spark_servers import checked
-from synergy_nb.runtime.process.peer_factory import FACTORY
-from synergy_nb.runtime.process.plugin import client_links, install, refuses, runs_peer
+from synergy_nb.runtime.process._peer_factory import FACTORY
+from synergy_nb.runtime.process._plugin import client_links, install, refuses, runs_peer
 from synergy_nb.runtime.process.processes import start
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.transport.wide_area import WideArea

@@ -6,7 +6,7 @@ Theory of operation
 on Dask: its caller passes ``connect(address) -> comm`` for outgoing connections, and the driver passes incoming ones to
 :meth:`Links.accept`. A comm is any object with ``read``, ``write``, ``abort`` and ``closed`` as Dask's have; a tuple of
 frames is one message on it, which is sent over the comm's stream if it has one
-(:mod:`~synergy_nb.runtime.transport.framing`).
+(:mod:`~synergy_nb.runtime.transport._framing`).
 
 Frames: ``bytes`` is a control message; ``(channel, payload)`` is data; ``(1, id, operation, payload)`` a request;
 ``(2, id, succeeded, payload)`` its answer; ``(3, bytes, contiguous)`` a mark of the bytes sent. All frames of a link
@@ -33,7 +33,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from synergy_nb.events import Event, FrameRefused, FrameUnhandled, LinkOverflowed, LinkRefused, LinkResumed, Recorder
-from synergy_nb.runtime.transport.framing import framed
+from synergy_nb.runtime.transport._framing import framed
 from synergy_nb.runtime.transport.wire import (
     FRAME_OVERHEAD,
     Comm,

@@ -8,7 +8,7 @@ limits:
   ``Bounds.handshake`` bytes, is plain data (Dask would accept pickled objects), and has to arrive within
   ``Bounds.patience`` seconds.
 * *Afterwards* a message has at most ``Bounds.message`` bytes, the memory of the machine, as Dask may be used for other
-  work; messages of our links are limited in :mod:`~synergy_nb.runtime.transport.framing`. Between two messages a comm
+  work; messages of our links are limited in :mod:`~synergy_nb.runtime.transport._framing`. Between two messages a comm
   may be silent for any time, but a message that has begun continues within ``Bounds.patience`` seconds.
 
 A refused message closes its connection, and is reported with the reason. The number of frames and each of their lengths

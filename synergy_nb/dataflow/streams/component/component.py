@@ -27,12 +27,12 @@ from typing import Any, Final, TypeAlias, cast
 from synergy_nb.dataflow.deployments import Assignment, InputFeed, Role
 from synergy_nb.dataflow.logic import Logic, SavedState
 from synergy_nb.dataflow.memory_shares import Memory, MemoryShare
-from synergy_nb.dataflow.streams.component.alignment import Alignment
+from synergy_nb.dataflow.streams.component._alignment import Alignment
+from synergy_nb.dataflow.streams.component._copy_holders import CopyHolders
+from synergy_nb.dataflow.streams.component._reading_order import ReadingOrder
 from synergy_nb.dataflow.streams.component.component_metrics import ComponentMetrics
-from synergy_nb.dataflow.streams.component.copy_holders import CopyHolders
 from synergy_nb.dataflow.streams.component.execution import Committed, Engine, ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.component.losses import Losses
-from synergy_nb.dataflow.streams.component.reading_order import ReadingOrder
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.log.merge import Port, WaitingChunk

@@ -7,7 +7,7 @@ of an execution, ``tick`` the passing of time. Each returns effects: frames to s
 facts. Frames for this very peer are handled alike, without leaving it. The driver calls ``next`` for work and executes
 it on a thread of its choice.
 
-Module :mod:`~synergy_nb.dataflow.streams.hosting.exchange` delivers chunks from logs to readers; module
+Module :mod:`~synergy_nb.dataflow.streams.hosting._exchange` delivers chunks from logs to readers; module
 :mod:`.hosting.roles` assigns components to peers and replaces them. Frames may be lost, duplicated
 and reordered: every component that waits for a frame has a timer.
 """
@@ -24,8 +24,13 @@ from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.component.predictions import PeerPredictions
-from synergy_nb.dataflow.streams.hosting import disciplines
-from synergy_nb.dataflow.streams.hosting.chains import chain
+from synergy_nb.dataflow.streams.hosting import _disciplines as disciplines
+from synergy_nb.dataflow.streams.hosting._chains import chain
+from synergy_nb.dataflow.streams.hosting._exchange import Exchange
+from synergy_nb.dataflow.streams.hosting._order_recovery import Orders
+from synergy_nb.dataflow.streams.hosting._roles import PeerRoles
+from synergy_nb.dataflow.streams.hosting._snapshots import SNAPSHOT_S, Snapshots
+from synergy_nb.dataflow.streams.hosting._timers import Timers
 from synergy_nb.dataflow.streams.hosting.effects import (
     Arrived,
     Capture,
@@ -38,12 +43,7 @@ from synergy_nb.dataflow.streams.hosting.effects import (
     Restore,
     SendFrame,
 )
-from synergy_nb.dataflow.streams.hosting.exchange import Exchange
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
-from synergy_nb.dataflow.streams.hosting.order_recovery import Orders
-from synergy_nb.dataflow.streams.hosting.roles import PeerRoles
-from synergy_nb.dataflow.streams.hosting.snapshots import SNAPSHOT_S, Snapshots
-from synergy_nb.dataflow.streams.hosting.timers import Timers
 from synergy_nb.dataflow.streams.log.chunking import TOGETHER_WORK, mergeable
 from synergy_nb.dataflow.streams.log.frames import (
     Ack,
@@ -82,7 +82,7 @@ class Hosting:
         Memory that all components of the peer share; None: no limit.
     discipline
         Scheduling discipline of applications that state none, and between groups of applications with different ones,
-        see :mod:`~synergy_nb.dataflow.streams.hosting.disciplines`.
+        see :mod:`~synergy_nb.dataflow.streams.hosting._disciplines`.
     unused_cores
         Function that returns the unused cores of the peer, which acknowledgements report to its producers.
     machine

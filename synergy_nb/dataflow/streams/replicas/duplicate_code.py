@@ -14,8 +14,8 @@ __all__ = ["COMPILED", "PLAIN", "TableCode", "table_code"]
 class TableCode:
     """Functions on the table from tuples to their counters, in Python: the index is a dictionary from words to slots.
 
-    The module :mod:`~synergy_nb.dataflow.streams.replicas.duplicate_kernel` has the same functions, and describes their
-    parameters.
+    The module :mod:`~synergy_nb.dataflow.streams.replicas._duplicate_kernel` has the same functions, and describes
+    their parameters.
     """
 
     def index_of(self, words: Any, used: int) -> Any:
@@ -74,7 +74,7 @@ def _warm(kernel: Any) -> None:
 
 
 PLAIN: Final = TableCode()
-COMPILED: Final = CompiledModule("synergy_nb.dataflow.streams.replicas.duplicate_kernel", _warm)
+COMPILED: Final = CompiledModule("synergy_nb.dataflow.streams.replicas._duplicate_kernel", _warm)
 
 
 def table_code() -> TableCode:

@@ -26,8 +26,8 @@ import numpy.typing as npt
 import polars as pl
 
 from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.streams.replicas._tuple_words import TupleWords, canonical
 from synergy_nb.dataflow.streams.replicas.duplicate_code import TableCode, table_code
-from synergy_nb.dataflow.streams.replicas.tuple_words import TupleWords, canonical
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
 __all__ = ["DuplicateFilter"]

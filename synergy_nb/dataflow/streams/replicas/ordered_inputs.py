@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.streams.replicas.combined_states import (
+from synergy_nb.dataflow.streams.replicas._combined_states import (
     LogicPart,
     PartHead,
     decoded_head,
     restore_parts,
     save_parts,
 )
-from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput, in_order
+from synergy_nb.dataflow.streams.replicas._sorted_input import SortedInput, in_order
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ it reads again.
 An operator with backups reads its ports *aligned*: it gets the tuples of all of them in the order of their times, and
 those before the least of the ports' promises only. So what it emits, and at which positions, depends on the tuples
 alone, and its backup needs no record of the order in which it had read the streams, some of which may be lost. Any
-other operator does so while it moves (:mod:`~synergy_nb.dataflow.streams.component.alignment`).
+other operator does so while it moves (:mod:`~synergy_nb.dataflow.streams.component._alignment`).
 
 An input that is added later begins with a promise that states from when the stream is complete (:attr:`.InOrder.late`).
 An input that is gone leaves its filter at the next execution, and the next stream that joins gets its place there.
@@ -22,15 +22,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from synergy_nb.dataflow.logic import Logic, SavedState
-from synergy_nb.dataflow.streams.replicas.combined_states import (
+from synergy_nb.dataflow.streams.replicas._combined_states import (
     LogicPart,
     PartHead,
     decoded_head,
     restore_parts,
     save_parts,
 )
+from synergy_nb.dataflow.streams.replicas._sorted_input import SortedInput, in_order
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
-from synergy_nb.dataflow.streams.replicas.sorted_input import SortedInput, in_order
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 
 __all__ = ["MergedLogic", "Reading"]

@@ -1,6 +1,6 @@
 // Places of operators and of the lines between them, from left to right: ranks by longest paths, order in a rank by
 // barycentres with the fewest crossings, and heights by a least-squares fit that keeps order and distances, as in
-// synergy_nb/drawing/layout.py, but with ports: a line that can be straight is.
+// synergy_nb/drawing/_layout.py, but with ports: a line that can be straight is.
 
 const SWEEPS = 12;
 const ROW = 26; // least distance of two operators in a rank, pixels

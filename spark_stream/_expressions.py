@@ -1,0 +1,268 @@
+"""Translation of SQL expressions of the plan's subset to Spark SQL.
+
+The tree that :func:`synergy_nb.plan.sql.sql.parse` has checked is written node by node
+(:mod:`synergy_nb.plan.sql.sql_translation`) as text that Spark parses, so that an expression is data on this engine,
+too. The meaning is what ``sql.py`` documents and what :mod:`synergy_nb.dataflow._expressions` computes on peers. The
+translation compensates for these differences of Spark:
+
+* Operands get their common type by explicit casts.
+* Integers wrap around, as on peers, only while ``spark.sql.ansi.enabled`` is off; :data:`MEANING` says what a session
+  must be set to. Division and remainder by zero are NULL by :func:`nullif`, in either mode.
+* ``floor`` and ``ceil`` of a float are integers in Spark and floats here. ``round`` to some decimals is that of a
+  multiple, as on peers; Spark would round the decimal digits that it prints.
+* ``greatest`` sees NaN as the greatest float, ``least`` as the last resort, on all engines.
+* Text to a number takes what peers take: Spark alone would read ``12.7`` as an integer and ``1f`` as a float.
+* Text that a float is written as differs between engines; :func:`translate` refuses it.
+* A pattern of LIKE has no escape character; the translation names one that does not occur in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from synergy_nb.errors import SynergyError
+from synergy_nb.plan.sql import sql
+from synergy_nb.plan.sql.sql_translation import Operations, Translation
+
+#: What a session must be set to for expressions to mean here what they mean on peers.
+MEANING: Final[Mapping[str, str]] = {
+    "spark.sql.ansi.enabled": "false",  # integers wrap around
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.variable.substitute": "false",  # ${...} in a name is part of the name
+}
+
+#: Spark's type of each type of columns.
+TYPES: Final[Mapping[str, str]] = {
+    "int": "BIGINT",
+    "float": "DOUBLE",
+    "str": "STRING",
+    "bool": "BOOLEAN",
+    "time": "TIMESTAMP",  # in UTC, as sessions are; Spark has no watermarks on times without zone
+    "bytes": "BINARY",
+}
+
+_LONGEST: Final = 200_000  # characters of a translation; some functions name their operand more than once
+# What Unicode calls white space, which peers strip from text that is to be read as a value.
+_BLANKS: Final = "".join(map(chr, [*range(0x9, 0xE), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029,
+                                   0x202F, 0x205F, 0x3000]))  # fmt: skip
+_TRUTHS: Final = "map({})".format(
+    ", ".join([f"'{word}', TRUE" for word in ("true", "t", "yes", "y", "1")]
+              + [f"'{word}', FALSE" for word in ("false", "f", "no", "n", "0")])
+)  # fmt: skip
+_INTEGER: Final = r"^[+-]?[0-9]+\z"
+_FLOAT: Final = r"(?i)^(?:[+-](?=nan\z))?([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan)\z"
+_BEYOND: Final = "9.223372036854775808E18D"  # 2**63, the least float that is no 64-bit integer
+_GREATEST: Final = 1.7976931348623157e308
+
+
+class UntranslatableExpression(SynergyError, ValueError):
+    """An expression has another meaning in Spark; the text names the part and the reason."""
+
+
+def quote(name: str) -> str:
+    """``name`` as Spark SQL writes a column.
+
+    >>> quote("Source IP")
+    '`Source IP`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """``text`` as Spark SQL writes text."""
+    for sign, escaped in (("\\", "\\\\"), ("'", "\\'"), ("$", "\\u0024")):  # ${...} would be a variable of the session
+        text = text.replace(sign, escaped)
+    return f"'{text}'"
+
+
+def translate(text: str, schema: Mapping[str, str], kind: str | None = None) -> str:
+    """The Spark SQL of one SQL expression.
+
+    Parameters
+    ----------
+    text
+        An expression of the subset of ``sql.py``, without aggregate calls.
+    schema
+        Column to type of the stream that it is used on.
+    kind
+        Type that the result must have; it may be a float where the expression gives an integer.
+
+    Raises
+    ------
+    synergy_nb.plan.sql.sql.SqlError
+        If ``text`` is outside the subset or does not fit ``schema``.
+    UntranslatableExpression
+        If Spark sees some part of it differently.
+
+    Examples
+    --------
+    >>> translate("bytes / 2 > 100", {"bytes": "int"})
+    '((CAST(`bytes` AS DOUBLE) / nullif(CAST(2L AS DOUBLE), 0.0D)) > CAST(100L AS DOUBLE))'
+    """
+    return _translated(text, tuple(schema.items()), kind)
+
+
+@lru_cache(maxsize=1024)
+def _translated(text: str, schema: tuple[tuple[str, str], ...], kind: str | None) -> str:
+    columns = dict(schema)
+    tree, translation = sql.parse(text, columns), Translation(_SPARK, columns)
+    return _bounded(translation.typed(tree, kind) if kind is not None else translation.of(tree)[0])
+
+
+def aggregate(text: str, schema: Mapping[str, str], kind: str) -> str:
+    """The Spark SQL of one aggregate call, of type ``kind``; see :func:`translate`.
+
+    >>> aggregate("avg(weight)", {"weight": "float"}, "float")
+    '(CAST(sum(`weight`) AS DOUBLE) / nullif(count(`weight`), 0L))'
+    """
+    node = sql.parse(text, schema, aggregate=True)
+    call = node.key
+    if call == "count" and node.this.key == "star":
+        return "count(1L)"
+    distinct = node.this.key == "distinct"
+    value, own = Translation(_SPARK, schema).of(node.this.expressions[0] if distinct else node.this)
+    if own == "null":
+        value, own = _null("int"), "int"
+    if distinct:
+        written = f"CAST(size(collect_set({value})) AS BIGINT)"  # distinct aggregates are not for streams
+        if own == "float":  # 0.0 and -0.0 are one value, and so is every NaN
+            some = f"coalesce(CAST(max(isnan({value})) AS BIGINT), 0L)"
+            written = f"(CAST(size(collect_set(nanvl({value}, {_null('float')}) + 0.0D)) AS BIGINT) + {some})"
+    elif call == "avg":  # of integers, Spark would add up floats
+        total = _whole_sum(value) if own == "int" else f"sum({value})"
+        written = f"(CAST({total} AS DOUBLE) / nullif(count({value}), 0L))"
+    elif call == "sum" and own == "int":
+        written = f"try_cast({_whole_sum(value)} AS BIGINT)"
+    else:
+        written = f"{call}({value})"
+        written = f"CAST({written} AS DOUBLE)" if own == "int" and kind == "float" else written
+    return _bounded(written)
+
+
+def _whole_sum(value: str) -> str:
+    """The sum of integers, which 64 bits may not hold, from the sums of their upper and of their lower 32 bits."""
+    high, low = f"sum(shiftright({value}, 32))", f"sum({value} & 4294967295L)"
+    return f"(CAST({high} AS DECIMAL(20, 0)) * 4294967296BD + {low})"
+
+
+def decaying(text: str, schema: Mapping[str, str]) -> tuple[str, str] | None:
+    """What an aggregate call does with values, and the Spark SQL of these as floats; None if they do not decay."""
+    node = sql.parse(text, schema, aggregate=True)
+    if node.key not in ("count", "sum", "avg") or node.this.key == "distinct":
+        return None
+    if node.this.key == "star":
+        return "count", "1.0D"
+    value, own = Translation(_SPARK, schema).of(node.this)
+    if node.key == "count":  # of whatever type
+        return "count", f"CASE WHEN {value} IS NOT NULL THEN 1.0D END"
+    return node.key, _bounded(f"CAST({_null('int') if own == 'null' else value} AS DOUBLE)")
+
+
+def _bounded(text: str) -> str:
+    if len(text) > _LONGEST:
+        raise UntranslatableExpression(f"an expression takes {len(text)} characters of Spark SQL, more than {_LONGEST}")
+    return text
+
+
+def _null(kind: str) -> str:
+    return "NULL" if kind == "null" else f"CAST(NULL AS {TYPES[kind]})"
+
+
+def _literal(value: Any, kind: str) -> str:
+    return literal(value) if kind == "str" else f"{value}L" if kind == "int" else f"{value!r}D"
+
+
+def _in(value: str, others: list[str], kind: str, null: bool, _: list[Any] | None) -> str:
+    return f"({value} IN ({', '.join([*others, *([_null(kind)] if null else [])])}))"
+
+
+def _like(text: str, pattern: str) -> str:
+    escape = next(sign for sign in map(chr, range(0x21, 0x11_0000)) if sign not in pattern and sign not in "%_'\\$")
+    return f"({text} LIKE {literal(pattern)} ESCAPE {literal(escape)})"
+
+
+def _case(conditions: list[str], values: list[str], otherwise: str) -> str:
+    pairs = zip(conditions, values, strict=True)
+    return f"(CASE{''.join(f' WHEN {when} THEN {value}' for when, value in pairs)} ELSE {otherwise} END)"
+
+
+def _cast(value: str, kind: str, target: str, node: Any) -> str:
+    if kind == "float" and target == "str":
+        raise UntranslatableExpression(f"Spark writes floats differently, as in {sql.canonical(node)}")
+    if kind == "float" and target == "int":
+        return f"try_cast(nullif({value}, {_BEYOND}) AS BIGINT)"
+    if kind != "str":
+        return f"CAST({value} AS {TYPES[target]})"
+    stripped = f"trim(BOTH {literal(_BLANKS)} FROM {value})"
+    if target == "bool":
+        return f"try_element_at({_TRUTHS}, lower({stripped}))"
+    pattern, group = (_INTEGER, 0) if target == "int" else (_FLOAT, 1)
+    return f"try_cast(nullif(regexp_extract({stripped}, {literal(pattern)}, {group}), '') AS {TYPES[target]})"
+
+
+def _whole(name: str) -> Callable[[str, int], str]:
+    return lambda number, _: (
+        f"(CASE WHEN abs({number}) < {_BEYOND} THEN CAST({name}({number}) AS DOUBLE) ELSE {number} END)"
+    )
+
+
+def _round(number: str, decimals: int) -> str:
+    if not decimals:
+        return f"round({number}, 0)"
+    factor = 10**decimals
+    rounded = f"(round({number} * {float(factor)!r}D, 0) / {float(factor)!r}D)"
+    return f"(CASE WHEN abs({number}) < {_GREATEST / factor!r}D THEN {rounded} ELSE {number} END)"
+
+
+def _call(name: str) -> Callable[..., str]:
+    return lambda parts, *_: f"{name}({', '.join(parts)})"
+
+
+_SPARK: Final[Operations[str]] = {
+    "null": _null,
+    "column": quote,
+    "literal": _literal,
+    "boolean": lambda value: "TRUE" if value else "FALSE",
+    "instant": "TIMESTAMP '{}'".format,
+    "widen": "CAST({} AS DOUBLE)".format,
+    "cast": _cast,
+    "is null": "({} IS NULL)".format,
+    "add": "({} + {})".format,
+    "sub": "({} - {})".format,
+    "mul": "({} * {})".format,
+    "div": "({} / nullif({}, 0.0D))".format,
+    "mod int": "({} % nullif({}, 0L))".format,
+    "mod float": "({} % nullif({}, 0.0D))".format,
+    "neg": "(- {})".format,
+    "and": "({} AND {})".format,
+    "or": "({} OR {})".format,
+    "not": "(NOT {})".format,
+    "eq": "({} = {})".format,
+    "neq": "({} <> {})".format,
+    "lt": "({} < {})".format,
+    "lte": "({} <= {})".format,
+    "gt": "({} > {})".format,
+    "gte": "({} >= {})".format,
+    "between": "({} BETWEEN {} AND {})".format,
+    "in": _in,
+    "like": _like,
+    "case": _case,
+    "lower": "lower({})".format,
+    "upper": "upper({})".format,
+    "length": "CAST(char_length({}) AS BIGINT)".format,
+    "substring": lambda text, *places: f"substring({', '.join([text, *(str(at) for at in places if at is not None)])})",
+    "concat": _call("concat"),
+    "abs": "abs({})".format,
+    "floor": _whole("floor"),
+    "ceil": _whole("ceil"),
+    "round": _round,
+    "hour": "CAST(hour({}) AS BIGINT)".format,
+    "minute": "CAST(minute({}) AS BIGINT)".format,
+    "coalesce": _call("coalesce"),
+    "least": _call("least"),
+    "greatest": _call("greatest"),
+}

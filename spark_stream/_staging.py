@@ -1,0 +1,275 @@
+"""Sources that Spark reads itself, from Parquet files: a trace in this format directly, others after conversion.
+
+The peer reads a source for conversion as for its own use (:func:`synergy_nb.traces.read`), so the stream is the same on
+both engines: in order, without malformed lines, with typed columns. It writes about 3 million rows/s, and Spark reads 1
+million rows/s from files; through the endpoint it would read 0.3 million. A file is handed out when Spark has begun
+with the previous one, so that a long trace becomes several micro-batches, and
+deleted when all taps have committed it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from polars import selectors
+
+from spark_stream._spool import FIRST, Offset, Spool
+from synergy_nb import traces
+from synergy_nb.dataflow.tuples import END, START, Punctuation
+from synergy_nb.plan import Operator
+from synergy_nb.traces.times import in_years
+
+AHEAD: Final = 2  # files that are staged before they are read
+FILE_ROWS: Final = 500_000  # of a file that is converted
+DIRECT_ROWS: Final = 4_000_000  # of a trace that Spark reads as it is: that is one micro-batch
+_FITTING: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
+    "int": (pa.int64(),),
+    "float": (pa.float64(),),
+    "str": (pa.string(), pa.large_string(), pa.string_view()),
+    "bool": (pa.bool_(),),
+    "time": (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+    "bytes": (pa.binary(), pa.large_binary(), pa.binary_view()),
+}
+
+
+class Staged(NamedTuple):
+    """A file for Spark to read.
+
+    Parameters
+    ----------
+    path
+        Path of the file.
+    time
+        Event time that no row of a later file precedes, microseconds; ``END`` for the last.
+    temporary
+        Whether it is to be deleted when it was read.
+    """
+
+    path: Path
+    time: int
+    temporary: bool = True
+
+
+class Layout(NamedTuple):
+    """The mapping of a stream's columns to the columns of files.
+
+    Parameters
+    ----------
+    clock
+        Column that is called ``time`` in the stream.
+    zoneless
+        Columns of the files whose times have no zone.
+    """
+
+    clock: str = "time"
+    zoneless: frozenset[str] = frozenset()
+
+
+def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layout] | None:
+    """The trace itself, if Spark can read it as it is; None if it has to be converted.
+
+    That takes a Parquet file in the order of its event times, all of which are there, of 4 million rows at most (as it
+    is one micro-batch), whose columns have exactly the types of the stream's, and whose times are of the years 1 to
+    9999.
+
+    Parameters
+    ----------
+    operator
+        The source.
+    columns
+        Columns of the stream with their types.
+    """
+    params = operator.params
+    if params["connector"] != "trace" or params["format"] != "parquet" or params.get("lateness") is not None:
+        return None
+    path, clock = Path(params["path"]).absolute(), params.get("time") or "time"
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+    except (OSError, pa.ArrowException):
+        return None  # who reads it as always says what is wrong
+    if not 0 < rows <= DIRECT_ROWS:
+        return None
+    zoneless = set()
+    for name, kind in columns.items():
+        stored = clock if name == "time" else name
+        index = schema.get_field_index(stored)
+        if index < 0 or schema.field(index).type not in _FITTING[kind]:
+            return None
+        if kind == "time" and schema.field(index).type.tz is None:
+            zoneless.add(stored)
+    stored_times = [clock if name == "time" else name for name, kind in columns.items() if kind == "time"]
+    found = pl.scan_parquet(path).select(selectors.by_name(stored_times)).collect()
+    times = found.get_column(clock)
+    if times.null_count() or not times.is_sorted() or any(in_years(each) is not each for each in found):
+        return None
+    return Staged(path, END, temporary=False), Layout(clock, frozenset(zoneless))
+
+
+def convert(
+    operator: Operator, folder: Path, skipped: traces.Skipped | None = None, *, numbered: bool = False
+) -> Iterator[Staged]:
+    """Write the stream of a source into files, one each time the next is asked for.
+
+    Parameters
+    ----------
+    operator
+        A source with connector ``trace`` or ``packets``.
+    folder
+        Folder of the converted files.
+    skipped
+        Callback for malformed lines, see :func:`synergy_nb.traces.read`.
+    numbered
+        Whether rows keep their position in the stream, in a column ``_position``.
+
+    Raises
+    ------
+    ValueError
+        If the trace cannot be read.
+    """
+    spool = Spool(numbered=numbered)
+    reached = FIRST
+    number = 0
+    for item in traces.read({**operator.params, "batch": FILE_ROWS}, skipped):
+        spool.append(item)
+        if not isinstance(item, Punctuation):
+            continue
+        offset = Offset(item.position, item.time)
+        tables = spool.tables(reached, offset)
+        spool.commit(0, offset)
+        reached = offset
+        if not tables and not item.ends:
+            continue
+        table = pl.concat(tables) if tables else pl.DataFrame(schema={"time": pl.Datetime("us")})
+        path = folder / f"{number:06}.parquet"
+        table.with_columns(pl.col(pl.Datetime("us")).dt.replace_time_zone("UTC")).write_parquet(
+            path, compression="lz4", statistics=False
+        )
+        number += 1
+        yield Staged(path, item.time)
+
+
+class Files:
+    """The files of one source that Spark reads itself, handed out one after another as links in a folder a tap.
+
+    Spark finds a file by itself when it has been handed out, at the latest in the micro-batch after the one that is
+    being prepared then. So the time that a file covers is reported one offset later than the file, when it has
+    certainly been read.
+
+    Parameters
+    ----------
+    folder
+        Folder that holds the folders of the taps.
+    taps
+        Readers.
+
+    Attributes
+    ----------
+    low
+        Time that files cover which have been read for sure, by the tap that has come farthest.
+    first
+        Offset from which readers begin.
+    """
+
+    def __init__(self, folder: Path, *, taps: int = 1) -> None:
+        self.low = START
+        self.first = FIRST
+        self._folders = [folder / f"tap-{tap}" for tap in range(taps)]
+        for each in self._folders:
+            each.mkdir(parents=True)
+        self._files: list[Staged] = []
+        self._started: dict[int, float] = {}  # when each file was first handed out
+        self._out = [0] * taps  # files that each tap has been handed out
+        self._committed = [START] * taps
+        self._gone = 0  # files that all have committed
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where each tap finds its files."""
+        return tuple(self._folders)
+
+    def stage(self, file: Staged) -> None:
+        """Add the next file."""
+        self._files.append(file)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a file to begin with."""
+        return bool(self._files)
+
+    @property
+    def waiting(self) -> int:
+        """Files that some tap has not been handed out."""
+        return len(self._files) - min(self._out)
+
+    def begin(self, now: float) -> None:
+        """Hand out the first file, before the query starts, if it is there."""
+        if self._files and self.first == FIRST:
+            self.first = Offset(1, START)
+            for tap in range(len(self._out)):
+                self._hand_out(tap, 1, now)
+
+    def news(self, tap: int, start: Offset) -> bool:
+        """Whether there is another file, or the last one handed out has been read."""
+        return len(self._files) > start.position or self._covered(start.position) > start.time
+
+    def latest(self, tap: int, start: Offset, now: float) -> Offset:
+        """Hand out the next file, and report the time that the previous ones cover."""
+        if not self.news(tap, start):
+            return start
+        position = min(start.position + 1, len(self._files))
+        self._hand_out(tap, position, now)
+        time = self._covered(start.position)
+        self.low = max(self.low, time)
+        return Offset(position, time, start.turn)
+
+    def rows(self, start: Offset, end: Offset) -> int:
+        """None: Spark reads them itself."""
+        return 0
+
+    def born(self, start: Offset, end: Offset) -> float:
+        """When the first of the files between two offsets was handed out."""
+        numbers = range(max(start.position - 1, 0), end.position)
+        return min((self._started[number] for number in numbers if number in self._started), default=math.inf)
+
+    def read(self, tap: int, end: Offset) -> None:
+        """Nothing: Spark reads them itself."""
+
+    def drop(self, tap: int) -> None:
+        """A tap is not read after all."""
+        self._out[tap] = sys.maxsize
+        self._committed[tap] = END
+
+    def commit(self, tap: int, end: Offset) -> None:
+        """Delete what all taps have committed."""
+        self._committed[tap] = max(self._committed[tap], end.time)
+        done = min(self._committed)
+        while self._gone < len(self._files) and self._files[self._gone].time <= done:
+            file = self._files[self._gone]
+            for tap_number in range(len(self._folders)):
+                self._link(tap_number, self._gone).unlink(missing_ok=True)
+            if file.temporary:
+                file.path.unlink(missing_ok=True)
+            self._gone += 1
+
+    def _covered(self, position: int) -> int:
+        return self._files[position - 1].time if position else START
+
+    def _link(self, tap: int, number: int) -> Path:
+        return self._folders[tap] / f"{number:06}.parquet"
+
+    def _hand_out(self, tap: int, position: int, now: float) -> None:
+        while self._out[tap] < position:
+            number = self._out[tap]
+            self._started.setdefault(number, now)
+            with contextlib.suppress(FileExistsError):
+                self._link(tap, number).symlink_to(self._files[number].path)
+            self._out[tap] = number + 1

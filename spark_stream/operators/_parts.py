@@ -1,0 +1,166 @@
+"""Translation of a part of a plan to one streaming DataFrame, and the inputs that the part reads.
+
+A part is a set of operators with one exit, whose stream is the result. It reads the streams of operators outside it,
+and those of its own sources. A stream that two of its operators read is computed twice, from separate readings of its
+inputs: Spark shares nothing between the branches of a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from spark_stream.operators._registry import APPLIED
+from spark_stream.operators.frames import Work, enter, leave
+from spark_stream.operators.ordered import counted_here
+from spark_stream.supported import supported
+from synergy_nb.dataflow.operators.base import WINDOW
+from synergy_nb.dataflow.operators.windows import microseconds
+from synergy_nb.plan.checks.memory_estimates import span_of
+from synergy_nb.plan.operators.catalogue import KINDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from synergy_nb.plan import Operator, Plan
+
+_RECKONING: Final = 2000  # rounding of Spark's watermark behind a join, microseconds
+
+
+def kinds() -> tuple[str, ...]:
+    """Return the kinds of operators that Spark executes."""
+    return tuple(sorted(APPLIED))
+
+
+def _check(operator: Operator, plan: Plan, inside: Collection[str]) -> None:
+    reason = supported(operator, plan, inside)
+    if reason or operator.kind not in APPLIED:
+        raise ValueError(f"operator {operator.id!r} ({operator.kind}) on Spark: {reason or 'sources are read'}")
+
+
+def build(
+    plan: Plan,
+    members: Collection[str],
+    end: str,
+    read: Callable[[str], DataFrame],
+    *,
+    keys: Mapping[str, bytes] | None = None,
+    ordered: bool = False,
+) -> DataFrame:
+    """Translate a part of a plan to the streaming DataFrame of its result.
+
+    Parameters
+    ----------
+    plan
+        Query plan.
+    members
+        Ids of the operators of the part.
+    end
+        Id of the operator whose stream is the result.
+    read
+        Function that returns a new streaming DataFrame of a stream that the part reads, in the format of the input of
+        :func:`~spark_stream.operators.enter`, with positions if the stream is in :func:`numbered`. It is called in the
+        order of :func:`readings`.
+    keys
+        Secrets for ``encrypt`` and ``decrypt``, by the name that the plan uses.
+    ordered
+        Whether to retain the columns that :func:`~spark_stream.operators.arrange` needs.
+
+    Raises
+    ------
+    ValueError
+        If Spark cannot execute an operator, or a key is missing or too short.
+    """
+    inside, positions = frozenset(members), numbered(plan, members, end)
+
+    def stream(name: str) -> DataFrame:
+        operator = plan.operators[name]
+        if _is_read(operator, inside):
+            return enter(read(name), plan.schema(name), numbered=name in positions)
+        needed = _needed(operator, plan, inside)
+        order: tuple[str, ...] = ()
+        before = plan.operators[needed[0]]
+        sorts = before.kind == "sort" and before.id in inside and "window" not in before.params
+        if operator.kind == "compare" and sorts:
+            # The comparison sorts only the tuples that remain, and collects the rows of a window once.
+            needed, order = (*before.inputs, *needed[1:]), tuple(before.params["by"])
+        return APPLIED[operator.kind](Work(operator, plan, tuple(map(stream, needed)), inside, keys or {}, order))
+
+    for name in members:
+        if not _is_read(plan.operators[name], inside):
+            _check(plan.operators[name], plan, inside)
+    return leave(stream(end), plan.schema(end), ordered=ordered)
+
+
+def readings(plan: Plan, members: Collection[str], end: str) -> tuple[str, ...]:
+    """Ids of the operators whose streams a part reads; an id is repeated for each reading."""
+    inside = frozenset(members)
+
+    def read(name: str) -> Iterator[str]:
+        operator = plan.operators[name]
+        if _is_read(operator, inside):
+            yield name
+            return
+        for upstream in _needed(operator, plan, inside):
+            yield from read(upstream)
+
+    return tuple(read(end))
+
+
+def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
+    """Ids of the operators whose streams a part reads with positions.
+
+    Positions determine which tuple is the first of several, which ones a sample draws, and in what order a result is.
+    """
+    inside = frozenset(members)
+
+    def ordered_by(name: str) -> frozenset[str]:
+        operator = plan.operators[name]
+        if _is_read(operator, inside):
+            return frozenset({name})
+        return ordered_by(operator.inputs[0]) if KINDS[operator.kind].preserves_order else frozenset()
+
+    found = ordered_by(end)
+    for name in members:
+        operator = plan.operators[name]
+        if KINDS[operator.kind].needs_order:
+            found |= ordered_by(operator.inputs[0])
+    return found
+
+
+def lag(plan: Plan, members: Collection[str], end: str) -> int:
+    """Largest lag of the results of a part behind the watermark of its inputs, microseconds.
+
+    Spark delays the watermark behind a join by the span of the join, since a pair may be as old as its older half, and
+    by up to 2 ms from rounding. The pairs themselves are emitted at once.
+    """
+    inside = frozenset(members)
+
+    def behind(name: str) -> tuple[int, int]:
+        """Lags of the watermark and of the tuples of a stream, microseconds."""
+        operator = plan.operators[name]
+        if _is_read(operator, inside):
+            return 0, 0
+        above = [behind(upstream) for upstream in _needed(operator, plan, inside)]
+        watermark, tuples = (max(each) for each in zip(*above, strict=True))
+        if KINDS[operator.kind].waits:
+            tuples = max(tuples, watermark)
+        if operator.params.get("how", "inner") != "inner":  # a tuple without a partner waits for one
+            tuples = max(tuples, watermark + _RECKONING)
+        if KINDS[operator.kind].product and not set(WINDOW) <= set(operator.params["on"]):
+            watermark += microseconds(span_of(plan, name)) + _RECKONING
+        return watermark, tuples
+
+    return behind(end)[1]
+
+
+def _is_read(operator: Operator, inside: frozenset[str]) -> bool:
+    return operator.id not in inside or operator.kind == "source"
+
+
+def _needed(operator: Operator, plan: Plan, inside: frozenset[str]) -> tuple[str, ...]:
+    """Inputs that the operator reads."""
+    if operator.kind == "compare" and len(operator.inputs) == 2:
+        work = Work(operator, plan, (), inside, {})
+        return operator.inputs[:1] if counted_here(work) else operator.inputs
+    return operator.inputs

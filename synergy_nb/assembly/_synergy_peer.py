@@ -1,0 +1,407 @@
+"""Assembly of a Synergy peer from kernel, overlay, lifecycle and algorithms (the modules of figure 2.2).
+
+Both drivers create their peers here, so the simulator tests the same peers that run on Dask workers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from synergy_nb.algorithms.availability import PlacementConfig, PlacementOrigin
+from synergy_nb.algorithms.availability.link_survey import SurveyedLink
+from synergy_nb.algorithms.availability.selection import ordered
+from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
+from synergy_nb.algorithms.migration import HotSpots
+from synergy_nb.algorithms.replication.backup_peers import CandidateLink
+from synergy_nb.algorithms.replication.candidate_survey import CandidateSurvey
+from synergy_nb.algorithms.replication.placement import ActivePlacement
+from synergy_nb.algorithms.replication.rebuilding import ReplicaRebuilding
+from synergy_nb.algorithms.replication.stream_collection import StreamCollection
+from synergy_nb.assembly._driver_port import DriverPort, Parts, SparkSupport
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Codec, Peer
+from synergy_nb.events import PeerOverloaded
+from synergy_nb.lifecycle.engine import Requests
+from synergy_nb.lifecycle.records.messages import Entrusted
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.records.session_config import SessionConfig
+from synergy_nb.lifecycle.records.spark_offer import SparkOffer
+from synergy_nb.lifecycle.requests.alternatives import Alternatives
+from synergy_nb.lifecycle.requests.claims import Claims
+from synergy_nb.lifecycle.requests.decider import Decider, component_name
+from synergy_nb.lifecycle.requests.replica_placement import ReplicaPlacement
+from synergy_nb.lifecycle.requests.resilient_placement import ResilientPlacement
+from synergy_nb.lifecycle.session import Session
+from synergy_nb.lifecycle.sessions.skipped_lines import SkippedReports
+from synergy_nb.models.hot_spot_config import HotSpotConfig
+from synergy_nb.models.overheads import Overheads
+from synergy_nb.models.overlapping_levels import OverlappingLevels
+from synergy_nb.models.replication_config import ReplicationConfig
+from synergy_nb.overlay.directory import Directory
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.overlay.load_levels import LEVELS, LoadLevels
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.overlay.pastry import Pastry
+from synergy_nb.overlay.published_streams import PublishedStreams
+from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS, TAP
+
+
+class PeerConfig(msgspec.Struct, frozen=True):
+    """Configuration of one peer.
+
+    Parameters
+    ----------
+    name
+        Readable name of the peer; a plan may pin an operator to it (``at=``).
+    components
+        Directory names of the components that it offers.
+    cores
+        Processing capacity that it offers, in cores.
+    bandwidth
+        Bandwidth of each incoming virtual link, in bytes/s.
+    promise_measured
+        Whether the measured bandwidth of a link is what may be promised, where there is one.
+    seed
+        Seed of the peer's random generator.
+    pings
+        Interval between pings of the failure detector, seconds; longer where many peers share a machine.
+    load_levels
+        Number of levels of the load, from 2: the peer publishes its load when that leaves its level.
+    composition, session, hotspots
+        Parameters of composition, of sessions, and of hot spots.
+    placement
+        Parameters of the placement of replicas; None if this peer places none.
+    replication
+        Parameters of the collection and revival of streams between active replicas.
+    failure, domains
+        Probability ϕ that the peer fails on its own, 0.01 unless a better estimate is known; and the failure domains
+        that it depends on (site, rack; the widest first), each with its probability of failure.
+    """
+
+    name: str = ""
+    components: tuple[str, ...] = ALL_COMPONENTS
+    cores: float = 1.0
+    bandwidth: float = 125e6
+    promise_measured: bool = False
+    seed: int = 0
+    pings: float = 0.5
+    load_levels: int = LEVELS
+    composition: CompositionConfig = CompositionConfig()
+    session: SessionConfig = SessionConfig()
+    hotspots: HotSpotConfig = HotSpotConfig()
+    placement: PlacementConfig | None = PlacementConfig()
+    replication: ReplicationConfig = ReplicationConfig()
+    failure: float = 0.01
+    domains: dict[str, float] = {}
+
+    def __post_init__(self) -> None:
+        for field, value in {"failure": self.failure, **self.domains}.items():
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{field}: {value}; expected a probability from 0 to 1")
+        if self.load_levels < 2:
+            raise ValueError(f"load_levels: {self.load_levels}; expected at least 2")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Measured properties of a peer's machine and network; the defaults use the values that plans state.
+
+    Parameters
+    ----------
+    bandwidth_from
+        Function from an address to the bandwidth of the virtual link from it, bytes/s; None for the bandwidth in the
+        configuration of the peer.
+    processing
+        Function that returns the processing time τ of (plan, operator) at this peer, seconds.
+    server
+        Cores that the thread which executes the operators can use; None: all cores of the peer, see
+        :class:`~synergy_nb.control.ledger.Ledger`.
+    overheads
+        Measured overheads: time of items at this peer beside the processing of their tuples.
+    latency
+        Latencies that probes use; None for those that the overlay measures.
+    nearest
+        Function that returns the addresses of other peers, the nearest first; None for neighbours in the overlay.
+    supports
+        Function that returns the reason why Spark cannot execute an operator; None for what the plan alone shows.
+    uplink, downlink
+        Bandwidth of all that the peer sends, and of all that it receives, bytes/s. The placement of replicas obeys
+        both; composition obeys the downlink.
+    """
+
+    bandwidth_from: Callable[[str], float] | None = None
+    processing: Callable[[Plan, str], float] = Plan.processing_time
+    server: float | None = None
+    overheads: Overheads | None = None
+    latency: Latency | None = None
+    nearest: Callable[[], Sequence[str]] | None = None
+    supports: SparkSupport | None = None
+    uplink: float = math.inf
+    downlink: float = math.inf
+
+
+class SynergyPeer:
+    """One peer and its protocols.
+
+    Parameters
+    ----------
+    address
+        Address at which other peers reach it, and its identity.
+    config
+        Configuration of the peer.
+    machine
+        Measured properties of its machine and network.
+    kernel
+        Constructor of the kernel from the address and the seed, such as one that records.
+
+    Attributes
+    ----------
+    peer : Peer
+        The kernel that a driver runs.
+    requests : Requests
+        Engine of the applications that were submitted at this peer.
+    session : Session
+        Sessions of the applications in which it takes part.
+    resilient : ResilientPlacement
+        Decider that has the driver compute placements, and receives the results.
+    placement : PlacementOrigin or None
+        Protocol that places replicas; None if this peer places none.
+    alternatives : Alternatives
+        Finder of the alternatives of plans.
+    hot_spots : HotSpots
+        Protocol that predicts hot spots of this peer, and has components migrate away from them.
+    driver_port : DriverPort
+        Protocol that handles the messages of the driver.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        config: PeerConfig,
+        machine: Machine = Machine(),
+        kernel: Callable[[str, int], Peer] = Peer,
+    ) -> None:
+        self.config = config
+        self.peer = peer = kernel(address, config.seed)
+        composing = config.composition
+        self.latency = Latency()
+        self.ledger = Ledger(
+            config.cores,
+            config.bandwidth,
+            machine.bandwidth_from,
+            promise_measured=config.promise_measured,
+            enforce=composing.enforce,
+            uplink=machine.uplink,
+            downlink=machine.downlink,
+            server=machine.server,
+        )
+        self.pastry = Pastry(peer, self.latency)
+        self.membership = Membership(peer, self.pastry, config.pings)
+        self.directory = Directory(peer, self.pastry, self.membership)
+        self.streams = PublishedStreams(self.directory)
+        self.loads = LoadLevels(peer, self.directory, self.ledger, OverlappingLevels(config.load_levels))
+        if composing.choice == "balanced":
+            self.ledger.on_change.append(self.loads.promises_changed)
+        self.session = Session(
+            peer,
+            self.ledger,
+            self.membership,
+            config.session,
+            self.streams if composing.sharing != "off" else None,
+            self._offer_of_spark,
+            composing.projection,
+            machine.processing,
+        )
+        self.session.commitments.on_deploy.append(self._deployed)
+        self.probing = Probing(
+            peer,
+            self.ledger,
+            machine.latency or self.latency,
+            composing,
+            config.components,
+            machine.overheads,
+            self.session.impacts.project,
+            self._running,
+            machine.nearest or self._neighbours,
+            self.membership.answers,
+        )
+        self.composition = Composition(peer, self.probing, self.membership, composing)
+        self.resilient = ResilientPlacement(peer, self.membership.is_dead, self.composition)
+        self.placement = None if config.placement is None else self._placement(config.placement)
+        self.survey = CandidateSurvey(
+            peer,
+            self.ledger,
+            machine.latency or self.latency,
+            machine.overheads or Overheads(),
+            self.session.impacts.project,
+            self._offers,
+            self.membership.answers,
+            config.failure,
+            config.domains,
+        )
+        active = ActivePlacement(
+            peer,
+            self.survey,
+            self.latency,
+            self.membership.is_dead,
+            composing.late,
+            self.probing.tolerated_excess,
+            config.replication.retained,
+            _preferred,
+        )
+        deciders: dict[str, Decider] = {
+            "composed": self.composition,
+            "resilient": self.resilient,
+            "active": active,
+        }
+        if self.placement is not None:
+            deciders["replicated"] = ReplicaPlacement(self.placement, self.composition)
+        self.alternatives = Alternatives(
+            peer, self.membership.is_dead, composing.sharing, self._offer_of_spark, backtracks=composing.backtracks
+        )
+        self.requests = Requests(
+            peer,
+            self.directory,
+            self.session,
+            self.alternatives,
+            deciders,
+            composing.discovery,
+            Claims(peer, self.streams, composing.patience),
+            config.name,
+        )
+        self._follow_leaders()
+        self.hot_spots = HotSpots(
+            peer,
+            self.session,
+            self.directory,
+            self.membership,
+            self.latency,
+            config.hotspots,
+            self._offers,
+            self.ledger.server,
+        )
+        rebuilding = None
+        if config.replication.rebuild:
+            rebuilding = ReplicaRebuilding(
+                peer,
+                self.session,
+                self.directory,
+                self.membership,
+                self.survey,
+                machine.latency or self.latency,
+                _preferred,
+            )
+        self.collection = StreamCollection(
+            peer,
+            self.session.changes,
+            machine.latency or self.latency,
+            self.membership.is_dead,
+            config.replication,
+            (lambda *_: None) if rebuilding is None else rebuilding.want,
+            self.session.rebuilds.settled,
+        )
+        self.loads.on_overload.append(self._overloaded)
+        skipped = SkippedReports(peer, self.session.components, self.session.members, self.requests)
+        parts = Parts(
+            self.pastry, self.membership, self.directory, self.loads, self.streams, self.ledger, self.session,
+            self.requests, self.resilient, self.probing, self.hot_spots, self.collection, skipped,
+        )  # fmt: skip
+        self.driver_port = DriverPort(peer, parts, config.components, config.name, config.bandwidth, machine.supports)
+        for protocol in (
+            self.pastry,
+            self.membership,
+            self.directory,
+            self.session,
+            self.probing,
+            self.composition,
+            self.survey,
+            self.hot_spots,
+            self.collection,
+            skipped,
+            self.driver_port,
+            *(self.placement.protocols if self.placement is not None else ()),
+        ):
+            peer.add(protocol)
+
+    def _placement(self, config: PlacementConfig) -> PlacementOrigin:
+        return PlacementOrigin(
+            self.peer, self.ledger, self.latency, self.directory, self.membership, self._offers, config,
+            self.config.failure, self.config.domains,
+        )  # fmt: skip
+
+    def _follow_leaders(self) -> None:
+        """Have whoever leads an application renew the placement of its replicas."""
+        placement, succession = self.placement, self.session.succession
+        if placement is None:
+            return
+        succession.placement = lambda request: placement.attempt(request.name)
+        succession.on_superseded.append(lambda request: placement.forget(request.name))
+
+        def succeeded(request: Request, record: Entrusted) -> None:
+            if record.placement and request.running:
+                placement.inherit(request.name, record.placement, request.placed)
+
+        succession.on_succeeded.append(succeeded)
+
+    # -- functions that its parts are given ----------------------------------------------------------------------------
+
+    def _offers(self, plan: Plan, operator: str) -> bool:
+        """Whether this peer has the component of an operator."""
+        return plan.operators[operator].kind == "sink" or component_name(plan, operator) in self.probing.offers
+
+    def _overloaded(self, overloaded: bool) -> None:
+        """Record that the load of this peer has entered or left the highest level."""
+        load = self.loads.load
+        measured = load.load if load.measured is None else load.measured
+        self.peer.record(PeerOverloaded, "", load=measured, predicted_load=load.load, overloaded=overloaded)
+
+    def _offer_of_spark(self) -> SparkOffer | None:
+        return self.driver_port.spark
+
+    def _deployed(self, plan: Plan, operator: str) -> None:
+        """Register a component that was deployed here because no peer offered it (section 2.3.2)."""
+        if plan.operators[operator].kind in ("sink", TAP, PART):
+            return
+        name = component_name(plan, operator)
+        if name not in self.probing.offers:
+            self.probing.offers.add(name)
+            self.loads.offer(name, {"peer": self.config.name})
+
+    def _running(self, component: tuple[str, str]) -> float | None:
+        """Projected time from a source until a tuple leaves a component here, seconds; None if it cannot be shared."""
+        found = self.session.components.get(component)
+        return found.reached if found is not None and found.offered else None
+
+    def _neighbours(self) -> list[str]:
+        """Neighbours in the overlay, the nearest first."""
+        alive = [address for address in self.pastry.leaf_set if not self.membership.is_dead(address)]
+        return self.latency.nearest(alive, len(alive))
+
+
+def _preferred(
+    candidates: Sequence[str],
+    links: Mapping[str, CandidateLink],
+    used: Collection[str],
+    bandwidth: float,
+    *,
+    beside: Collection[str],
+    needs: float,
+    single: Collection[str],
+) -> list[str]:
+    """Candidates for a backup beside active replicas, in the order of section 4.3."""
+    known = {peer: SurveyedLink(*each) for peer, each in links.items()}
+    return ordered(candidates, known, used, bandwidth, beside, lambda _peer: needs, single)
+
+
+def prepare() -> None:
+    """Have msgspec analyse all message types, which is the slowest part of creating a peer.
+
+    The result is cached in each type, so processes that are forked later do not repeat the analysis.
+    """
+    Codec(SynergyPeer("", PeerConfig()).peer.message_types)

@@ -1,0 +1,187 @@
+"""Checks of the input of commands, and their exits: wrong input, failures while something runs, and JSON output."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from synergy_nb.plan import Plan
+
+FAILED: Final = 1
+BAD_INPUT: Final = 2
+
+
+def print_error(message: str) -> None:
+    """Print a message on the standard error."""
+    from synergy_nb.cli._console import err
+
+    err.print(f"synergy: {message}", markup=False, style="red", soft_wrap=True)
+
+
+def refuse(message: str) -> NoReturn:
+    """Exit with a message about wrong input."""
+    print_error(message)
+    raise typer.Exit(BAD_INPUT)
+
+
+def similar_file(file: Path) -> str:
+    """Return a hint at the file in the same folder with the most similar name, for an error; empty if none is."""
+    from synergy_nb.plan.terms.units import did_you_mean
+
+    return did_you_mean(file.name, [each.name for each in file.absolute().parent.glob("*")])
+
+
+def fail(message: str) -> NoReturn:
+    """Exit with a message about a failure while something ran."""
+    print_error(message)
+    raise typer.Exit(FAILED)
+
+
+@contextlib.contextmanager
+def bad_input(field: str = "") -> Iterator[None]:
+    """Treat a ``ValueError`` in this block as wrong input: one message, about ``field`` if given, and exit code 2."""
+    try:
+        yield
+    except ValueError as error:
+        refuse(f"{field}: {error}" if field else str(error))
+
+
+@contextlib.contextmanager
+def running() -> Iterator[None]:
+    """Treat an error in this block as a failure while something ran: one message and exit code 1."""
+    from synergy_nb.runtime.process.fork_server import ProcessStartError
+    from synergy_nb.runtime.process.requests import ClusterError, NotAdmitted
+    from synergy_nb.runtime.transport.wire import RemoteError
+
+    try:
+        yield
+    except NotAdmitted as error:
+        fail(error.reason)
+    except (ClusterError, RemoteError, ProcessStartError, TimeoutError, OSError) as error:
+        fail(str(error) or type(error).__name__)
+
+
+def chosen_duration(option: str, given: str) -> float:
+    """The value of an option that is a duration, in seconds."""
+    from synergy_nb.plan.terms.units import parse_duration
+
+    with bad_input(option):
+        return parse_duration(given)
+    raise AssertionError  # wrong input has ended the command
+
+
+def chosen_spark(given: str | None) -> bool | str:
+    """The value of ``--spark``, checked, as the argument of a cluster."""
+    if given is None or given == "off":
+        return given is None
+    from synergy_nb.runtime.data.spark_servers import checked
+
+    with bad_input("--spark"):
+        checked(given)
+    return given
+
+
+def check_peer_modes(discipline: str, hotspots: str) -> None:
+    """Refuse an unknown scheduling discipline, or an unknown mode of hot spots."""
+    from synergy_nb.plan.checks import requirements
+
+    with bad_input():
+        requirements.check_discipline("--discipline", discipline)
+        requirements.check_hotspots("--hotspots", hotspots)
+
+
+def check_detached(detach: bool, scheduler: str | None, others: Mapping[str, object]) -> None:
+    """Refuse ``--detach`` without peers elsewhere, and with options of a run that the command waits for."""
+    if detach and scheduler is None:
+        refuse("--detach: expected --scheduler, too: peers that this command starts end with it")
+    for option, value in others.items():
+        if detach and value:
+            refuse(f"--detach and {option}: expected one of them, as the command does not wait for the results")
+
+
+def at_least(option: str, value: int, least: int) -> None:
+    """Refuse a number below ``least``."""
+    if value < least:
+        refuse(f"{option}: {value}; expected a whole number of at least {least}")
+
+
+def writable(option: str, path: Path) -> None:
+    """Refuse a path at which no file can be written."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        refuse(f"{option}: {str(path)!r}; expected a file in a folder that exists")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        refuse(f"{option}: {str(path)!r} cannot be written; expected a file that can")
+
+
+def fresh(option: str, path: Path | None) -> None:
+    """Refuse a path at which no new file can be made."""
+    if path is not None:
+        if path.exists():
+            refuse(f"{option}: {str(path)!r} exists already; expected a new file")
+        writable(option, path)
+
+
+def parsed(file: Path) -> Plan:
+    """The plan in a file.
+
+    Raises
+    ------
+    PlanError
+        Holding everything that is wrong with it.
+    """
+    from synergy_nb.cli._console import err
+    from synergy_nb.plan import Plan
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        refuse(f"{file}: no such file; expected a query plan{similar_file(file)}")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        refuse(f"{file}: {reason}; expected a query plan in YAML")
+    with warnings.catch_warnings(record=True) as notices:
+        warnings.simplefilter("always")
+        plan = Plan.from_yaml(text)
+    for notice in notices:
+        err.print(f"! {notice.message}", markup=False, soft_wrap=True)
+    return plan
+
+
+def load(file: Path) -> Plan:
+    """The plan in a file; refuse a file that holds none."""
+    from synergy_nb.plan import PlanError
+
+    try:
+        return parsed(file)
+    except PlanError as error:
+        refuse(f"{file}: {error}")
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value on the standard output; a terminal that has not all letters gets them as escapes."""
+    value = _finite(value)
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=2, default=str)
+    print(text)
+
+
+def _finite(value: Any) -> Any:
+    """Replace NaN and infinity, which JSON lacks, by null."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,82 @@
+"""Exact sums of floats: the same in any order, however the terms were divided, and rounded once.
+
+A float is an integer times a power of two. Its integer, shifted to a multiple of 32 bits, is three limbs of about 32
+bits; the *scale* says of which power of 2**32 the lowest one is a multiple. Limbs of equal scale are summed as
+integers, without rounding, so in any order: that is a small form of a superaccumulator [1]_ for each group, of which
+only scales that occur have a row. Values between 6e-5 and 2e5 have one scale, so a group mostly has one row. The sum of
+all limbs is rounded to the nearest float at the end, with ties to even, as :func:`math.fsum` does.
+
+So replicas that read their inputs in different orders emit the same bytes.
+
+.. [1] R. M. Neal. Fast exact summation using small and large superaccumulators. arXiv:1505.05571, 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from synergy_nb.dataflow.operators.base import computed
+from synergy_nb.dataflow.operators.exact_code import ODD, sum_code
+from synergy_nb.plan.terms.naming import internal
+
+_SCALE: Final = internal("scale")
+_LIMBS: Final = tuple(internal(word) for word in ("low", "middle", "high"))
+#: Columns of the limbs of sums, with their types, beside the columns that identify a group.
+COLUMNS: Final = {_SCALE: "int", **dict.fromkeys(_LIMBS, "int")}
+SPLITTING: Final = 80.0  # memory to split floats, bytes each
+_DIGIT: Final = 1 << 32
+
+
+def split(terms: pl.DataFrame, term: str, keys: Sequence[str]) -> pl.DataFrame:
+    """Return the limbs of the sum of a column by ``keys``; NULLs are left out."""
+    terms = terms.drop_nulls(term)
+    limbs = terms.select(keys).hstack(_limbs(terms.get_column(term)))
+    return computed(limbs.lazy().group_by(*keys, _SCALE).agg(pl.col(_LIMBS).sum()), limbs.height)
+
+
+def merged_limbs(limbs: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
+    """Add the limbs of equal ``keys`` and scale, and carry, so that limbs never overflow."""
+    low, middle, high = map(pl.col, _LIMBS)
+    summed = limbs.group_by(*keys, _SCALE).agg(pl.col(_LIMBS).sum())
+    for lower, upper in ((low, middle), (middle, high)):
+        carry = pl.when(pl.col(_SCALE) != ODD).then(lower // _DIGIT).otherwise(0)
+        summed = summed.with_columns(lower - carry * _DIGIT, upper + carry)
+    return summed
+
+
+def rounded(limbs: pl.LazyFrame, keys: Sequence[str], name: str, rows: int) -> pl.DataFrame:
+    """Return the sum of each of ``keys`` as a float, in the column ``name``.
+
+    Parameters
+    ----------
+    limbs
+        Limbs by ``keys`` and scale; there may be several for one scale.
+    keys
+        Columns that identify a group.
+    name
+        Name of the column with the sums.
+    rows
+        Number of rows of ``limbs``.
+    """
+    grouped = limbs.group_by(keys).agg(_SCALE, *_LIMBS)
+    found = computed(grouped, rows)
+    ends = found.get_column(_SCALE).list.len().cast(pl.Int64).cum_sum().to_numpy()
+    scale, low, middle, high = (
+        np.ascontiguousarray(found.get_column(each).explode().to_numpy()) for each in (_SCALE, *_LIMBS)
+    )
+    sums = np.zeros(found.height, dtype=np.int64)
+    if found.height:
+        sum_code().round_all(np.ascontiguousarray(ends), scale, low, middle, high, sums)
+    return found.select(keys).hstack([pl.Series(name, sums.view(np.float64), dtype=pl.Float64)])
+
+
+def _limbs(values: pl.Series) -> list[pl.Series]:
+    """Return scale and limbs of each float."""
+    bits = np.ascontiguousarray(values.to_numpy()).view(np.int64)
+    found = [np.empty(len(bits), dtype=np.int64) for _ in COLUMNS]
+    sum_code().split_all(bits, *found)
+    return [pl.Series(name, each) for name, each in zip(COLUMNS, found, strict=True)]

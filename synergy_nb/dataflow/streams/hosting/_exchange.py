@@ -1,0 +1,428 @@
+"""Delivery of chunks from logs to readers: subscriptions, acknowledgements and retransmission. No IO, no clock.
+
+A reader subscribes until the producer answers. It acknowledges what it has consumed when that is a quarter of the
+window, or after 50 ms. A producer retransmits what has not been acknowledged for half a second, or for three times as
+long as acknowledgements took before, and asks a reader that blocks it for its progress. Each timeout is doubled after
+it has passed in vain: on a slow link, data that are on their way must not be retransmitted over and over.
+
+Frames that were overtaken may have the two ends disagree: a late answer confirms a subscription that the producer has
+not received, or a late Unsubscribe of a former component removes a cursor. So a producer also asks the readers that its
+deployment names and that have not subscribed. An acknowledgement of such a reader, which believes that it has,
+subscribes it from what it has received.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
+
+from synergy_nb.dataflow.deployments import Assignment, Role, producer
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.input_changes import change_inputs, has_others, output_of
+from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
+from synergy_nb.dataflow.streams.log.frames import Ack, Data, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.log.log import Cursor, LogTrimmed
+from synergy_nb.dataflow.streams.log.merge import RETRY_S, Port, Receipt
+from synergy_nb.dataflow.streams.log.values import COPY, ComponentStream, OnLag, Point, Reader
+from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
+from synergy_nb.dataflow.tuples import END, START
+
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+
+ACK_S: Final = 0.05  # longest delay of an acknowledgement, seconds
+STALL_S: Final = 2.0  # seconds without progress after which nothing more is retained for an active replica
+
+
+class Exchange:
+    """Subscriptions, acknowledgements and retransmission of one peer.
+
+    Parameters
+    ----------
+    hosting
+        Components and copies of the peer.
+    """
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+
+    # -- producers -----------------------------------------------------------------------------------------------
+
+    def flush(self, component: Component, now: float) -> None:
+        """Send each reader the chunks that its window has room for."""
+        self._hosting.touch(component.application, component.operator)
+        if component.role is not Role.ACTIVE:
+            return
+        log = component.log
+        blocked, confirming = log.blocked, component.copy_holders.confirming
+        version = self._hosting.deployments[component.application].version
+        for cursor in tuple(log.cursors.values()):
+            if cursor.reader.port < COPY or cursor.lost:  # a client collects by itself; a lost reader gets nothing more
+                continue
+            if cursor.subscribed and cursor.reader.port == COPY and cursor.sent < log.start:
+                cursor.skip_to(log.start)  # the copy has to restart there, or lacks only the promise before it
+                unasked = version if cursor.unasked else 0
+                begun = Data(component.output, cursor.reader, log.start, (), True, unasked=unasked)
+                self._hosting.send(cursor.reader.peer, begun)
+            chunks = log.due(cursor, confirming)
+            if chunks:
+                start, unasked = chunks[0].start, version if cursor.unasked else 0
+                data = Data(component.output, cursor.reader, start, tuple(chunks), False, log.start, unasked=unasked)
+                self._hosting.send(cursor.reader.peer, data)
+            waits = not cursor.subscribed or (blocked and cursor.on_lag is OnLag.BLOCK)
+            if blocked and cursor.on_lag is OnLag.GROUP and log.holds_up(cursor):
+                waits = True
+                cursor.stalls(now)
+            if cursor.resend_at is None and (waits or cursor.sent > cursor.received):
+                cursor.await_answer(now)
+
+    def dismiss(self, component: Component, cursor: Cursor, now: float) -> None:
+        """Notify a sharer, repeatedly until it confirms, that nothing is retained for it any more."""
+        cursor.remind(now)
+        limit = self._hosting.limits.retain
+        reason = f"it reads too slowly: more bytes wait for it than are retained; expected at most {limit}"
+        self._hosting.send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
+
+    def subscribe(self, frame: Subscribe, now: float) -> None:
+        """Let a reader read from the requested point, or notify it that this is impossible."""
+        component, reader = self._hosting.producer(frame.output), frame.reader
+        if component is not None and component.failed and reader.application != component.application:
+            self.refuse(component, reader, f"has failed: {component.failed}")
+        if component is None or component.failed or (reader.port == COPY and reader.peer not in component.copies):
+            return  # not deployed here yet, or no longer: the reader retries
+        if frame.since is None and _restores(component):
+            return  # the same: a stream that joins others has to know what was before it
+        log = component.log
+        expected = log.cursors.get(reader)
+        if expected is None and reader.port != COPY and not any(reader.replaces(known) for known in log.cursors):
+            return  # unknown, and no follower or replacement: its deployment has not arrived here yet
+        try:
+            cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
+        except LogTrimmed as error:
+            if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old request of a follower
+                self._hosting.send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
+            return
+        start, losses = log.next_point(cursor.sent), component.losses.carried(log.end.position)
+        latest = _latest(component)
+        began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
+        self._hosting.send(
+            reader.peer, Data(frame.output, reader, start, (), began, end=log.end, losses=losses, latest=latest)
+        )
+        if reader.port == COPY:
+            self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
+        self.flush(component, now)
+
+    def subscribe_by(self, ack: Ack, component: Component, now: float) -> bool:
+        """Subscribe an expected reader by its acknowledgement; return whether it is subscribed, as it believes."""
+        cursor = component.log.cursors.get(ack.reader)
+        if cursor is None or cursor.lost:
+            return False
+        if not cursor.subscribed and ack.received.position >= component.log.start.position:  # else it is an old one
+            self.subscribe(Subscribe(ack.output, ack.reader, ack.received, cursor.on_lag), now)
+        return cursor.subscribed
+
+    def notify_sharers(self, component: Component, what: str) -> None:
+        """Notify all sharers of a stream that its component has ended, unless they have received the whole stream.
+
+        Parameters
+        ----------
+        component
+            Component that emits nothing more.
+        what
+            Predicate of a sentence about the component, such as "has moved".
+        """
+        end = component.log.end
+        for cursor in component.log.cursors.values():
+            if cursor.on_lag is OnLag.FAIL and not cursor.lost and (end.until != END or cursor.received < end):
+                cursor.lose()
+                self.refuse(component, cursor.reader, what)
+
+    def refuse(self, component: Component, reader: Reader, what: str) -> None:
+        """Notify a sharer of a stream that it will receive nothing more."""
+        reason = f"{component.application}/{component.operator}, whose stream it shares, {what}"
+        self._hosting.send(reader.peer, Unsubscribe(component.output, reader, reason))
+
+    def unsubscribe(self, sender: str, frame: Unsubscribe) -> None:
+        """Handle that a reader has ended, or that a producer sends nothing more."""
+        reader = frame.reader
+        producer = self._hosting.producer(frame.output)
+        if producer is not None and sender == reader.peer and not frame.reason:  # a reader has ended
+            cursor = producer.log.cursors.get(reader)
+            if cursor is not None and (cursor.lost or cursor.on_lag is OnLag.RESYNC):  # deployments remove others
+                producer.log.unsubscribe(reader)
+        if not frame.reason or reader.port < 0:
+            return
+        self._hosting.send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
+        component = self._hosting.components.get((reader.application, reader.operator))
+        if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
+            return
+        port = component.ports[reader.port]
+        if port.epoch != frame.output.epoch or port.received.until == END or port.closed:
+            return
+        if has_others(component, reader.port):
+            port.close()
+            self._check_streams(component)
+            self._hosting.effect(Fact(FactKind.INPUT_LOST, component.application, component.operator, frame.reason))
+        else:
+            self._hosting.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")
+
+    # -- readers -------------------------------------------------------------------------------------------------
+
+    def change_inputs(self, key: tuple[str, str], assignment: Assignment) -> None:
+        """Add the stream replicas that a component has to read from now on, and leave those that are discarded."""
+        component = self._hosting.components.get(key)
+        if component is None or not assignment.inputs:  # a sink that only keeps results has no inputs any more
+            return
+        ports = dict(component.ports)
+        changed = change_inputs(component, assignment)
+        for number, output in changed.left.items():
+            if ports[number].peer:
+                self._hosting.send(ports[number].peer, Unsubscribe(output, component.reader(number)))
+                ports[number].lose_producer()
+        if any(changed):
+            self._check_streams(component)
+
+    def refuse_older(self, stream: ComponentStream | None = None) -> None:
+        """Accept chunks of the present epochs only: others may depend from now on on what was read until now.
+
+        Parameters
+        ----------
+        stream
+            Stream that this concerns; None: all streams.
+        """
+        for component in self._hosting.components.values():
+            for number, port in component.ports.items():
+                feed = component.feeds[number]
+                if stream is None or feed == (stream.application, stream.operator):
+                    port.refuse_older()
+
+    def readdress(self, component: Component, now: float, replaced: Collection[str] = ()) -> None:
+        """Read each input from the peer that now makes it.
+
+        If only one component has been replaced (``replaced``), as by a move, then both its peers emit the same tuples
+        at the same positions, as the new one reads in the order of the old one. So chunks of the old peer that are on
+        their way are accepted, and nothing pauses: until there is another deployment, or until the new peer asks for
+        the order of inputs, and this peer answers.
+        """
+        self._hosting.touch(component.application, component.operator)
+        for number, feed in component.feeds.items():
+            port = component.ports[number]
+            found = producer(self._hosting.deployments, component.application, feed.application, feed.operator)
+            if found is None:  # no peer makes it any more, or yet
+                port.lose_producer()
+                continue
+            if port.epoch > found[1] or (port.peer, port.epoch) == found or port.closed:
+                continue
+            known, older = self._hosting.deployments.get(feed.application), False
+            if known is not None and list(replaced) == [feed.operator]:
+                made = known.assignments.get(feed.operator)
+                older = made is not None and made.rebuilt < found[1] and not made.external
+            port.read_from(*found, now, older=older)
+
+    def resubscribe(self, component: Component) -> None:
+        """Subscribe anew for a former follower, for which producers now have to wait."""
+        for port in component.ports.values():
+            port.ask_again(0.0)
+
+    def subscribe_for(self, component: Component, follower: str, since: Mapping[int, Point]) -> None:
+        """Have the producers of a component send to its new follower what comes after a snapshot.
+
+        The follower subscribes itself once it has the snapshot; but that takes the way from it to the producers more.
+
+        Parameters
+        ----------
+        component
+            The component.
+        follower
+            Address of the peer that follows it.
+        since
+            Number of each input to the point up to which the snapshot covers it.
+        """
+        for number, port in component.ports.items():
+            if port.peer and number in since:
+                reader = component.reader(number)._replace(peer=follower, epoch=component.epoch + 1)
+                self._hosting.send(
+                    port.peer, Subscribe(output_of(component, number), reader, since[number], OnLag.RESYNC)
+                )
+
+    def leave(self, component: Component) -> None:
+        """Unsubscribe a component from all its inputs."""
+        for number, port in component.ports.items():
+            if port.peer:
+                self._hosting.send(port.peer, Unsubscribe(output_of(component, number), component.reader(number)))
+
+    def data(self, sender: str, frame: Data, now: float) -> None:
+        """Receive chunks for an input of a component."""
+        reader = frame.reader
+        component = self._hosting.components.get((reader.application, reader.operator))
+        if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
+            if sender != self._hosting.peer:
+                self._hosting.send(sender, Unsubscribe(frame.output, reader))
+            return
+        port = component.ports[reader.port]
+        if component.feeds[reader.port] != (frame.output.application, frame.output.operator):
+            return
+        if frame.output.epoch == port.older:
+            self._hosting.touch(reader.application, reader.operator)
+            self._receive(component, port, frame, now, confirms=False)  # what is missing the new peer sends
+            return
+        if frame.output.epoch == port.epoch + 1 and self._is_later(frame) and not port.closed:
+            # It has moved. Only a peer that has replaced a component sends unasked, so this is no guess; chunks of the
+            # old peer are on their way, as in `readdress`. Readers of other applications hear last of a move.
+            port.read_from(sender, frame.output.epoch, now, older=True)
+        if frame.output.epoch != port.epoch:
+            return
+        self._hosting.touch(component.application, component.operator)
+        if port.closed:
+            return
+        gap = not frame.chunks and not port.begin(frame.start, self._hosting.arrival(), now, frame.end, frame.latest)
+        component.losses.add(frame.losses)
+        if frame.chunks:
+            gap = self._receive(component, port, frame, now, confirms=not frame.unasked)
+        port.answered(now, now + ACK_S, gap=gap)
+
+    def _is_later(self, frame: Data) -> bool:
+        """Whether a producer sends unasked by a deployment that is not known here yet."""
+        known = self._hosting.deployments.get(frame.output.application)
+        return frame.unasked > (0 if known is None else known.version)
+
+    def _receive(self, component: Component, port: Port, frame: Data, now: float, *, confirms: bool) -> bool:
+        """Queue what is new of the chunks of a frame; return whether chunks before them are missing.
+
+        Parameters
+        ----------
+        confirms
+            Whether the frame shows that the producer has the subscription.
+        """
+        sequence, before, size, gap = self._hosting.arrival(), port.received.position, 0, False
+        prediction = component.prediction
+        if prediction is not None:
+            prediction.peer.advance(now)
+        for chunk in frame.chunks:
+            receipt = port.receive(port.epoch, chunk, sequence, now, confirms=confirms)
+            if receipt is Receipt.NEW:
+                size += chunk.size
+                self._hosting.orders.add(chunk.determinants)
+                if prediction is not None:
+                    prediction.received(chunk, now)
+            gap = gap or receipt is Receipt.GAP
+        component.arrived(port.received.position - before, now, size)
+        return gap
+
+    def _check_streams(self, component: Component) -> None:
+        """Fail a component if streams ended and none that is left has all tuples of a port of the operator."""
+        logic, ports = component.logic, component.ports
+        if not isinstance(logic, MergedLogic) or component.running:
+            return
+        closed = [port for port in ports.values() if port.closed]
+        if not closed or any(port.queue for port in closed):
+            return
+        left = [number for number, port in ports.items() if not port.closed]
+        port = logic.incomplete(left)
+        if port is not None and not any(ports[number].queue for number in left):
+            self._hosting.fail(component, f"input {port}: no stream is left that has all of its tuples")
+
+    def consumed(self, component: Component, now: float) -> None:
+        """Acknowledge after a component has executed something, or after its copies cover more."""
+        self._hosting.touch(component.application, component.operator)
+        for number, port in component.ports.items():
+            if (port.received, port.consumed, port.durable) == port.acknowledged:
+                continue
+            if port.unacknowledged >= self._hosting.limits.window // 4 or port.consumed.until == END:
+                self._acknowledge(component, number)
+            elif port.ack_at is None:
+                port.acknowledge_at(now + ACK_S)
+        if isinstance(component.logic, MergedLogic):
+            self._check_streams(component)
+
+    def _acknowledge(self, component: Component, number: int) -> None:
+        port = component.ports[number]
+        progress = port.acknowledge()
+        if port.peer and port.subscribed:
+            output, unused_cores = output_of(component, number), self._hosting.unused_cores()
+            self._hosting.send(port.peer, Ack(output, component.reader(number), *progress, unused_cores=unused_cores))
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def due(component: Component) -> float:
+        """Return the time in seconds at which :meth:`tick` has work for a component."""
+        at = math.inf
+        if component.failed:
+            return at
+        for port in component.ports.values():
+            if not port.subscribed and port.peer and port.retry_at < at:
+                at = port.retry_at
+            if port.ack_at is not None and port.ack_at < at:
+                at = port.ack_at
+        for cursor in component.log.cursors.values():
+            if cursor.resend_at is not None and cursor.resend_at < at:
+                at = cursor.resend_at
+        return at
+
+    def tick(self, component: Component, now: float) -> None:
+        """Subscribe, acknowledge and retransmit where that is due."""
+        if component.failed:
+            return
+        for number, port in component.ports.items():
+            if port.asks_at is not None and port.asks_at <= now:
+                self._ask(component, number, now)
+            if port.ack_at is not None and port.ack_at <= now:
+                self._acknowledge(component, number)
+        for cursor in component.log.cursors.values():
+            if cursor.resend_at is not None and cursor.resend_at <= now:
+                self._deal_with_silence(component, cursor, now)
+        self.flush(component, now)
+
+    def _ask(self, component: Component, number: int, now: float) -> None:
+        """Ask the producer of an input for what comes next."""
+        port = component.ports[number]
+        port.asked(now)
+        on_lag = OnLag.BLOCK
+        if component.role is Role.FOLLOWER:
+            on_lag = OnLag.RESYNC
+        elif component.feeds[number].application != component.application:
+            on_lag = OnLag.FAIL
+        output, machine = output_of(component, number), self._hosting.machine()
+        self._hosting.send(port.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
+
+    def _deal_with_silence(self, component: Component, cursor: Cursor, now: float) -> None:
+        """Deal with a reader from which no acknowledgement came in time."""
+        log = component.log
+        stalls = cursor.on_lag is OnLag.GROUP and now - cursor.progressed_at >= STALL_S
+        if cursor.lost or (stalls and log.holds_up(cursor) and log.give_up(cursor)):
+            self.dismiss(component, cursor, now)
+            return
+        cursor.timed_out()
+        if not cursor.subscribed:
+            if not _restores(component):  # else nobody knows yet where it begins
+                cursor.back_off()
+                start = Point(max(cursor.sent, log.start).position, START)  # the reader may believe that it subscribed
+                told = Data(component.output, cursor.reader, start, end=log.end, latest=_latest(component))
+                self._hosting.send(cursor.reader.peer, told)
+        elif cursor.sent > cursor.received:
+            cursor.send_again()
+        elif cursor.on_lag in (OnLag.BLOCK, OnLag.GROUP):  # its last acknowledgement may be lost
+            self._hosting.send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
+
+    def link_down(self, peer: str, now: float) -> None:
+        """Subscribe components again, and retransmit: frames on their way to or from a peer may be lost."""
+        for key, component in self._hosting.components.items():
+            self._hosting.touch(*key)
+            for port in component.ports.values():
+                if port.peer == peer:
+                    port.ask_again(now + RETRY_S)
+            for cursor in component.log.cursors.values():
+                if cursor.reader.peer == peer and cursor.subscribed:
+                    cursor.link_broken(now)
+
+
+def _latest(component: Component) -> int:
+    """Greatest event time that an active replica has emitted, µs; ``START`` for any other component."""
+    return component.logic.latest if isinstance(component.logic, MergedLogic) else START
+
+
+def _restores(component: Component) -> bool:
+    """Whether the state of an active replica is still to be restored."""
+    return isinstance(component.logic, MergedLogic) and component.logic.restoring

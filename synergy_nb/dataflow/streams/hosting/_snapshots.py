@@ -1,0 +1,351 @@
+"""The time at which a component is saved for its copies, and the transfer of the snapshot. No IO, no clock.
+
+Theory of operation
+-------------------
+A snapshot begins between two executions: hosting records the points of inputs and output, and the driver makes the
+operator save its state, which copies nothing. Then the component resumes, while the tables of its state are encoded on
+another thread, except those that all copies have since an earlier snapshot. Each copy receives the head of the state
+and the numbers of the pieces of its tables, and the pieces that it lacks if they are small together. Otherwise it
+requests them, a few at a time (:mod:`.hosting.copies`), and acknowledges the complete snapshot.
+
+One snapshot is transferred at a time: the next begins when the copies that request pieces have the last. Snapshots
+take at most a twentieth of the time, except where so much was read since the last that the producers may soon have to
+wait, as they retain all that no snapshot covers.
+
+A component that moves to the peer of one of its backups leaves that backup to its old peer. So until then the old peer
+keeps its last snapshot, with the bytes of all tables: it can take over as soon as the component has left it.
+
+Nobody waits for a copy that does not answer. It is left behind once half of what may be retained for it has been read,
+or after more than a minute if readers wait for it: before that, the peer that leads the application decides whether the
+copy counts, as it may be about to take over. From then on it could not take over, which is reported. When it answers
+again, chunks are retained for it from then on, and with the next snapshot it could take over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from synergy_nb.dataflow.logic import error_reason
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.hosting._copies import MOST_REQUESTED
+from synergy_nb.dataflow.streams.hosting.effects import Capture, Captured, Copied, Fact, FactKind
+from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest
+from synergy_nb.dataflow.streams.log.state_pieces import Archive, Part
+from synergy_nb.dataflow.streams.log.values import COPY, Reader
+
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+
+SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that has copies, seconds
+REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
+SHARE: Final = 0.05  # fraction of the time that snapshots may take
+SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behind, if much has been read meanwhile
+HELD_S: Final = 75.0  # the same if output is held until it has it: longer than an application waits for a silent peer
+PULL_BYTES_S: Final = 10e6  # least rate at which a copy is expected to receive, bytes a second
+
+
+class Kept(NamedTuple):
+    """A snapshot that the peer of the component keeps: its announcement, and piece number to the bytes of the piece."""
+
+    state: ComponentState
+    pieces: dict[int, bytes]
+
+
+class _Progress:
+    """The state of one component's snapshots."""
+
+    def __init__(self) -> None:
+        self.archive = Archive()
+        self.capture: Capture | None = None  # snapshot that is being made
+        self.suspended = False  # whether the component waits for it
+        self.due: float | None = None  # time for which the next one was requested
+        self.hurry = False  # whether some copy has no snapshot
+        self.begun = 0.0
+        self.seconds = 0.0  # duration of the last one
+        self.number = -1  # number of the last one that was sent
+        self.sent: set[str] = set()  # copies that it was sent to
+        self.pulling: set[str] = set()  # those of them that have to request pieces
+        self.size = 0  # bytes of these pieces
+        self.active_at = 0.0  # time at which it was sent, or pieces of it were requested
+        self.answered: set[str] = set()  # copies that have answered
+        self.silent: dict[str, float] = {}  # copies that have not answered yet: time of the first question
+        self.reported: frozenset[str] = frozenset()  # copies that were reported as unable to take over
+        self.keeps_from: int | None = None  # number of the first snapshot that this peer keeps; None: it keeps none
+        self.kept: Kept | None = None
+
+
+class Snapshots:
+    """The snapshots of the components of one peer.
+
+    Parameters
+    ----------
+    hosting
+        Components of the peer.
+    """
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+        self._progress: dict[Component, _Progress] = {}
+
+    def soon(self, component: Component, at: float, *, hurry: bool = False) -> None:
+        """Save a component at a time in seconds, or as soon as it is idle and its copies have the previous snapshot.
+
+        Parameters
+        ----------
+        component
+            Component to save.
+        at
+            Time in seconds.
+        hurry
+            Whether to save it at once, as some copy has to wait for that.
+        """
+        progress = self._progress.setdefault(component, _Progress())
+        progress.hurry = progress.hurry or hurry
+        for peer in component.copies:
+            if peer not in progress.answered:
+                progress.silent.setdefault(peer, at)
+        progress.due = at if progress.due is None else min(at, progress.due)
+        self._hosting.touch(component.application, component.operator)
+
+    def greet(self, component: Component, follower: str, now: float) -> None:
+        """Send a new follower the output and a snapshot at once: it requests them too, but that takes a round trip."""
+        cursor = component.log.cursors.get(Reader(component.application, component.operator, COPY, follower))
+        if cursor is None or cursor.subscribed or component.external or not component.feeds:
+            return
+        start = component.log.start
+        cursor.begin_unasked(start)
+        version = self._hosting.deployments[component.application].version
+        self._hosting.send(follower, Data(component.output, cursor.reader, start, (), True, unasked=version))
+        self.soon(component, now, hurry=True)
+
+    def subscribed(self, component: Component, peer: str, anew: bool, now: float) -> None:
+        """Handle the subscription of a copy; a copy without any state does not wait for others."""
+        component.change()
+        self.soon(component, now)
+        progress = self._progress[component]
+        self._answered(component, progress, peer)
+        if anew:
+            progress.archive.forget(peer)
+            progress.hurry = True
+
+    def keep(self, component: Component, now: float, *, keeps: bool) -> None:
+        """Keep the last snapshot of a component here from now on, or no longer; this peer reports when it has one."""
+        progress = self._progress.get(component)
+        if not keeps and progress is not None:
+            progress.keeps_from = progress.kept = None
+        elif keeps and (progress is None or progress.keeps_from is None):
+            component.change()
+            self.soon(component, now, hurry=True)
+            self._progress[component].keeps_from = component.number + 1
+
+    def kept(self, component: Component) -> Kept | None:
+        """Return the snapshot of a component that is kept here; None if there is none."""
+        progress = self._progress.get(component)
+        return None if progress is None else progress.kept
+
+    def forget(self, component: Component) -> None:
+        """Forget a component that was removed."""
+        self._progress.pop(component, None)
+
+    def _readers(self, component: Component) -> list[Reader]:
+        """Return the copies that read the output of the component and have answered."""
+        found = component.log.cursors.values()
+        readers = [cursor.reader for cursor in found if cursor.reader.port == COPY and cursor.subscribed]
+        behind = component.copy_holders.behind
+        return [reader for reader in readers if reader.peer in component.copies and reader.peer not in behind]
+
+    def at(self, component: Component) -> float | None:
+        """Return the time in seconds at which a component has to be saved; None if it is not known yet."""
+        progress = self._progress.get(component)
+        if progress is None:
+            return None
+        times = list(self._lagging(component, progress).values())
+        if progress.capture is not None or not component.capturable or not self._readers(component):
+            return min(times, default=None)
+        lacking = component.copy_holders.missing(progress.number, progress.sent)
+        if lacking:
+            times.append(progress.active_at + REPEAT_S + progress.size / PULL_BYTES_S)
+        if progress.due is not None and component.dirty and (progress.hurry or not lacking & progress.pulling):
+            if progress.hurry or component.unsaved >= self._hosting.limits.retain // 4:
+                times.append(progress.begun)
+            else:
+                times.append(max(progress.due, progress.begun + max(SNAPSHOT_S, progress.seconds / SHARE)))
+        return min(times, default=None)
+
+    def _lagging(self, component: Component, progress: _Progress) -> dict[str, float]:
+        """Return the copies that do not answer and for which much is retained, and when each is left behind."""
+        most, holders, found = self._hosting.limits.retain // 2, component.copy_holders, dict[str, float]()
+        held = component.log.confirmed(holders.confirming) < component.log.end
+        for peer, since in progress.silent.items():
+            if peer not in component.copies or peer in holders.behind:
+                continue
+            if holders.uncovered_bytes(peer, component.read) >= most:
+                found[peer] = since + SILENT_S
+            elif held and peer in holders.confirming:
+                found[peer] = since + HELD_S
+        return found
+
+    def _leave_behind(self, component: Component, progress: _Progress, peer: str, due: float, now: float) -> None:
+        """Leave behind a copy that has not answered until it was due, unless this peer was late itself."""
+        if now - due > SILENT_S:
+            progress.silent[peer] = now  # answers of the copy may be queued here
+            self._hosting.touch(component.application, component.operator)
+            return
+        component.drop_copy(peer)
+        self._hosting.exchange.consumed(component, now)
+        self._report_copied(component)
+        self._hosting.exchange.flush(component, now)
+        self.report_lagging(component)
+
+    def _answered(self, component: Component, progress: _Progress, peer: str) -> None:
+        """Handle an answer of a copy."""
+        progress.answered.add(peer)
+        progress.silent.pop(peer, None)
+        if peer in component.copy_holders.behind:
+            component.catch_up(peer)
+            progress.due, progress.hurry = progress.begun, True
+
+    def report_lagging(self, component: Component) -> None:
+        """Report the copies that could not take over, if they have changed."""
+        progress = self._progress.get(component)
+        if progress is not None and progress.reported != component.copy_holders.cannot_take_over:
+            progress.reported = component.copy_holders.cannot_take_over
+            reason = "it did not answer for long, and has no snapshot since" if progress.reported else ""
+            name = component.application, component.operator
+            self._hosting.effect(Fact(FactKind.COPIES_BEHIND, *name, reason, tuple(sorted(progress.reported))))
+
+    def tick(self, component: Component, now: float) -> None:
+        """Leave behind copies that do not answer, and begin a snapshot of a component, if these are due."""
+        progress = self._progress.get(component)
+        for peer, due in () if progress is None else self._lagging(component, progress).items():
+            if progress is not None and due <= now:
+                self._leave_behind(component, progress, peer, due, now)
+        at = self.at(component)
+        if at is None or at > now:
+            return
+        progress = self._progress[component]
+        progress.due, progress.hurry, progress.begun, progress.suspended = None, False, now, True
+        copies = self._readers(component)
+        known = progress.archive.known(each.peer for each in copies) if progress.keeps_from is None else {}
+        component.capture()
+        progress.capture = Capture(component, component.number, known, self._hosting.limits.piece)
+        self._hosting.effect(progress.capture)
+
+    def saved(self, capture: Capture) -> None:
+        """Resume a component whose state was saved, while its tables are encoded."""
+        progress = self._progress.get(capture.component)
+        if progress is not None and progress.capture is capture and progress.suspended:
+            progress.suspended = False
+            capture.component.resume()
+            self._hosting.touch(capture.component.application, capture.component.operator)
+
+    def captured(self, capture: Capture, made: Captured | BaseException, now: float, seconds: float) -> None:
+        """Announce a snapshot that was encoded in so many seconds; or fail the component if that raised an error."""
+        self.saved(capture)
+        component = capture.component
+        progress = self._progress.get(component)
+        if progress is None or progress.capture is not capture:
+            return
+        progress.capture = None
+        self._hosting.touch(component.application, component.operator)
+        if isinstance(made, BaseException):
+            self._hosting.fail(component, f"its state could not be saved: {error_reason(made)}")
+        elif self._hosting.hosts(component) and not component.failed:
+            self._send(component, progress, capture.number, made, now)
+            progress.seconds = seconds
+
+    def _send(self, component: Component, progress: _Progress, number: int, made: Captured, now: float) -> None:
+        """Send the announcement of a snapshot to the copies, with the pieces that they lack if these are small."""
+        archive, cut = progress.archive, component.cut(number)
+        parts = archive.file(number, made.tables)
+        progress.number, progress.active_at, progress.size = number, now, 0
+        progress.sent, progress.pulling = set(), set()
+        if progress.keeps_from is not None and number >= progress.keeps_from:
+            self._keep(component, progress, number, made, parts)
+        for reader in self._readers(component):
+            if not component.alignment.suits(reader.peer, number):
+                continue
+            lacking, size = archive.lacking(reader.peer)
+            pieces = [piece for piece in map(archive.get, lacking) if piece is not None]
+            if size > self._hosting.limits.piece // 16:
+                progress.pulling.add(reader.peer)
+                progress.size = max(progress.size, size)
+                pieces.clear()
+            progress.sent.add(reader.peer)
+            progress.silent.setdefault(reader.peer, now)
+            state = _state(component, reader, number, made.head, parts)
+            self._hosting.send(reader.peer, msgspec.structs.replace(state, enclosed=tuple(pieces)))
+            if component.log.cursors[reader].unasked:
+                self._hosting.exchange.subscribe_for(component, reader.peer, cut.inputs)
+        archive.release(reader.peer for reader in self._readers(component))
+
+    def _keep(
+        self, component: Component, progress: _Progress, number: int, made: Captured, parts: tuple[Part, ...]
+    ) -> None:
+        """Keep a snapshot at this peer, and report the first one."""
+        held = (progress.archive.get(piece) for part in parts for piece in part.pieces)
+        reader = Reader(component.application, component.operator, COPY, self._hosting.peer)
+        state, first = _state(component, reader, number, made.head, parts), progress.kept is None
+        progress.kept = Kept(state, {piece.number: piece.data for piece in held if piece is not None})
+        if first:
+            self._hosting.effect(Fact(FactKind.COPY_READY, component.application, component.operator))
+
+    def acknowledged(self, component: Component, ack: Ack, now: float) -> None:
+        """Handle the acknowledgement of a copy, which has a snapshot and a part of the output."""
+        progress, peer = self._progress.get(component), ack.reader.peer
+        if progress is not None and peer in component.copies:
+            self._answered(component, progress, peer)
+            progress.archive.acknowledged(peer, ack.snapshot)
+            progress.archive.release(reader.peer for reader in self._readers(component))
+            self._hosting.touch(component.application, component.operator)
+        if component.copied(peer, ack.snapshot):
+            self._hosting.exchange.consumed(component, now)
+        self._report_copied(component)
+        self.report_lagging(component)
+
+    def _report_copied(self, component: Component) -> None:
+        """Report that copies of a source have more of it, as those who push its rows need no longer retain them."""
+        if not component.feeds:
+            self._hosting.effect(Copied(component.application, component.operator))
+
+    def send_pieces(self, component: Component, request: PieceRequest, now: float) -> None:
+        """Send requested pieces to a copy; pieces that are not here any more are encoded again by the next snapshot."""
+        progress = self._progress.get(component)
+        if progress is None or request.reader.peer not in component.copies:
+            return
+        progress.active_at = max(progress.active_at, now)
+        self._answered(component, progress, request.reader.peer)
+        self._hosting.touch(component.application, component.operator)
+        gone: list[int] = []
+        for number in request.pieces[:MOST_REQUESTED]:
+            piece = progress.archive.get(number)
+            if piece is None:
+                gone.append(number)
+            else:
+                self._hosting.send(request.reader.peer, PieceReply(request.output, request.reader, piece))
+        if gone and request.number == progress.number:
+            progress.archive.missed(request.reader.peer, gone)
+            self.soon(component, now)
+            component.change()
+            progress.hurry = True
+
+
+def _state(component: Component, reader: Reader, number: int, head: bytes, parts: tuple[Part, ...]) -> ComponentState:
+    """Announce a snapshot of a component to a copy, without pieces."""
+    cut = component.cut(number)
+    return ComponentState(
+        output=component.output,
+        reader=reader,
+        number=number,
+        inputs=cut.inputs,
+        end=cut.end,
+        trimmed=component.log.start,
+        head=head,
+        parts=parts,
+        order=cut.order,
+        causes=cut.causes,
+        consumed=cut.consumed,
+        dropped=cut.dropped,
+    )

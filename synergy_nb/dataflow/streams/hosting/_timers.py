@@ -1,0 +1,52 @@
+"""Timers: the next due time of each owner, and the earliest of all. No IO, no clock.
+
+Examples
+--------
+>>> timers: Timers[str] = Timers()
+>>> timers.set("a", 3.0), timers.set("b", 2.0), timers.set("b", 5.0), timers.next
+(None, None, None, 3.0)
+>>> timers.due(4.0), timers.next, timers.set("b", None), timers.next
+(['a'], 5.0, None, None)
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, TypeVar
+
+Owner = TypeVar("Owner")
+
+
+class Timers(Generic[Owner]):
+    """The next due time of each owner, in seconds."""
+
+    def __init__(self) -> None:
+        self._at: dict[Owner, float] = {}
+        self._heap: list[tuple[float, int, Owner]] = []  # outdated entries are skipped
+        self._sequence = 0
+
+    def set(self, owner: Owner, at: float | None) -> None:
+        """Set an owner's next time; None: it has none."""
+        if at is None:
+            self._at.pop(owner, None)
+        elif self._at.get(owner) != at:
+            self._at[owner] = at
+            self._sequence += 1
+            heapq.heappush(self._heap, (at, self._sequence, owner))
+
+    @property
+    def next(self) -> float | None:
+        """The earliest time of all, or None."""
+        heap = self._heap
+        while heap and self._at.get(heap[0][2]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def due(self, now: float) -> list[Owner]:
+        """Remove and return the owners whose time has come, the earliest first."""
+        found: list[Owner] = []
+        while (at := self.next) is not None and at <= now:
+            owner = heapq.heappop(self._heap)[2]
+            del self._at[owner]
+            found.append(owner)
+        return found

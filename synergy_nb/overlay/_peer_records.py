@@ -1,0 +1,142 @@
+"""What a failure detector remembers of one peer, of one ping, and of one suspicion."""
+
+from __future__ import annotations
+
+from math import log
+from typing import Final
+
+VERIFY_EVERY: Final = 4.0  # least seconds between two pings to one dead peer that others still mention
+KNOCKS: Final = 4  # pings to a dead peer in each multiple of e of the time since its death
+LONGEST_PAUSE: Final = 60.0  # most seconds between two pings to a dead peer
+UNCONFIRMED: Final = 6.0  # times as long a suspicion lasts that nobody confirms, as in Lifeguard
+
+
+class PeerRecord:
+    """The status of a peer, as another one believes it.
+
+    Attributes
+    ----------
+    incarnation, status, since
+        Latest known incarnation, status in it, and the time since when the peer has that status, seconds.
+    verified
+        Time of the last ping to it while it was dead, seconds.
+    stretch
+        Factor of the peer's time limits, as it said itself: 1 if it is in time.
+    """
+
+    __slots__ = ("incarnation", "since", "status", "stretch", "verified")
+
+    def __init__(self, incarnation: int, status: int, since: float) -> None:
+        self.incarnation = incarnation
+        self.status = status
+        self.since = since
+        self.verified = -VERIFY_EVERY
+        self.stretch = 1.0
+
+    def knocks(self, now: float, least: float) -> bool:
+        """Whether to ping a dead peer again: after a quarter of the time since its death, within bounds."""
+        pause = max(least, min((now - self.since) / KNOCKS, LONGEST_PAUSE))
+        if now - self.verified < pause:
+            return False
+        self.verified = now
+        return True
+
+
+class UnansweredPing:
+    """A ping that is not acknowledged yet.
+
+    Attributes
+    ----------
+    number, sent
+        Number of the ping, and the time at which it was sent, seconds.
+    indirect
+        Whether others have been asked to ping the peer, too.
+    silent
+        Helpers that have said that the peer did not answer them either.
+    """
+
+    __slots__ = ("indirect", "number", "sent", "silent")
+
+    def __init__(self, number: int, sent: float) -> None:
+        self.number = number
+        self.sent = sent
+        self.indirect = False
+        self.silent: frozenset[str] = frozenset()
+
+
+class Relayed:
+    """A ping on behalf of another peer.
+
+    Attributes
+    ----------
+    asker, number, target
+        Peer that asked, its number of the ping, and the peer to be pinged.
+    sent
+        Time of the ping, seconds.
+    told
+        Whether the asker was told that the target does not answer.
+    """
+
+    __slots__ = ("asker", "number", "sent", "target", "told")
+
+    def __init__(self, asker: str, number: int, target: str, sent: float) -> None:
+        self.asker = asker
+        self.number = number
+        self.target = target
+        self.sent = sent
+        self.told = False
+
+
+class Suspicion:
+    """A peer that has not answered, or is said to be dead, and has some time to answer.
+
+    Attributes
+    ----------
+    began
+        Time of its beginning, seconds.
+    status
+        Status that the peer has to refute: that it is suspected, or dead.
+    own
+        Whether this peer has begun it, because the other one did not answer; else another peer has said so.
+    refused
+        Whether no process listens at the peer's address.
+    confirmed
+        Peers that say that it does not answer them either.
+
+    Examples
+    --------
+    >>> suspicion = Suspicion(100.0, 1, own=True)
+    >>> [round(suspicion.deadline(1.0, needed) - 100.0, 2) for needed in (0, 2)]
+    [1.0, 6.0]
+    >>> suspicion.confirmed |= {"b", "c"}
+    >>> suspicion.deadline(1.0, 2) - 100.0
+    1.0
+    """
+
+    __slots__ = ("began", "confirmed", "own", "refused", "status")
+
+    def __init__(self, began: float, status: int, *, own: bool) -> None:
+        self.began = began
+        self.status = status
+        self.own = own
+        self.refused = False
+        self.confirmed: set[str] = set()
+
+    def deadline(self, seconds: float, needed: int) -> float:
+        """Time at which the peer is declared dead.
+
+        Parameters
+        ----------
+        seconds
+            Time that a suspicion lasts which enough others confirm.
+        needed
+            Number of confirmations that are enough.
+        """
+        least = 0 if self.refused else max(0, needed)
+        share = 1.0 if least == 0 else min(1.0, log(len(self.confirmed) + 1) / log(least + 1))
+        return self.began + seconds * (UNCONFIRMED - (UNCONFIRMED - 1.0) * share)
+
+    def restart(self, now: float) -> None:
+        """Begin again: this peer was stopped, or cut off."""
+        self.began = now
+        self.confirmed.clear()

@@ -1,0 +1,158 @@
+"""Reasons why the operators of a request run at their peers, derived from the events of the request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from synergy_nb.events import ReplicaDecided
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.terms.units import counted
+from synergy_nb.reporting._facts import Facts
+from synergy_nb.reporting.formatting import seconds
+from synergy_nb.reporting.replica_streams import placed_sentence
+from synergy_nb.reporting.troubles import Trouble, observers
+from synergy_nb.reporting.uncovered import coverage_sentences
+
+
+class Reasons(Facts):
+    """The :class:`~synergy_nb.reporting._facts.Facts` of one request, and reasons that follow from them."""
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """Present component graph λ: operator to peer; empty where none was set up."""
+        if self._moved:
+            return dict(self._moved)
+        if self.selected is not None:
+            lost = self.replicas_ended.union(*(each.operators for each in self.replicas_lost))
+            return {name: peer for name, peer in self.selected.peers.items() if name not in lost}
+        return dict(self.replicated.primaries) if self.replicated is not None else {}
+
+    @property
+    def rule(self) -> str:
+        """Rule by which the graph was chosen among those that qualified."""
+        return "least φ" if self.selected is None else self.selected.rule
+
+    def why(self, operator: str) -> str:
+        """Reason in a sentence why an operator runs at its peer."""
+        if operator in self.rebuilt:
+            return f"it was rebuilt there from the state of {self.rebuilt[operator]}"
+        if operator in self._from:
+            return f"it was moved there from {self._from[operator]}"
+        if self.selected is None or self.replicated is not None:
+            placed = {} if self.replicated is None else self.replicated.primaries
+            if placed.get(operator) != self.peers.get(operator):
+                return f"its backup took over from {self._died.get(operator, placed[operator])}"
+            primaries = [each for each in self.replicas if (each.operator, each.role) == (operator, "primary")]
+            return replica_reason(primaries[-1]) if primaries else self.outcome
+        operator = next((name for name, part in self.parts.items() if operator in part), operator)
+        if operator not in self.selected.peers:
+            return "not executed: a stream that is derived from it runs already"
+        offering = self.candidates.get(original(operator), [])
+        if operator in self.shared:
+            of, other = self.shared[operator]
+            return f"its stream runs there already, as {other} of {of}"
+        peer = self.selected.peers[operator]
+        if peer not in offering:
+            return "deployed there, as no peer offered its component"
+        if offering == [peer]:
+            return "its only candidate"  # pinned there, a sink, or offered by no other
+        if self.placed:
+            return f"placed there; {counted(len(offering), 'peer', 'offers', 'offer')} it"
+        if self.replicas_deployed is not None:
+            replicas = self.replicas_deployed.replicas
+            single = original(operator) not in replicas
+            if self.peers.get(operator, peer) != peer:
+                return f"its backup took over from {self._died.get(operator, peer)}"
+            which = "the nearest to the origin, not replicated" if single else f"active replica, by {self.rule}"
+            if single and operator in self.replicas_deployed.backups:
+                which = f"near the origin, backups at {', '.join(self.replicas_deployed.backups[operator])}"
+            elif len(replicas.get(operator, ())) == 1 and self.replicas_deployed.degrees[operator] == 1:
+                backups = ", ".join(self.replicas_deployed.backups.get(operator, ()))
+                which = f"by {self.rule}, {f'backups at {backups}' if backups else 'not replicated'}"
+            return f"{which}; {counted(len(offering), 'peer', 'offers', 'offer')} it"
+        probed = sorted({graph.peers[operator] for graph in self.graphs})
+        drops = (f"{drop.at} ({drop.condition})" for drop in self.dropped if drop.operator == operator)
+        failed = dict.fromkeys(drops)  # once, however many paths led there
+        rest = f"; dropped: {', '.join(failed)}" if failed else ""
+        offers = f"{counted(len(offering), 'peer', 'offers', 'offer')} it"
+        return f"in the graph of {self.rule}; {offers}, {len(probed)} in complete graphs ({', '.join(probed)}){rest}"
+
+    @property
+    def placed_backups(self) -> Mapping[str, Sequence[str]]:
+        """Operator to the names of the peers at which its backups were placed."""
+        if self.replicas_deployed is not None:
+            return self.replicas_deployed.backups
+        return {} if self.replicated is None else self.replicated.backups
+
+    @property
+    def placed_sentence(self) -> str:
+        """How many replicas of the components with backups were placed."""
+        return placed_sentence(self.placed_replicas, whole=self.replicas_deployed is None)
+
+    @property
+    def coverage(self) -> str:
+        """Sentence about the operators that replicas cover, and those that they do not; empty without replicas."""
+        covered = [] if self.replicated is None else list(self.replicated.backups)
+        return coverage_sentences(covered, self.uncovered) if self.uncovered else ""
+
+    def error_line(self, trouble: Trouble) -> str:
+        """Write an error of peers in a line."""
+        times = f" ({trouble.times} times)" if trouble.times > len(trouble.peers) else ""
+        return f"{observers(trouble.peers, self.names)}: {self.readable(trouble.text)}{times}"
+
+    def where(self, operator: str) -> str:
+        """Place of an operator: a peer, Spark at a peer, or the peer whose stream is shared; empty if there is none."""
+        part = next((name for name, members in self.parts.items() if operator in members), "")
+        peer = self.peers.get(part or operator, "")
+        if part:
+            return f"{peer}, Spark"
+        if operator in self.shared:
+            return f"{peer}, shared"
+        return peer or (f"within {', '.join(sorted({of for of, _ in self.shared.values()}))}" if self.shared else "")
+
+    def why_replica(self, operator: str, peer: str) -> str:
+        """Reason in a sentence why a replica of an operator is at a peer."""
+        for replica in self.replicas:
+            if (replica.operator, replica.at) == (operator, peer):
+                return replica_reason(replica)
+        return f"it has no replica of {operator}"
+
+    @property
+    def impacts(self) -> dict[str, dict[str, Any]]:
+        """Projected delays of running applications with the chosen graph: by probe, the few nearest to their limits.
+
+        Fields are ``before``, ``after`` and ``limit`` in seconds, and the ``operator`` and peer (``at``) of the impact.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        chosen = {} if self.selected is None else self.selected.peers
+        for probe in self.accepted:
+            if chosen.get(probe.operator) != probe.peer:
+                continue
+            for each in probe.impacts:
+                if each.application not in found or each.after > found[each.application]["after"]:
+                    found[each.application] = {
+                        "before": each.before,
+                        "after": each.after,
+                        "limit": each.limit,
+                        "operator": probe.operator,
+                        "at": probe.peer,
+                    }
+        return found
+
+
+def replica_reason(replica: ReplicaDecided) -> str:
+    """Reason why a replica is at its peer."""
+    if replica.candidates == 1:
+        reason = "its only candidate"
+    elif replica.used:
+        reason = "the application uses that peer already"
+    else:
+        reason = "no peer that the application uses could take it; the nearest of the others that could"
+        reason = reason if replica.passed else "the nearest that could"
+    if replica.apart:
+        reason += ", where it can be without a source, a sink or the origin"
+    if replica.latency_s:
+        reason += f", {seconds(replica.latency_s)} away"
+    passed = dict.fromkeys(f"{peer} ({why})" for peer, why in replica.passed)
+    return f"{reason}; passed over: {', '.join(passed)}" if passed else reason

@@ -1,0 +1,229 @@
+"""The client's end of a source that a program feeds: it sends items to the source's peer, and to one that takes over.
+
+Theory of operation
+-------------------
+One item is on its way at a time. What was sent is retained in a :class:`.log.pushes.PushWindow`
+until the answers of the source's peer say that all copies have it; while there is such an item, and nothing to send, a
+second request waits for that. If a source has no backups, nobody could take it over, and what its peer has is not
+retained.
+
+Where a source has backups and its peer does not answer, or says that it has no such source, the origin knows who has
+taken it over. That peer's answer states where its copy ended, and the window goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+import msgspec
+
+from synergy_nb.dataflow.streams.log.log import LIMITS
+from synergy_nb.dataflow.streams.log.pushes import PushWindow
+from synergy_nb.dataflow.streams.log.values import Point
+from synergy_nb.dataflow.tuples import Item, encode
+from synergy_nb.events.application_states import LASTING, Status
+from synergy_nb.events.peer_names import peer_phrase
+from synergy_nb.plan import Plan
+from synergy_nb.plan.checks.replica_degrees import degrees
+from synergy_nb.runtime.process.requests import (
+    ApplicationState,
+    AwaitCopies,
+    ClusterError,
+    PeerUnreachable,
+    Push,
+    Pushed,
+    pack,
+    unpack,
+)
+
+ANSWER_S: Final = 60.0  # seconds in which a peer answers a push
+PATIENCE_S: Final = 1.0  # seconds without an answer after which the origin is asked who has the source
+AGAIN_S: Final = 0.1  # seconds until a peer that has just not answered is asked again
+GIVES_UP_S: Final = 60.0  # seconds for which a peer may not answer although the origin names no other
+
+
+class PushesRows(Protocol):
+    """The part of a cluster that sending needs."""
+
+    async def request(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        """Send a request to a peer and return its answer."""
+
+    def name(self, address: str) -> str:
+        """Return the name of a peer."""
+
+
+class Fed(Protocol):
+    """The application whose source is fed."""
+
+    id: str
+    plan: Plan
+
+    @property
+    def last(self) -> ApplicationState:
+        """The state that the origin has reported last."""
+
+    async def state(self) -> ApplicationState:
+        """Return the state of the application as its origin knows it."""
+
+
+class _Finished(Exception):
+    """The application has finished."""
+
+
+class Sent(msgspec.Struct):
+    """An item that is retained: encoded, with its start, and the time in seconds at which it was first sent."""
+
+    data: bytes
+    start: Point
+    since: float | None = None
+
+
+class Pushing:
+    """The items of one source on their way to its peers.
+
+    Parameters
+    ----------
+    cluster
+        Cluster of the application.
+    application
+        The application, which has begun.
+    operator
+        Operator id of the source.
+    most
+        Bytes of sent items from which on no more are sent before copies of the source have some of them.
+    """
+
+    def __init__(self, cluster: PushesRows, application: Fed, operator: str, most: int = LIMITS.retain) -> None:
+        plan = application.plan
+        self._cluster = cluster
+        self._application = application
+        self._operator = operator
+        self._name: str = plan.operators[operator].params["name"]
+        self._backed_up = degrees(plan.operators[operator], plan.qos).passive > 1
+        self._host = application.last.roles.peers[operator]
+        self._window = PushWindow[Sent](most)
+        self._clock = asyncio.get_running_loop().time
+        self._silent_since: float | None = None
+
+    async def send(self, items: AsyncIterator[Item]) -> None:
+        """Send all items; return when the source has them, and all copies of it, or the application has finished.
+
+        Raises
+        ------
+        ClusterError
+            If the source's peer does not answer and no other takes the source over; if the one that takes it over lacks
+            items that this client does not retain any more; or if the application has ended.
+        """
+        window = self._window
+        following: asyncio.Task[Item | None] | None = None
+        asking: asyncio.Task[None] | None = None
+        ended = False
+        try:
+            while True:
+                while (sent := window.next) is not None:
+                    await self._push(sent)
+                if asking is None and not window.empty:
+                    asking = asyncio.create_task(self._ask())
+                if following is None and not ended and not window.full:
+                    following = asyncio.create_task(_next(items))
+                waiting = [task for task in (following, asking) if task is not None]
+                if not waiting:
+                    return
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if asking is not None and asking.done():
+                    asking.result()  # its error is that of sending
+                    asking = None
+                if following is not None and following.done():
+                    item, following = following.result(), None
+                    ended = item is None
+                    if item is not None:
+                        self._add(item)
+        except _Finished:
+            return
+        finally:
+            for task in (following, asking):
+                if task is not None:
+                    task.cancel()
+                    with contextlib.suppress(asyncio.CancelledError, Exception):
+                        await task
+
+    def _add(self, item: Item) -> None:
+        self._window.add(item, Sent(encode(item), self._window.end))
+
+    async def _push(self, sent: Sent) -> None:
+        """Send an item once."""
+        now = self._clock()
+        sent.since = now if sent.since is None else sent.since
+        push = Push(self._application.id, self._name, sent.data, sent.start, now - sent.since)
+        await self._exchange("push", push)
+
+    async def _ask(self) -> None:
+        """Ask once whether copies have more."""
+        window = self._window
+        request = AwaitCopies(self._application.id, self._name, window.epoch, window.start)
+        await self._exchange("await copies", request)
+
+    async def _exchange(self, operation: str, request: Push | AwaitCopies) -> None:
+        """Send a request, and handle its answer or that there is none."""
+        host = self._host
+        asked = asyncio.ensure_future(self._cluster.request(host, operation, pack(request), ANSWER_S))
+        try:
+            while not asked.done():
+                await asyncio.wait({asked}, timeout=PATIENCE_S)
+                if not asked.done() and self._backed_up and await self._replaced(host):
+                    return
+            answer = unpack(asked.result(), Pushed)
+        except PeerUnreachable as error:
+            await self._turn_away(host, error)
+            return
+        finally:
+            asked.cancel()
+        if answer.gone:
+            where = f"{peer_phrase(self._cluster.name(host))}: name: {self._name!r}"
+            await self._turn_away(
+                host, ClusterError(f"{where}; expected a python source of {self._application.id} that runs there")
+            )
+            return
+        self._silent_since = None
+        end = Point(*answer.end)
+        if not self._window.answered(answer.epoch, end, Point(*answer.copied) if self._backed_up else end):
+            rows = f"rows {end.position} to {self._window.start.position - 1}"
+            raise ClusterError(
+                f"{self._operator}: {rows} are lost: {self._cluster.name(host)}, which has taken the source over, "
+                "lacks them, as it did not answer for long before"
+            )
+
+    async def _replaced(self, host: str) -> bool:
+        """Ask the origin whether another peer has the source; raise an error if the application has ended."""
+        state = await self._application.state()
+        if state.status == Status.FINISHED:
+            raise _Finished
+        if state.status not in LASTING:
+            raise ClusterError(f"{self._application.id} has ended: {state.status}")
+        self._host = state.roles.peers.get(self._operator, host)
+        return self._host != host
+
+    async def _turn_away(self, host: str, error: ClusterError) -> None:
+        """Find the peer to ask next, after one without an answer or without the source.
+
+        Raises
+        ------
+        ClusterError
+            The ``error``, if the source has no backups, or for as long as that nobody takes it over.
+        """
+        if not self._backed_up:
+            raise error
+        now = self._clock()
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        if now - self._silent_since > GIVES_UP_S:
+            raise error
+        if not await self._replaced(host):
+            await asyncio.sleep(AGAIN_S)
+
+
+async def _next(items: AsyncIterator[Item]) -> Item | None:
+    """Return the next item; None at the end."""
+    return await anext(items, None)

@@ -1,0 +1,176 @@
+"""Results of a sink for one reader: read by points in the sink's stream, so that none is lost or duplicated.
+
+A reader acknowledges the point up to which it has everything. After a lost answer, it asks again from the same point,
+and the sink sends the same results; an answer that arrives moves the point on. A reader that comes late, or that was
+passed over, misses the results that are not retained any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+import polars as pl
+
+from synergy_nb.dataflow.streams.log.log import LIMITS
+from synergy_nb.dataflow.tuples import Batch, decode
+from synergy_nb.plan import Plan
+from synergy_nb.plan.terms.units import counted
+from synergy_nb.reporting.cluster_errors import PeerUnreachable, rows_left
+from synergy_nb.runtime.process.requests import ClusterError, Fetch, FetchedResults
+
+
+class Results:
+    """The results of a sink that one reader has received.
+
+    Parameters
+    ----------
+    application, sink
+        Id of the application and operator id of its sink.
+    reader
+        Name that distinguishes this reader from others of the same sink.
+
+    Attributes
+    ----------
+    arrived
+        Tables that were not returned to any caller yet.
+    stored
+        Tables that are returned again whenever all results are requested.
+    fetching
+        Lock of the task that sends a request to the sink.
+    ended
+        Whether all results have arrived.
+    missed
+        Number of rows that the sink did not retain any more.
+    gone
+        Whether the application was stopped, and its results were discarded before all of them had arrived.
+    """
+
+    def __init__(self, application: str, sink: str, reader: str) -> None:
+        self.application = application
+        self.sink = sink
+        self.reader = reader
+        self.arrived: deque[pl.DataFrame] = deque()
+        self.stored: list[pl.DataFrame] = []
+        self.fetching = asyncio.Lock()
+        self.ended = False
+        self.missed = 0
+        self.gone = False
+        self._received_to: tuple[int, int] | None = None  # point up to which everything sent has arrived
+
+    def request(self, wait: float) -> Fetch:
+        """Return the next request to the sink, which may wait ``wait`` seconds while it has nothing."""
+        return Fetch(self.application, self.sink, self._received_to, wait=wait, reader=self.reader)
+
+    def look(self, rows: int) -> Fetch:
+        """Return a request for the last ``rows`` rows, which changes nobody's place."""
+        return Fetch(self.application, self.sink, None, wait=0.0, last=max(rows, 1))
+
+    def add(self, answer: FetchedResults) -> int:
+        """Add the answer to the last request; return the bytes of its results.
+
+        Raises
+        ------
+        ClusterError
+            If it begins before the requested point: it contains results that have arrived already.
+        """
+        if self._received_to is not None and answer.start < self._received_to:
+            raise ClusterError(
+                f"{self.application}: results of {self.sink} from tuple {answer.start[0]} on; "
+                f"expected those from {self._received_to[0]} on: the others have come already"
+            )
+        found = [decode(item) for item in answer.items]
+        self.arrived.extend(item.table for item in found if isinstance(item, Batch))
+        self._received_to = answer.end
+        self.missed += answer.missed
+        self.ended = self.ended or answer.finished
+        return sum(map(len, answer.items))
+
+    def store(self) -> None:
+        """Store the arrived tables."""
+        self.stored.extend(self.arrived)
+        self.arrived.clear()
+
+    @property
+    def rows(self) -> int:
+        """Number of stored rows."""
+        return sum(table.height for table in self.stored)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all received results that are stored or not returned yet."""
+        return sum(int(table.estimated_size()) for table in (*self.stored, *self.arrived))
+
+    @property
+    def notices(self) -> list[str]:
+        """What this reader lacks, for the user."""
+        missed = [missed_notice(self.sink, self.missed)] if self.missed else []
+        return [*missed, *([gone_notice(self.sink)] if self.gone else [])]
+
+    def table(self) -> pl.DataFrame | None:
+        """Return all received results that a loop has not consumed, as one table; None if there are none."""
+        self.store()
+        if len(self.stored) > 1:
+            self.stored[:] = [pl.concat(self.stored)]
+        return self.stored[0] if self.stored else None
+
+
+def rows_of(answer: FetchedResults, empty: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of an answer as one table, which is ``empty`` if there are none."""
+    found = [item.table for item in map(decode, answer.items) if isinstance(item, Batch)]
+    return pl.concat(found) if found else empty
+
+
+def missed_notice(sink: str, rows: int) -> str:
+    """Say that a handle lacks the first results of a sink, or some in between, and why."""
+    most = LIMITS.results >> 20
+    return (
+        f"{counted(rows, 'row')} of {sink!r} had been discarded before this handle read them. Of what all handles have "
+        f"read, a peer retains {most // 4} MiB; it passes over a handle that reads nothing for ten seconds while "
+        f"{most // 2} MiB wait for it alone"
+    )
+
+
+def gone_notice(sink: str) -> str:
+    """Say that a handle may lack the last results of a sink whose application was stopped."""
+    return (
+        f"results of {sink!r} that this handle had not read are not retained any more: the application was stopped, "
+        "and others have ended since"
+    )
+
+
+def why_discarded(application: str) -> str:
+    """Say why a handle of a finished application gets no more results."""
+    return (
+        f"{application}: its results have been discarded: another handle of it has collected them, and others have "
+        "ended since"
+    )
+
+
+def why_none(application: str, sink: str, peer: str, error: PeerUnreachable, had: int) -> str:
+    """Say why a sink gives no more results: its peer, which retains them, does not answer.
+
+    Parameters
+    ----------
+    application, sink, peer
+        Id of the application, operator id of its sink, and name of the peer of the sink.
+    error
+        Error of the last request to the peer.
+    had
+        Number of rows that have arrived.
+    """
+    return (
+        f"{application}: its sink {sink!r} gives no more results: {error}{rows_left(had)}. Results are retained at the "
+        f"peer of the sink only, and no backup stands in for it: if {peer} is dead, submit the plan again"
+    )
+
+
+def why_endless(application: str, plan: Plan, sources: Sequence[str]) -> str:
+    """Say why waiting for the end of a stream would never end, and what to call instead."""
+    names = ", ".join(f"{name!r} ({plan.operators[name].params['connector']})" for name in sources)
+    return (
+        f"{application}: its stream is endless, as its source {names} never ends; expected head(100) or "
+        "results(seconds=5), which take some, results(wait=False) for what is there, or a loop over the "
+        "application; stop() ends it"
+    )

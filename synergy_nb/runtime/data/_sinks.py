@@ -1,0 +1,291 @@
+"""Sinks: the delays of their tuples, and the delivery of their results to clients.
+
+Results are retained in the log of the sink's component until every reader has acknowledged them. A full log stops the
+sink, and so everything upstream of it: nothing is dropped. Each reader has its own place in the log, from its first
+request on. Results that all readers have are retained while they take a quarter of the log at most, for readers that
+come later. A reader that has not asked for ten seconds, while half of the log is retained for it alone, is passed over:
+it blocks no other, and misses results if it comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from synergy_nb.dataflow.streams.component.sink_quality import SinkQuality
+from synergy_nb.dataflow.streams.log.log import StreamLog
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Loss, Point
+from synergy_nb.dataflow.tuples import Batch, encode
+from synergy_nb.events import Recorder, SinkMeasured
+
+SILENT: Final = 10.0  # seconds without a request after which a reader may be passed over
+READERS: Final = 100  # readers at most; one more has the one passed over that has been silent longest
+
+
+class Portion(NamedTuple):
+    """Results of a sink for one reader.
+
+    Parameters
+    ----------
+    items
+        Encoded batches, the oldest first.
+    start, end
+        Points in the sink's stream between which the results are.
+    finished
+        Whether nothing follows.
+    missed
+        Number of tuples before ``start`` that the reader lacks, as they are not retained any more.
+    """
+
+    items: list[bytes]
+    start: Point
+    end: Point
+    finished: bool
+    missed: int = 0
+
+
+class _Place:
+    """How far a reader is.
+
+    Parameters
+    ----------
+    upto
+        Point up to which it has everything.
+    asked
+        Time of its last request, in seconds.
+    """
+
+    __slots__ = ("asked", "upto")
+
+    def __init__(self, upto: Point, asked: float) -> None:
+        self.upto = upto
+        self.asked = asked
+
+
+class DeliveredSink(SinkQuality):
+    """One sink of an application: its quality of service, and the delivery of its results.
+
+    Parameters
+    ----------
+    application, operator
+        Application and operator of the sink.
+    limit
+        Delay limit in seconds, or None.
+    now
+        Time at which it starts, in seconds.
+    began
+        Point at which its results begin.
+    lost
+        Function that returns the number of results lost because of dropped tuples.
+
+    Attributes
+    ----------
+    upto : Point or None
+        Point after which nothing is delivered.
+    """
+
+    def __init__(
+        self,
+        application: str,
+        operator: str,
+        *,
+        limit: float | None,
+        now: float,
+        began: Point = ORIGIN,
+        lost: Callable[[Iterable[Loss]], float] = lambda _: 0.0,
+    ) -> None:
+        super().__init__(operator, limit=limit, now=now, lost=lost)
+        self.application = application
+        self.upto: Point | None = None
+        self._began = began
+        self._places: dict[str, _Place] = {}  # of each reader
+        self._news = asyncio.Event()
+
+    def notify_readers(self) -> None:
+        """Wake requests that wait for results."""
+        self._news.set()
+
+    async def arrival(self, there: Callable[[], bool], seconds: float) -> None:
+        """Return when ``there`` is true, at the latest after ``seconds``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not there():
+                    self._news.clear()
+                    await self._news.wait()
+
+    def place(self, reader: str, since: Point | None, first: Point, now: float) -> tuple[Point, int, bool]:
+        """Record the progress of a reader, which asks for results.
+
+        Parameters
+        ----------
+        reader
+            Name of the reader.
+        since
+            Point up to which it has everything; None: it has nothing yet.
+        first
+            Point from which results are retained.
+        now
+            Time in seconds.
+
+        Returns
+        -------
+        Point
+            Point from which the reader reads on.
+        int
+            Number of tuples that it misses, as they are not retained any more.
+        bool
+            Whether it is a new reader, or one that was passed over.
+        """
+        wanted = self._began if since is None else since
+        begins = max(wanted, first)
+        known = self._places.pop(reader, None)  # the places are in the order of the last requests
+        self._places[reader] = _Place(begins if known is None else max(begins, known.upto), now)
+        if len(self._places) > READERS:
+            del self._places[next(iter(self._places))]
+        return begins, begins.position - wanted.position, known is None
+
+    def read(self, now: float, held: Callable[[Point], bool]) -> Point:
+        """Return the point up to which all readers have everything, and pass over silent ones that hold up others.
+
+        Parameters
+        ----------
+        now
+            Time in seconds.
+        held
+            Function that tells whether too much is retained for a reader at a point.
+        """
+        for name, place in list(self._places.items()):
+            if now - place.asked > SILENT and held(place.upto):
+                del self._places[name]
+        return min(place.upto for place in self._places.values())
+
+    def portion(self, log: StreamLog, start: Point, missed: int, most: float) -> Portion:
+        """Return results of its log from a point on: at most ``most`` bytes, but one batch if there is any."""
+        upto, items, size = start, list[bytes](), 0
+        for chunk in log.chunks(start):
+            size += chunk.size
+            if (upto > start and size > most) or (self.upto is not None and chunk.end > self.upto):
+                break
+            upto = chunk.end
+            if isinstance(chunk.item, Batch):
+                items.append(chunk.payload or encode(chunk.item))
+        return Portion(items, start, upto, self.ended and upto >= log.end, missed)
+
+    def latest(self, log: StreamLog, rows: int) -> Portion:
+        """Return the last results of its log, at most ``rows``; no reader's place changes."""
+        items: list[bytes] = []
+        left = rows
+        for chunk in reversed(log.chunks(log.start)):
+            if left > 0 and isinstance(chunk.item, Batch) and (self.upto is None or chunk.end <= self.upto):
+                items.insert(0, encode(msgspec.structs.replace(chunk.item, table=chunk.item.table.tail(left))))
+                left -= chunk.item.rows
+        return Portion(items, log.start, log.end, self.ended)
+
+
+class Sinks:
+    """The sinks of one peer; their quality of service is journaled and reported regularly.
+
+    Parameters
+    ----------
+    loop, clock, record
+        Event loop of the peer, its clock in seconds, and the function that writes an event to the journal.
+    measured
+        Callback (application, operator, record) for each sink, see :meth:`DeliveredSink.interval`.
+    every
+        Seconds between two measurements.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+        record: Recorder,
+        measured: Callable[[str, str, dict[str, Any]], None] | None,
+        every: float,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._record = record
+        self._measured = measured
+        self._every = every
+        self._sinks: dict[tuple[str, str], DeliveredSink] = {}
+        self.timer: asyncio.TimerHandle | None = None
+
+    def add(self, sink: DeliveredSink) -> None:
+        """Add a sink."""
+        self._sinks[sink.application, sink.operator] = sink
+        if self.timer is None:
+            self.timer = self._loop.call_later(self._every, self._tick)
+
+    def remove(self, sink: DeliveredSink) -> None:
+        """Remove a sink with its results; requests that wait for these end.
+
+        The tuples that have reached it since the last measurement are journaled first, since a fast stream may end
+        before its first measurement.
+        """
+        if sink.unmeasured:
+            self._record(SinkMeasured, sink.application, **sink.interval(self._clock()))
+        del self._sinks[sink.application, sink.operator]
+        sink.notify_readers()
+        if not self._sinks and self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def get(self, application: str, operator: str) -> DeliveredSink | None:
+        """Return the sink of an application if it is here."""
+        return self._sinks.get((application, operator))
+
+    def of(self, application: str) -> list[DeliveredSink]:
+        """Return the sinks of an application here."""
+        return [sink for (owner, _), sink in self._sinks.items() if owner == application]
+
+    def find(self, application: str, operator: str | None) -> DeliveredSink:
+        """Return the sink of an application; None: its only one here.
+
+        Raises
+        ------
+        LookupError
+            If there is no such sink.
+        """
+        sinks = [
+            sink for (owner, name), sink in self._sinks.items() if owner == application and operator in (None, name)
+        ]
+        if len(sinks) != 1:
+            found = ", ".join(sink.operator for sink in sinks) or "none"
+            raise LookupError(f"application {application!r}: sink {operator!r}: found {found}; expected exactly one")
+        return sinks[0]
+
+    def halt(self, application: str, ends: Callable[[DeliveredSink], Point]) -> None:
+        """Measure the sinks of an application for the last time; later arrivals are not delivered.
+
+        Parameters
+        ----------
+        application
+            Id of the application.
+        ends
+            Function that returns the point up to which a sink's results are delivered.
+        """
+        halted = [sink for (owner, _), sink in self._sinks.items() if owner == application and not sink.halted]
+        for sink in halted:
+            sink.halted, sink.upto = True, ends(sink)
+        if halted:
+            self.measure(*halted)
+
+    def measure(self, *sinks: DeliveredSink) -> None:
+        """Journal and report the measurements of sinks since the last time; by default of all sinks."""
+        now = self._clock()
+        for sink in sinks or tuple(self._sinks.values()):
+            if sink.reported:
+                continue
+            record = sink.interval(now)
+            self._record(SinkMeasured, sink.application, **record)
+            if self._measured is not None:
+                self._measured(sink.application, sink.operator, record)
+
+    def _tick(self) -> None:
+        self.timer = self._loop.call_later(self._every, self._tick)
+        self.measure()

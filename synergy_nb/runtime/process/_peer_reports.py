@@ -1,0 +1,211 @@
+"""Reports of a driver to its peer that are sent only when a value has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from synergy_nb.control.driver_messages import (
+    BandwidthMeasured,
+    CoresAdvertised,
+    LoadsMeasured,
+    MeasuredLoad,
+    OverheadsMeasured,
+    SparkOffered,
+    SpeedMeasured,
+)
+from synergy_nb.control.peer import DriverMessage
+from synergy_nb.models.link_bandwidth import BandwidthEstimate
+from synergy_nb.models.overheads import Overhead, Overheads
+from synergy_nb.models.signatures import Segment
+from synergy_nb.runtime.process.processor_share import ProcessorShare
+
+Report = Callable[[DriverMessage], None]
+
+SOON: Final = 0.1  # seconds from a measurement of an overhead until it is sent to the peer, with others
+REPEATED: Final = 1.0  # seconds after which another peer's unused cores are reported although unchanged
+CHANGED: Final = 0.1  # relative change of a measured bandwidth or speed that is sent
+LATEST: Final = (
+    64  # latest calls of the reference operator, of which the fastest counts: 11 % around 180 µs on a busy machine
+)
+ENOUGH: Final = 8  # least calls of it
+REFERENCE_S: Final = 200e-6  # seconds of a call of it on a processor of speed 1
+MOST: Final = 4096  # most peers whose last report is remembered
+
+
+class MeasuredOverheads(Overheads):
+    """Overheads and speed as the driver measures them; what has changed is sent to the peer.
+
+    Parameters
+    ----------
+    together
+        Length of the stream, in seconds, that a source passes on in one batch.
+    loop
+        Event loop of the peer, on whose thread all measurements are taken.
+    report
+        Function that sends a message of the driver to the peer.
+
+    Attributes
+    ----------
+    share : ProcessorShare
+        Share of a processor that this process gets.
+    """
+
+    def __init__(self, together: float, loop: asyncio.AbstractEventLoop, report: Report) -> None:
+        super().__init__(together)
+        self._loop = loop
+        self._report = report
+        self._sent: tuple[dict[str, Overhead], dict[str, Overhead]] = {}, {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.share = ProcessorShare()
+        self._reference: deque[float] = deque(maxlen=LATEST)
+        self._speed = SpeedMeasured(1.0)
+
+    def called(self, seconds: float) -> None:
+        """Count a call of the reference operator; the fastest one shows the speed of the processor."""
+        self._reference.append(seconds)
+
+    def discount(self) -> None:
+        """Have all measurements so far count little: they were taken while the peer started."""
+        super().discount()
+        self._reference.clear()
+
+    def observe(self, stage: str, seconds: float) -> None:
+        """Count one measurement of a stage, and schedule its report."""
+        super().observe(stage, seconds)
+        if self._timer is None and not self._closed:
+            self._timer = self._loop.call_later(SOON, self.publish)
+
+    def publish(self) -> None:
+        """Send the changed overheads to the peer."""
+        self._cancel()
+        stages, calls = (
+            {name: value for name, value in measured.items() if sent.get(name) != value}
+            for measured, sent in zip((self.measured(), self.calls()), self._sent, strict=True)
+        )
+        if stages or calls:
+            self._sent[0].update(stages)
+            self._sent[1].update(calls)
+            self._report(OverheadsMeasured(dict(stages), dict(calls)))
+        before, processor = self._speed, self._speed.processor
+        if len(self._reference) >= ENOUGH:
+            processor = REFERENCE_S / min(self._reference)
+        share = self.share.value
+        if abs(share - before.speed) > CHANGED * before.speed or abs(processor / before.processor - 1.0) > CHANGED:
+            self._speed = SpeedMeasured(share, processor)
+            self._report(self._speed)
+
+    def close(self) -> None:
+        """Stop sending."""
+        self._closed = True
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Advertised:
+    """Unused cores of other peers, which they state in every acknowledgement of data.
+
+    Parameters
+    ----------
+    clock
+        Function that returns the time in seconds.
+    report
+        Function that sends a message of the driver to the peer: a changed number at once, others once a second.
+    """
+
+    def __init__(self, clock: Callable[[], float], report: Report) -> None:
+        self._clock = clock
+        self._report = report
+        self._sent: dict[str, tuple[float, float]] = {}
+
+    def receive(self, address: str, cores: float) -> None:
+        """Record the unused cores of the peer at an address."""
+        now = self._clock()
+        known, since = self._sent.get(address, (-1.0, 0.0))
+        if cores != known or now - since >= REPEATED:
+            self._sent.pop(address, None)
+            self._sent[address] = cores, now
+            if len(self._sent) > MOST:
+                del self._sent[next(iter(self._sent))]
+            self._report(CoresAdvertised(address, cores))
+
+
+class LinkBandwidths:
+    """Measured bandwidths of the links from other peers; one is sent when it has changed by a tenth.
+
+    Parameters
+    ----------
+    clock
+        Function that returns the time in seconds.
+    report
+        Function that sends a message of the driver to the peer.
+    """
+
+    def __init__(self, clock: Callable[[], float], report: Report) -> None:
+        self._clock = clock
+        self._report = report
+        self._links: dict[str, tuple[BandwidthEstimate, float]] = {}  # with the bandwidth sent last, bytes/s
+
+    def mark(self, address: str, size: int, contiguous: bool) -> None:
+        """Record a mark of a peer: bytes sent, and whether each of their frames had to wait for the previous one."""
+        estimate, sent = self._links.get(address) or (BandwidthEstimate(), 0.0)
+        estimate.mark(size, contiguous, self._clock())
+        value = estimate.value
+        if value is not None and abs(value - sent) > CHANGED * sent:
+            sent = value
+            self._report(BandwidthMeasured(address, value))
+        self._links[address] = estimate, sent
+        if len(self._links) > MOST:
+            del self._links[next(iter(self._links))]
+
+
+class LoadReports:
+    """Loads of components that start and end; nothing is sent while there are none.
+
+    Parameters
+    ----------
+    report
+        Function that sends a message of the driver to the peer.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._any = False
+
+    def measured(self, signatures: Mapping[tuple[str, str], tuple[Segment, ...]]) -> None:
+        """Report the measured loads: segments by application and operator."""
+        if signatures or self._any:
+            self._any = bool(signatures)
+            loads = (MeasuredLoad(*name, segments) for name, segments in sorted(signatures.items()))
+            self._report(LoadsMeasured(tuple(loads)))
+
+
+class SparkReports:
+    """The driver's knowledge of Spark; it is sent to the peer when it has changed.
+
+    Parameters
+    ----------
+    offer
+        Function that returns the present state of Spark.
+    report
+        Function that sends a message of the driver to the peer.
+    """
+
+    def __init__(self, offer: Callable[[], SparkOffered], report: Report) -> None:
+        self._offer = offer
+        self._report = report
+        self._sent: SparkOffered | None = None
+
+    def publish(self) -> None:
+        """Send the state of Spark to the peer if it has changed."""
+        offered = self._offer()
+        if offered != self._sent:
+            self._sent = offered
+            self._report(offered)

@@ -1,0 +1,266 @@
+"""The worker plugin: runs one peer on a Dask worker. No other module of the data or control path knows Dask.
+
+The plugin adds one handler to the worker, ``synergy_link``, which accepts the comms that other peers and clients open;
+it opens comms to other workers with the worker's own connection arguments, so TCP, TLS and in-process workers all work.
+No message passes through the scheduler.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (of distributed, which is typed only here and there)
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import socket
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from distributed.comm.addressing import parse_address, parse_host_port
+from distributed.comm.core import connect as dask_connect
+from distributed.core import Status
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from synergy_nb.events import REFUSED, FrameRefused
+from synergy_nb.runtime.process._peer_driver import PeerRuntime
+from synergy_nb.runtime.transport.link import HANDLER, LinkLimits, Links
+from synergy_nb.runtime.transport.listening import bound
+from synergy_nb.runtime.transport.wide_area import WideArea
+
+if TYPE_CHECKING:
+    from distributed import Client, Worker
+
+PLUGIN: Final = "synergy"  # name of the plugin on a worker
+MOST_ENDED: Final = 1024  # addresses at which no process listened that are remembered
+REFUSED_WITHIN: Final = 0.25  # seconds after which it is checked whether any process listens at an address
+
+
+def connector(connection_args: Mapping[str, Any], limits: LinkLimits) -> Callable[[str], Awaitable[Any]]:
+    """Return a function that opens Dask comms with given connection arguments, within the deadline of ``limits``.
+
+    It gives up soon where no process listens, and says so by a ``ConnectionRefusedError``: Dask retries until the
+    deadline, about nine times in the first quarter of a second. Who knows a peer's address from an earlier time cannot
+    expect that it will listen there again, so an address that refused is first tried once.
+    """
+    ended: set[str] = set()  # addresses at which no process listened
+
+    async def connect(address: str) -> Any:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + limits.connect
+        if address in ended:
+            if await refuses(address, limits.connect):
+                raise ConnectionRefusedError(REFUSED)
+            ended.discard(address)
+        # Dask gives its first attempts a fifth of the time. If that is over just as the connection is there, both ends
+        # keep a connection that nobody uses; so the time is long, and only a refused attempt is given up.
+        opened = asyncio.create_task(dask_connect(address, timeout=limits.connect, **connection_args))
+        opened.add_done_callback(lambda each: each.cancelled() or each.exception())
+        try:
+            await asyncio.wait({opened}, timeout=min(REFUSED_WITHIN, limits.connect))
+            if opened.done() and not isinstance(opened.exception(), OSError):
+                return opened.result()
+            if await refuses(address, deadline - clock()):
+                if len(ended) >= MOST_ENDED:
+                    ended.clear()
+                ended.add(address)
+                raise ConnectionRefusedError(REFUSED)
+            if not (opened.done() and opened.exception()):
+                return await opened
+        finally:
+            opened.cancel()
+        return await dask_connect(address, timeout=deadline - clock(), **connection_args)
+
+    return connect
+
+
+async def refuses(address: str, within: float) -> bool:
+    """Whether no process listens at an address.
+
+    This attempt is separate from Dask's: Dask reports the outcome of its last attempt, which its deadline may have cut
+    short before the connection could be refused.
+    """
+    scheme, location = parse_address(address)
+    if scheme not in {"tcp", "tls"}:
+        return scheme == "inproc"  # who does not listen in this process at once never will
+    host, port = parse_host_port(location)
+    try:
+        async with asyncio.timeout(within):
+            _, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    writer.close()
+    return False
+
+
+def load_factory(name: str) -> Any:
+    """Import the factory named ``package.module:function``.
+
+    Raises
+    ------
+    ValueError
+        If the name has another form or does not exist.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ValueError(f"factory: {name!r}; expected 'package.module:function'")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"factory: {name!r}; expected a function that can be imported: {error}") from error
+
+
+class SynergyPlugin(WorkerPlugin):
+    """Runs one peer on each worker that it is registered on.
+
+    Parameters
+    ----------
+    factory
+        Importable name ``package.module:function`` of a :class:`~synergy_nb.runtime.process._peer_driver.Factory`.
+    config
+        Plain values for the factory.
+    area
+        Delays and bandwidths to impose on the links
+        (:meth:`~synergy_nb.runtime.transport.wide_area.WideArea.to_bytes`), or None.
+    limits
+        Limits of the links.
+
+    Attributes
+    ----------
+    runtime
+        Running peer, between ``setup`` and ``teardown``.
+    """
+
+    name = PLUGIN
+    idempotent = False
+
+    def __init__(
+        self,
+        factory: str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        area: bytes | None = None,
+        limits: LinkLimits | None = None,
+    ) -> None:
+        load_factory(factory)  # a wrong name is refused before anything is started
+        self._factory = factory
+        self._config = msgspec.msgpack.encode(dict(config or {}))  # plain values only: refused here, not on the worker
+        self._area = area
+        self._limits = limits or LinkLimits()
+        self.runtime: PeerRuntime | None = None
+
+    async def setup(self, worker: Worker) -> None:
+        """Create the peer and start it."""
+        runtime = PeerRuntime(
+            worker.address,
+            str(worker.name),
+            connector(worker.connection_args, self._limits),
+            load_factory(self._factory),
+            msgspec.msgpack.decode(self._config),
+            limits=self._limits,
+            area=None if self._area is None else WideArea.from_bytes(self._area),
+        )
+        self.runtime = runtime
+        worker.handlers[HANDLER] = self.synergy_link
+        bound(worker, lambda address, reason: runtime.record(FrameRefused, address, reason=reason))
+        runtime.start()
+
+    async def teardown(self, worker: Worker) -> None:
+        """Stop the peer."""
+        worker.handlers.pop(HANDLER, None)
+        runtime, self.runtime = self.runtime, None
+        if runtime is not None:
+            await runtime.close()
+
+    async def synergy_link(self, comm: Any, hello: Any = None) -> Status:
+        """Serve a link that another peer or a client has opened (handler of the worker)."""
+        if self.runtime is None:
+            comm.abort()
+        else:
+            await self.runtime.links.accept(comm, hello if isinstance(hello, Mapping) else {})
+        return Status.dont_reply
+
+
+def runtime_of(worker: Worker) -> PeerRuntime:
+    """Return the peer that runs on a worker of this process.
+
+    Raises
+    ------
+    LookupError
+        If no peer runs there.
+    """
+    plugin = worker.plugins.get(PLUGIN)
+    if not isinstance(plugin, SynergyPlugin) or plugin.runtime is None:
+        raise LookupError(f"worker: no peer runs on {worker.name!r}; expected a worker with a peer")
+    return plugin.runtime
+
+
+def install(
+    client: Client,
+    factory: str,
+    config: Mapping[str, Any] | None = None,
+    *,
+    area: bytes | None = None,
+    limits: LinkLimits | None = None,
+) -> Any:
+    """Run a peer on every worker of an existing Dask cluster, including workers that join later.
+
+    A peer that runs already, whoever started it, remains as it is.
+
+    Parameters
+    ----------
+    client
+        Any client of the cluster.
+
+    Returns
+    -------
+    dict
+        Worker name to peer address, for the present workers; a coroutine of it if the client is asynchronous.
+    """
+    plugin = SynergyPlugin(factory, config, area=area, limits=limits)
+    return client.sync(_install, client, plugin)
+
+
+async def _install(client: Client, plugin: SynergyPlugin) -> dict[str, str]:
+    running: dict[str, bool] = await client.run(runs_peer)  # a coroutine: this runs on the client's loop
+    bare = [address for address, runs in running.items() if not runs]
+    if len(bare) == len(running):
+        await client.register_plugin(plugin)
+    elif bare:  # registering would replace running peers, and end their applications
+        await client.run(_add_peer, plugin, workers=bare)
+    scheduler: Any = client.scheduler
+    workers = (await scheduler.identity(n_workers=-1))["workers"]
+    return {str(info["name"]): str(address) for address, info in workers.items()}
+
+
+def runs_peer(dask_worker: Worker) -> bool:
+    """Whether a peer runs on a worker; executed there for a client."""
+    return PLUGIN in dask_worker.plugins
+
+
+async def _add_peer(plugin: SynergyPlugin, dask_worker: Worker) -> None:
+    await dask_worker.plugin_add(plugin, name=PLUGIN, catch_errors=False)
+
+
+def client_links(
+    connection_args: Mapping[str, Any],
+    *,
+    on_data: Callable[[str, str, bytes], None] | None = None,
+    on_down: Callable[[str, str], None] | None = None,
+    limits: LinkLimits | None = None,
+) -> Links:
+    """Create the links of a client: it sends requests to peers, and peers may send data to it by ``links.address``.
+
+    Parameters
+    ----------
+    connection_args
+        Connection arguments: ``client.connection_args`` of a Dask client, or
+        ``security.get_connection_args("client")``.
+    """
+    limits = limits or LinkLimits()
+    asyncio.get_running_loop()  # links belong to a loop: raise here rather than at the first request
+    name = f"client-{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
+    return Links(name, connector(connection_args, limits), on_data=on_data, on_down=on_down, limits=limits)

@@ -1,0 +1,135 @@
+"""Measured profiles of operators for the directory: earlier runs supply what a plan does not state.
+
+For a stream with a varying rate, its signature is published with the rate, so that the impact of a plan that requests
+it can be projected by its bursts (section 2.3.4). A signature describes the seconds before it was sent; its absolute
+times are dropped, as the stream of the next plan may start at any time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from synergy_nb.models.signatures import WINDOW, Profiled, Segment
+from synergy_nb.overlay.published_streams import RETAINED_PROFILES
+from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.derived.stream_signatures import Rates, mean_rate, read, shortened, write
+
+CHANGE: Final = 0.25  # relative change that is published
+STABLE_AFTER: Final = 5  # successive measurements before the first is published, as a start is not typical
+Profile: TypeAlias = dict[str, float | str]
+
+ELSEWHERE: Final = ("source", PART)  # kinds that run on no thread of this peer: only their rate is known
+
+
+class Profiles:
+    """Publishes a peer's measurements of its operators, by the names of their streams.
+
+    Parameters
+    ----------
+    publish
+        Callback with a name and its ``rate`` (tuples/s of the stream), ``cost`` (seconds of one core for an input
+        tuple), ``selectivity`` (tuples out over tuples in) and ``signature`` (text with alternating rates), when one of
+        them has changed by a quarter, in a signature the ratio of its highest rate to its mean: see
+        :meth:`PublishedStreams.profile <synergy_nb.overlay.published_streams.PublishedStreams.profile>`.
+    forget
+        Callback with the name published least recently, when there are too many.
+
+    Notes
+    -----
+    Of several components of one name at the peer, the one with the highest output rate counts.
+
+    Examples
+    --------
+    >>> published = []
+    >>> profiles = Profiles(lambda name, measured: published.append((name, measured["rate"])), published.append)
+    >>> for rate in [10.0, 90.0, 100.0, 100.0, 100.0, 110.0, 130.0]:
+    ...     profiles.update([{"kind": "source", "stream": "packets", "output_rate": rate}])
+    >>> published
+    [('packets', 100.0), ('packets', 130.0)]
+    """
+
+    def __init__(
+        self, publish: Callable[[str, Mapping[str, float | str]], None], forget: Callable[[str], None]
+    ) -> None:
+        self._publish = publish
+        self._forget = forget
+        self._published: OrderedDict[str, Profile] = OrderedDict()
+        self._seen: dict[str, int] = {}  # successive measurements, of the streams of the last one
+
+    def update(
+        self,
+        components: Iterable[Mapping[str, Any]],
+        signatures: Mapping[tuple[str, str], Sequence[Segment]] = MappingProxyType({}),
+    ) -> None:
+        """Publish the changed measurements of the executing components.
+
+        Parameters
+        ----------
+        components
+            Measurements of each component, as ``Component.stats`` returns them.
+        signatures
+            Application and operator to the segments of the stream that a component makes.
+        """
+        rates: dict[str, float] = {}
+        busiest: dict[str, Profile] = {}
+        for stats in components:
+            measured = _measured(stats)
+            if measured and stats["output_rate"] > rates.get(stats["stream"], 0.0):
+                rates[stats["stream"]] = stats["output_rate"]
+                signature = _signature(signatures.get((stats.get("application", ""), stats.get("operator", "")), ()))
+                busiest[stats["stream"]] = {**measured, "signature": signature} if signature else measured
+        self._seen = {name: self._seen.get(name, 0) + 1 for name in busiest}
+        for name, measured in busiest.items():
+            if self._seen[name] < STABLE_AFTER or not _changed(self._published.get(name, {}), measured):
+                continue
+            self._published[name] = measured
+            self._published.move_to_end(name)
+            self._publish(name, measured)
+        while len(self._published) > RETAINED_PROFILES:
+            self._forget(self._published.popitem(last=False)[0])
+
+
+def _measured(stats: Mapping[str, Any]) -> Profile:
+    """Return the profile of one component; empty for a sink, or for a stream that dropping has changed."""
+    if stats["kind"] == "sink" or stats.get("thinned"):
+        return {}
+    measured: Profile = {"rate": stats["output_rate"]}
+    if stats["kind"] not in ELSEWHERE:
+        measured.update({field: stats[field] for field in ("cost", "selectivity") if stats[field]})
+    return measured
+
+
+def _signature(segments: Sequence[Segment]) -> str:
+    """Return the signature of a stream as text; empty if its rate is almost constant.
+
+    A few tuples of a stream of constant rate may look like a segment, so a rate counts as the highest only if more
+    than a few tuples have arrived at it.
+    """
+    since = segments[-1].end - WINDOW if segments else 0.0  # the first segment may have begun long before
+    recent = [(min(each.length, each.end - since), each.rate) for each in segments if each.end > since]
+    if len(recent) < 2 or not any(rate for _, rate in recent):
+        return ""
+    rates = Profiled.of([Segment(0.0, seconds, rate) for seconds, rate in recent])
+    if rates.maximum <= (1.0 + CHANGE) * rates.mean:
+        return ""
+    return write(shortened(recent))
+
+
+def _changed(published: Profile, measured: Profile) -> bool:
+    """Whether a value is new, or differs by more than a quarter from the published one."""
+    if not published:
+        return True
+    before, now = _numbers(published), _numbers(measured)
+    return any(
+        field not in before or abs(value - before[field]) > CHANGE * before[field] for field, value in now.items()
+    )
+
+
+def _numbers(profile: Profile) -> dict[str, float]:
+    """Return a profile with the ratio of its highest rate to the mean instead of the signature."""
+    rates: Rates = read(profile.get("signature", ""))
+    peak = max(rate for _, rate in rates) / mean_rate(rates) if rates else 1.0
+    return {**{field: value for field, value in profile.items() if isinstance(value, float)}, "signature": peak}

@@ -1,0 +1,147 @@
+"""Reader of Parquet files to typed columns, slice by slice, even within large row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from polars import selectors
+
+from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.traces._columns import clock_of, parquet_kinds, stored_kinds, stream_schema
+from synergy_nb.traces._typed_columns import Malformed, Tally, doubt_of, exactly, typed, value_at
+
+#: Errors of damaged files; Polars panics at some of them.
+_DAMAGED: Final = (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+_WHOLE: Final = 32 << 20  # bytes of a row group that is read at once, by Polars, in half of the time
+_SLICE: Final = 8 << 20  # bytes of a slice of a larger one
+_BUFFER: Final = 1 << 20  # bytes of a column that are read at once
+
+
+class Stored(NamedTuple):
+    """Layout of a Parquet file.
+
+    Parameters
+    ----------
+    kinds
+        Columns to read, with their types.
+    clock
+        Name of the column with the event time.
+    schema
+        Columns of the tuples with their types: the event time first, as ``time``.
+    doubtful
+        Columns whose values may be malformed: times, and those that are stored with another type.
+    unit
+        Unit of times that are numbers.
+    """
+
+    kinds: dict[str, str]
+    clock: str
+    schema: dict[str, str]
+    doubtful: list[str]
+    unit: str | None = None
+
+
+def stored(path: Path, columns: Mapping[str, str] | None, time: str | None, unit: str | None = None) -> Stored:
+    """Read the layout of a Parquet file; parameters as in :func:`synergy_nb.traces.trace_files.load`.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or a stated column is invalid.
+    """
+    found = _schema(path)
+    clock = clock_of(path, list(found), columns, time, lambda: stored_kinds(found))
+    kinds = parquet_kinds(path, found, columns, clock)
+    doubtful = [name for name, kind in kinds.items() if kind == "time" or found[name] != TYPES[kind]]
+    return Stored(kinds, clock, stream_schema(path, kinds, clock), doubtful, unit)
+
+
+def columns_of_parquet(path: Path) -> dict[str, str]:
+    """Column to type, of those that tuples can have."""
+    return stored_kinds(_schema(path))
+
+
+def _schema(path: Path) -> dict[str, pl.DataType]:
+    try:
+        return dict(pl.read_parquet_schema(path))
+    except _DAMAGED as error:
+        raise _damaged(path, error) from None
+
+
+def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = False) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a Parquet file as typed slices in the order of the file; count malformed rows in ``tally``.
+
+    Parameters
+    ----------
+    judged
+        Whether to read only the columns that are needed to judge the rows: the event time and those that may be
+        malformed. The slices have the same rows as those of all columns.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged.
+    """
+    names = layout.doubtful if judged else list(layout.kinds)
+    kinds = {name: layout.kinds[name] for name in names}
+    wanted = [name for name in layout.schema if name in kinds or name == "time"]
+    start, unit = 0, layout.unit
+    for raw in _slices(path, names):
+        table, bad = typed(raw, kinds, [layout.clock], unit)
+        malformed = None
+        if bad is not None:
+            row = start + bad.row
+            text = str(_row(path, row)) if tally.malformed is None else ""
+            malformed = Malformed(bad.rows, raw.height, row + 1, text, bad.field, bad.value, bad.expected)
+        elif raw.height:
+            unit = unit or "s"  # they are no dates, and of later slices only all together could be some
+        tally.add(raw.height, malformed, "" if layout.unit else doubt_of(raw, table, bad, layout.clock))
+        start += raw.height
+        if table.height:
+            yield exactly(table, wanted, layout.clock)
+
+
+def _slices(path: Path, names: list[str] | None) -> Iterator[pl.DataFrame]:
+    """Yield all rows in slices, with the named columns in that order, or with all columns."""
+    try:
+        # Without pre-buffering, which would hold a whole row group.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as file:
+            start = 0
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                if group.total_byte_size <= _WHOLE:
+                    part = pl.scan_parquet(path).slice(start, group.num_rows)
+                    read = (part if names is None else part.select(selectors.by_name(names))).collect()
+                    yield read if names is None else exactly(read, names)
+                else:
+                    for batch in file.iter_batches(_rows(group), row_groups=[number], columns=names):
+                        table = pl.from_arrow(batch)
+                        assert isinstance(table, pl.DataFrame)
+                        yield table if names is None else exactly(table, names)
+                start += group.num_rows
+    except _DAMAGED as error:
+        raise _damaged(path, error) from None
+
+
+def _rows(group: pq.RowGroupMetaData) -> int:
+    """Number of rows of a slice of moderate size in a large row group."""
+    return max(int(group.num_rows) * _SLICE // int(group.total_byte_size), 1)
+
+
+def _row(path: Path, number: int) -> tuple[object, ...]:
+    """Read one row of all columns, counted from 0."""
+    for raw in _slices(path, None):
+        if number < raw.height:
+            return tuple(value_at(raw.get_column(name), number) for name in raw.columns)
+        number -= raw.height
+    return ()
+
+
+def _damaged(path: Path, error: BaseException) -> ValueError:
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    return ValueError(f"{path}: damaged or cut-off Parquet file ({text}); expected a whole one")

@@ -1,0 +1,237 @@
+"""Conversion to typed columns, and the count of malformed lines, for all formats of traces.
+
+A trace is validated block by block. :func:`typed` converts the fields of one block and finds the rows that cannot be
+converted; a :class:`Tally` adds up the blocks, so that at the end of the file it holds the numbers of the whole file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import polars as pl
+
+from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.traces.times import expected_time, implausible, in_years, plausible, times
+
+_EXPECTED: Final = {
+    "int": "an integer of 64 bits",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "bytes": "bytes",
+}
+_TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Malformed(msgspec.Struct, frozen=True):
+    """The malformed lines of a trace.
+
+    Parameters
+    ----------
+    count, rows
+        Number of malformed lines, and of all lines with data.
+    line, text
+        Number (from 1) and text of the first malformed line; for Parquet the number of the row.
+    field, value, expected
+        Name of the invalid field of that line, its value, and what was expected.
+    """
+
+    count: int
+    rows: int
+    line: int
+    text: str
+    field: str
+    value: str
+    expected: str
+
+    def __str__(self) -> str:
+        value = self.value if len(self.value) <= 120 else self.value[:117] + "..."
+        return f"line {self.line}: field {self.field!r}: {value!r}; expected {self.expected}"
+
+
+class Tally:
+    """Counter of the malformed lines of a trace, over its blocks in the order of the file.
+
+    Attributes
+    ----------
+    rows
+        Number of lines with data so far, including malformed ones.
+    malformed
+        Malformed lines among these; None if there are none.
+    doubt
+        Sentence about the first implausible event time, see :func:`synergy_nb.traces.times.implausible`; empty if there
+        is none.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.doubt = ""
+        self._count = 0
+        self._first: Malformed | None = None
+
+    @property
+    def malformed(self) -> Malformed | None:
+        """Malformed lines so far."""
+        if self._first is None:
+            return None
+        return msgspec.structs.replace(self._first, count=self._count, rows=self.rows)
+
+    def add(self, rows: int, malformed: Malformed | None = None, doubt: str = "") -> None:
+        """Count a block of ``rows`` lines with its malformed ones."""
+        self.rows += rows
+        self.doubt = self.doubt or doubt
+        if malformed is not None:
+            self._count += malformed.count
+            self._first = self._first or malformed
+
+
+class Bad(NamedTuple):
+    """Rows that cannot be converted: index of the first, its field, the field's value and what was expected; indexes of
+    all of them.
+    """
+
+    row: int
+    field: str
+    value: str
+    expected: str
+    where: pl.Series
+
+    @property
+    def rows(self) -> int:
+        """Number of these rows."""
+        return len(self.where)
+
+
+def exactly(table: pl.DataFrame, names: Iterable[str], clock: str = "time") -> pl.DataFrame:
+    """Select columns by their names as they are, in this order; ``clock`` is called ``time`` in the result.
+
+    In an expression, Polars would read a name such as ``*`` or ``^x$`` as a pattern.
+    """
+    return pl.DataFrame({name: table.get_column(clock if name == "time" else name) for name in names})
+
+
+def typed(
+    raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str], unit: str | None = None
+) -> tuple[pl.DataFrame, Bad | None]:
+    """Convert columns of ``raw`` to ``kinds``; omit rows that cannot be converted, and return facts about them.
+
+    Parameters
+    ----------
+    raw
+        Table with columns of text, or of the types of a Parquet file.
+    kinds
+        Columns to convert, with their types.
+    required
+        Columns in which an absent value is an error.
+    unit
+        Unit of times that are numbers, see :func:`synergy_nb.traces.times.times`.
+    """
+    table = pl.DataFrame({name: convert(raw.get_column(name), kind, unit) for name, kind in kinds.items()})
+    wrong = {}
+    for name in kinds:
+        nulls = table.get_column(name).null_count()
+        if not nulls:
+            continue
+        column = raw.get_column(name).alias("")
+        empty = column.is_null() if column.dtype != pl.String() else column.is_null() | (column == "")
+        missing = table.get_column(name).alias("").is_null()
+        wrong[name] = missing if name in required else missing & ~empty
+    if not wrong:
+        return table, None
+    bad = pl.DataFrame(wrong).select(pl.any_horizontal(pl.all())).to_series()
+    where = bad.arg_true()
+    if where.is_empty():
+        return table, None
+    index = int(where[0])
+    field = next(name for name in wrong if wrong[name][index])
+    value = value_at(raw.get_column(field).alias(""), index)
+    return table.filter(~bad), Bad(index, field, str(value), expected(kinds[field], value, unit), where)
+
+
+def doubt_of(raw: pl.DataFrame, table: pl.DataFrame, bad: Bad | None, clock: str) -> str:
+    """Return a sentence about an implausible event time of a block, see :func:`synergy_nb.traces.times.implausible`.
+
+    Parameters
+    ----------
+    raw, table, bad
+        Table, and what :func:`typed` has made of it, without a stated unit of times.
+    clock
+        Column with the event time.
+    """
+    made, column = table.get_column(clock).alias(""), raw.get_column(clock).alias("")
+    if plausible(made):
+        return ""
+    if bad is not None:
+        column = column.filter(~pl.int_range(len(column), eager=True).is_in(bad.where))
+    return implausible(column, made)
+
+
+def value_at(column: pl.Series, row: int) -> Any:
+    """Value of a column for a message; a time that Python does not have as its number."""
+    number = column.to_physical()[row]
+    if isinstance(column.dtype, pl.Duration):
+        return f"{number} {column.dtype.time_unit}"
+    if isinstance(column.dtype, pl.Datetime | pl.Date) and in_years(column.slice(row, 1)).has_nulls():
+        unit = "days" if isinstance(column.dtype, pl.Date) else column.dtype.time_unit
+        return f"{number} {unit} since 1970"
+    value = column[row]
+    return value.to_list() if isinstance(value, pl.Series) else value
+
+
+def expected(kind: str, value: Any, unit: str | None = None) -> str:
+    """Text about what was expected instead of a value that is none of a type."""
+    if kind == "time":
+        return expected_time(value, unit)
+    if kind == "float" and isinstance(value, int | Decimal):
+        return "a number that a float has exactly, of 53 bits; as int or str it keeps its digits"
+    return _EXPECTED[kind]
+
+
+def convert(column: pl.Series, kind: str, unit: str | None = None) -> pl.Series:
+    """Convert ``column`` to ``kind``; null where a value cannot be converted without loss.
+
+    A number becomes the nearest float that has its digits: 1.10 of a decimal column does, 2^53 + 1 does not. The result
+    has no name.
+    """
+    column = column.alias("")  # Polars executes much as an expression of the name, which may be a pattern
+    if kind == "time":
+        return times(column, unit)
+    if column.dtype == TYPES[kind]:
+        return column
+    if isinstance(column.dtype, pl.String):
+        text = column.str.strip_chars()
+        if kind == "bool":
+            return text.str.to_lowercase().replace_strict(_TRUTHS, default=None, return_dtype=pl.Boolean)
+        if kind in ("int", "float"):
+            return text.cast(TYPES[kind], strict=False)
+    return _lossless(column, kind)
+
+
+def _lossless(column: pl.Series, kind: str) -> pl.Series:
+    """Convert a column of another type than text; null where the value would be another one."""
+    dtype = column.dtype
+    plain = dtype.is_numeric() or isinstance(dtype, pl.Boolean)
+    if isinstance(dtype, pl.Datetime | pl.Date):
+        column = in_years(column)
+    written = plain or isinstance(dtype, pl.Categorical | pl.Enum | pl.Date | pl.Datetime | pl.String)
+    if not {"str": written, "bytes": isinstance(dtype, pl.String)}.get(kind, plain):
+        return pl.Series(column.name, [None] * len(column), dtype=TYPES[kind])
+    if kind == "float" and isinstance(dtype, pl.Decimal):
+        return _rounded(column)
+    made = column.cast(TYPES[kind], strict=False)
+    if kind in ("str", "bytes") or (kind == "float" and dtype.is_float()):
+        return made
+    return made.zip_with((made.cast(dtype, strict=False) == column).fill_null(value=False), made.clear(len(made)))
+
+
+def _rounded(column: pl.Series) -> pl.Series:
+    """Convert decimals to the nearest floats; null where the shortest text of the float is another decimal."""
+    text = column.cast(pl.String)
+    made = text.cast(pl.Float64)
+    short = text.str.replace(r"(\.\d*?)0+$", "$1").str.strip_suffix(".")
+    odd = (short != made.cast(pl.String).str.strip_suffix(".0")).arg_true().to_list()
+    wrong = [row for row in odd if Decimal(repr(made[row])) != column[row]]  # 1e+16 is written in another way
+    return made.scatter(wrong, None) if wrong else made

@@ -1,0 +1,231 @@
+"""Latest values of peers, applications, components and sinks, for views."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from synergy_nb.control.roles import Roles
+from synergy_nb.events import ComponentMeasurements, LateRows, LinesSkipped, StreamsWeighed
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.terms.units import counted
+
+WITHIN: Final = 0.01  # share of the results that may be late if a limit counts as met
+FIRSTS: Final = 30.0  # seconds over which it counts which active replica was first
+MARKS: Final = 40  # marks of an application; of more, the oldest are discarded
+
+
+class LatestPeer(msgspec.Struct):
+    """Latest values of a peer: ``promised`` share of its ``cores``, ``cpu`` in cores, ``memory`` in bytes.
+
+    ``left`` is whether it has left the ring. ``predicted_load`` is a share of its cores, None if it is not predicted;
+    ``overloaded`` is whether its load is in the highest level.
+    """
+
+    address: str
+    name: str
+    dead: bool = False
+    silent: bool = False
+    left: bool = False
+    cpu: float | None = None
+    cores: float = 0.0
+    promised: float = 0.0
+    memory: float = 0.0
+    predicted_load: float | None = None
+    overloaded: bool = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was declared dead, does not answer, or has left the ring."""
+        return self.dead or self.silent or self.left
+
+    @property
+    def load(self) -> float | None:
+        """Used cores over offered cores; None before the first measurement."""
+        return None if self.cpu is None or self.cores <= 0 else self.cpu / self.cores
+
+
+class LatestComponent(msgspec.Struct):
+    """An operator of an application on its peer: its scheduling discipline, and its latest measurements, or None.
+
+    ``least_slack`` is the least slack that was measured, seconds; None before the first. ``hot`` is whether it has no
+    slack. ``moving`` is the address of the peer that it moves to; ``migration_reason`` is why it leaves its peer.
+    ``firsts`` has the times and counts of the active replicas that feed it, of the last :data:`FIRSTS` seconds.
+    """
+
+    application: str
+    operator: str
+    peer: str
+    deployed: bool = False
+    discipline: str = ""
+    removed: bool = False
+    failure: str | None = None
+    stats: ComponentMeasurements | None = None
+    least_slack: float | None = None
+    hot: bool = False
+    moving: str = ""
+    migration_reason: str = ""
+    firsts: list[tuple[float, Mapping[str, int]]] = []
+
+    def first_shares(self) -> dict[str, float]:
+        """Active replicas that feed it to the share of the latest tuples that each delivered first; empty if none."""
+        if len(self.firsts) < 2:
+            return {}
+        (_, before), (_, now) = self.firsts[0], self.firsts[-1]
+        counts = {name: max(count - before.get(name, 0), 0) for name, count in now.items()}
+        total = sum(counts.values())
+        return {name: count / total for name, count in counts.items()} if total else {}
+
+    def count_firsts(self, time: float, counts: Mapping[str, int]) -> None:
+        """Add counts, and discard those that are too old; begin anew if the component did."""
+        if self.firsts and any(count < self.firsts[-1][1].get(name, 0) for name, count in counts.items()):
+            self.firsts = []
+        self.firsts = [each for each in self.firsts if each[0] >= time - FIRSTS] + [(time, counts)]
+
+
+class LatestFlow(msgspec.Struct):
+    """Latest measurements of a sink: delays and limit in seconds, tuples/s, shares; and sums since its start.
+
+    ``dropped`` counts tuples that were dropped since their deadline had passed, ``lost`` the results that they would
+    have caused.
+    """
+
+    application: str
+    sink: str
+    limit: float | None = None
+    p50: float | None = None
+    p99: float | None = None
+    rate: float | None = None
+    miss: float | None = None
+    tuples: int = 0
+    counted: float = 0.0
+    missed: float = 0.0
+    dropped: int = 0
+    lost: float = 0.0
+    finished: bool = False
+    totals: deque[tuple[float, int]] = msgspec.field(default_factory=deque)
+
+    @property
+    def within(self) -> bool | None:
+        """Whether 99 % of the latest results, with the lost ones, were within the limit; None if that is unknown."""
+        if self.limit is None or (self.p99 is None and not self.dropped):
+            return None
+        missed = (self.miss or 0.0) if self.dropped else 0.0
+        return (self.p99 or 0.0) <= self.limit and missed <= WITHIN
+
+    @property
+    def missed_share(self) -> float | None:
+        """Share of all tuples so far that were later than the limit, or dropped for that reason."""
+        return self.missed / self.counted if self.counted and self.limit is not None else None
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """An event of an application: ``text`` is a sentence with addresses of peers, ``label`` is for a chart."""
+
+    time: float
+    tone: str
+    label: str
+    text: str
+
+
+class LatestRun(msgspec.Struct):
+    """An application: ``qos`` holds its requirements Q_ξ in base units, ``origin`` is the address of its origin.
+
+    Parameters
+    ----------
+    roles
+        Present component graph λ and replication graph ρ.
+    parts
+        Operators of each part of the plan on Spark, by the operator that represents the part in the component graph.
+    shared
+        Application and operator that produce a shared stream, by the operator of this plan.
+    producers
+        All components that produce a shared stream, by the same operator: application, operator, peer address.
+    backed_up
+        Operator with backups to the number of its replicas that were placed.
+    active
+        Operator to the number of its active replicas, where the plan asks for several.
+    lost_replicas
+        Active replicas that were lost: id to the address of its peer and the reason.
+    times_cost
+        Expected network cost, as a multiple of that without replicas; None if it is not known.
+    weighed
+        Latest utilities and costs of the streams between active replicas; None before the first.
+    discarded
+        Producer and reader of each stream that is discarded at present.
+    lost
+        Addresses of the peers of the application that have died.
+    orphaned
+        Whether a peer has left it because its origin died.
+    marks
+        Events of the application, in order of time.
+    """
+
+    application: str
+    plan: str = ""
+    qos: dict[str, float] = {}
+    operators: list[str] = []
+    status: str = "composing"
+    reason: str = ""
+    roles: Roles = Roles()
+    parts: dict[str, list[str]] = {}
+    shared: dict[str, tuple[str, str]] = {}
+    producers: dict[str, list[tuple[str, str, str]]] = {}
+    backed_up: dict[str, int] = {}
+    active: dict[str, int] = {}
+    lost_replicas: dict[str, tuple[str, str]] = {}
+    times_cost: float | None = None
+    weighed: StreamsWeighed | None = None
+    discarded: frozenset[tuple[str, str]] = frozenset()
+    lost: set[str] = set()
+    orphaned: bool = False
+    marks: list[Mark] = []
+    submitted: float | None = None
+    began: float | None = None
+    ended: float | None = None
+    origin: str = ""
+
+    def mark(self, time: float, tone: str, label: str, text: str) -> None:
+        """Add an event."""
+        self.marks = [*self.marks[1 - MARKS :], Mark(time, tone, label, text)]
+
+    def mark_once(self, time: float, text: str) -> None:
+        """Add a note, unless the events contain it already."""
+        if all(mark.text != text for mark in self.marks):
+            self.mark(time, "note", "", text)
+
+    def mark_loss(self, event: LateRows | LinesSkipped) -> None:
+        """Add the rows that a source has left out so far, in place of what was added about it before."""
+        if isinstance(event, LateRows):
+            label, what = "late rows", f"dropped {counted(event.dropped, 'row')} that came too late"
+        else:
+            label, what = "lines skipped" if event.lines.count else "times", event.lines.clause
+        self.marks = [
+            mark for mark in self.marks if mark.label != label or not mark.text.startswith(f"{event.operator} ")
+        ]
+        self.mark(event.time, "bad", label, f"{event.operator} {what}")
+
+    @property
+    def peers(self) -> set[str]:
+        """Addresses of the peers that execute it or have its backups, and of its origin."""
+        return {*self.roles.addresses, *filter(None, [self.origin])}
+
+    @property
+    def running_replicas(self) -> dict[str, int]:
+        """Operator to the number of its active replicas that are left; empty without active replicas."""
+        replicas = [name for name, peer in self.roles.peers.items() if peer and peer not in self.lost]
+        counts = Counter(map(original, replicas))
+        return {name: counts[name] for name in self.active}
+
+    @property
+    def left(self) -> dict[str, int]:
+        """Operator to the number of its remaining replicas, for operators with fewer than were placed or asked for."""
+        primaries, backups = self.roles.peers, self.roles.backups  # the primary is one of the replicas
+        replicas = {name: (primaries.get(name), *peers) for name, peers in backups.items()}
+        counts = {name: sum(peer not in self.lost for peer in peers) for name, peers in replicas.items()}
+        wanted = self.backed_up | self.active
+        counts |= self.running_replicas
+        return {name: count for name, count in counts.items() if count < wanted.get(name, 0)}

@@ -1,0 +1,134 @@
+"""Changes of the view of an application by events about replicas, their streams, and the peer that leads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from synergy_nb.events import (
+    ActiveReplicasLost,
+    ApplicationContinued,
+    ApplicationPaused,
+    BackupRestored,
+    LeadershipLost,
+    OriginSucceeded,
+    RebuildImpossible,
+    ReplicaRebuilt,
+    ReplicasDeployed,
+    RevivalImpossible,
+    SessionExpired,
+    StreamRevived,
+    StreamsDiscarded,
+    StreamsWeighed,
+    SuccessionBegun,
+    awaited_text,
+)
+from synergy_nb.plan.derived.active_replicas import original
+from synergy_nb.plan.terms.units import counted
+from synergy_nb.reporting.formatting import seconds, share, size
+from synergy_nb.widgets._latest_values import LatestComponent, LatestRun
+
+ReplicaEvent: TypeAlias = (
+    ReplicasDeployed
+    | ActiveReplicasLost
+    | ReplicaRebuilt
+    | BackupRestored
+    | RebuildImpossible
+    | StreamsDiscarded
+    | StreamsWeighed
+    | StreamRevived
+    | RevivalImpossible
+    | SuccessionBegun
+    | OriginSucceeded
+    | LeadershipLost
+    | ApplicationPaused
+    | ApplicationContinued
+    | SessionExpired
+)
+
+
+def note(run: LatestRun, event: ReplicaEvent) -> None:
+    """Note an event about replicas, or the peer that leads them, in the record of its application."""
+    match event:
+        case SuccessionBegun() | OriginSucceeded():
+            run.origin = event.peer
+            if isinstance(event, OriginSucceeded):
+                text = f"{event.peer} leads it on, as its origin {event.origin} died"
+                run.mark(event.time, "good", "led on", text)
+        case LeadershipLost():
+            run.mark(event.time, "note", "", f"{event.peer} lives, and leads it no more, as {event.to} does")
+        case ApplicationPaused():
+            run.status, run.reason = "paused", awaited_text(event.awaited)
+            run.mark(event.time, "bad", "paused", f"paused: {run.reason}, for {seconds(event.patience)} at most")
+        case ApplicationContinued():
+            run.status, run.reason = "running", ""
+            run.mark(event.time, "good", "continued", f"continued after a pause of {seconds(event.seconds)}")
+        case SessionExpired():
+            run.orphaned = run.orphaned or event.origin == run.origin
+        case ReplicasDeployed():
+            run.active = {name: number for name, number in event.degrees.items() if number > 1}
+            run.backed_up = {name: 1 + len(peers) for name, peers in event.backups.items()}
+            backups = {name: tuple(peers) for name, peers in event.backups.items()}
+            run.roles, run.lost_replicas = replace(run.roles, backups=backups), {}
+            run.times_cost = event.cost / event.cost_alone if event.cost_alone else None
+        case ActiveReplicasLost():
+            run.lost_replicas = run.lost_replicas | dict.fromkeys(event.operators, (event.at, event.reason))
+            run.roles = run.roles.without(event.operators)
+            left = ", ".join(
+                f"{count} of {run.active.get(name, 1)} left of {name}" for name, count in event.left.items()
+            )
+            text = f"{', '.join(event.operators)} at {event.at} lost, {event.reason}: {left}"
+            run.mark(event.time, "bad", "" if event.at in run.lost else "replica lost", text)
+        case ReplicaRebuilt():
+            run.lost_replicas = {name: lost for name, lost in run.lost_replicas.items() if name != event.operator}
+            left = f"{event.left} of {original(event.operator)} run"
+            run.discarded = frozenset(each for each in run.discarded if event.operator not in each)
+            text = f"{event.operator} rebuilt at {event.at} from the state of {event.source}: {left}"
+            run.mark(event.time, "good", "replica rebuilt", text)
+        case BackupRestored():
+            run.roles = replace(run.roles, backups={name: tuple(peers) for name, peers in event.backups.items()})
+            run.mark(event.time, "good", "new backup", f"{event.operator} has another backup at {event.at}")
+        case RebuildImpossible():
+            run.mark(event.time, "bad", "", f"{event.operator} is not rebuilt: {event.reason}")
+        case StreamsDiscarded():
+            names = ", ".join(f"{producer} to {reader}" for producer, reader in event.streams)
+            cost = f"network cost {size(event.left)} on the way instead of {size(event.cost)}"
+            ended = {name: (run.roles.peers.get(name, ""), "all of its streams were discarded") for name in event.ended}
+            run.discarded |= {(producer, reader) for producer, reader in event.streams}
+            run.lost_replicas, run.roles = run.lost_replicas | ended, run.roles.without(event.ended)
+            label = f"{counted(len(event.streams), 'stream')} discarded"
+            run.mark(event.time, "note", label, f"discarded, least useful for their cost: {names}; {cost}")
+        case StreamsWeighed():
+            run.weighed = event
+        case StreamRevived():
+            run.discarded -= {(event.producer, event.reader)}
+            text = f"{event.producer} to {event.reader} revived, as its other streams were {seconds(event.delay)} late"
+            run.mark(event.time, "good", "stream revived", text)
+        case RevivalImpossible():
+            text = f"{event.upstream} is {seconds(event.delay)} late at {event.reader}: {event.reason}"
+            run.mark(event.time, "bad", "stream late", text)
+
+
+def stream_pieces(run: LatestRun, components: Mapping[str, LatestComponent]) -> dict[str, dict[str, Any]]:
+    """States and texts of the streams between active replicas for the view; a key is ``producer reader``.
+
+    Parameters
+    ----------
+    run
+        Application.
+    components
+        Operators with their latest measurements.
+    """
+    found: dict[str, list[str]] = {}
+    for reader, component in components.items():
+        for producer, part in component.first_shares().items():
+            found[f"{producer} {reader}"] = [f"{producer} to {reader}: first for {share(part)} of the tuples"]
+    for producer, reader, utility, cost in () if run.weighed is None else run.weighed.streams:
+        words = found.setdefault(f"{producer} {reader}", [f"{producer} to {reader}"])
+        words.append(f"utility {utility:.2g}, {size(cost)} on the way")
+    pieces = {name: {"gone": False, "tip": "; ".join(words)} for name, words in found.items()}
+    for producer, reader in sorted(run.discarded):
+        pieces[f"{producer} {reader}"] = {"gone": True, "tip": f"{producer} to {reader} is discarded"}
+    return pieces
