@@ -51,36 +51,16 @@ class Parts:
 
 
 class DriverPort(Protocol):
-    """Handles the messages that a peer's own driver sends to it.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    parts
-        Parts of the peer that handle the messages.
-    components
-        Directory names of the components that the peer offers.
-    name
-        Readable name of the peer; the directory stores it with the components of the peer.
-    bandwidth
-        Bandwidth of each incoming virtual link where no wide area limits it, bytes/s.
-    supports
-        Function that returns the reason why Spark cannot execute an operator; None for what the plan alone shows.
-
-    Attributes
-    ----------
-    spark : SparkOffer or None
-        Spark servers that the peer can use, by the last report of the driver; None if it can use none.
-    """
+    """Handles the messages that a peer's own driver sends to it."""
 
     def __init__(
         self,
         peer: Peer,
         parts: Parts,
-        components: Collection[str],
-        name: str,
-        bandwidth: float,
+        components: Collection[str],  # directory names of the components that the peer offers
+        name: str,  # readable name of the peer; the directory stores it with the components of the peer
+        bandwidth: float,  # bandwidth of each incoming virtual link where no wide area limits it, bytes/s
+        # function that returns the reason why Spark cannot execute an operator; None for what the plan alone shows
         supports: SparkSupport | None = None,
     ) -> None:
         super().__init__(peer)
@@ -89,6 +69,7 @@ class DriverPort(Protocol):
         self._name = name
         self._bandwidth = bandwidth
         self._supports = supports
+        # Spark servers that the peer can use, by the last report of the driver; None if it can use none
         self.spark: SparkOffer | None = None
         self._joining: driver.JoinRing | None = None  # command that is not carried out yet
         parts.pastry.on_joined.append(self._joined)

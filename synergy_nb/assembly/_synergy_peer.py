@@ -53,50 +53,27 @@ from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS, TAP
 
 
 class PeerConfig(msgspec.Struct, frozen=True):
-    """Configuration of one peer.
+    """Configuration of one peer."""
 
-    Parameters
-    ----------
-    name
-        Readable name of the peer; a plan may pin an operator to it (``at=``).
-    components
-        Directory names of the components that it offers.
-    cores
-        Processing capacity that it offers, in cores.
-    bandwidth
-        Bandwidth of each incoming virtual link, in bytes/s.
-    promise_measured
-        Whether the measured bandwidth of a link is what may be promised, where there is one.
-    seed
-        Seed of the peer's random generator.
-    pings
-        Interval between pings of the failure detector, seconds; longer where many peers share a machine.
-    load_levels
-        Number of levels of the load, from 2: the peer publishes its load when that leaves its level.
-    composition, session, hotspots
-        Parameters of composition, of sessions, and of hot spots.
-    placement
-        Parameters of the placement of replicas; None if this peer places none.
-    replication
-        Parameters of the collection and revival of streams between active replicas.
-    failure, domains
-        Probability ϕ that the peer fails on its own, 0.01 unless a better estimate is known; and the failure domains
-        that it depends on (site, rack; the widest first), each with its probability of failure.
-    """
-
-    name: str = ""
-    components: tuple[str, ...] = ALL_COMPONENTS
-    cores: float = 1.0
-    bandwidth: float = 125e6
+    name: str = ""  # readable name of the peer; a plan may pin an operator to it (`at=`)
+    components: tuple[str, ...] = ALL_COMPONENTS  # directory names of the components that it offers
+    cores: float = 1.0  # processing capacity that it offers, in cores
+    bandwidth: float = 125e6  # bandwidth of each incoming virtual link, in bytes/s
+    # whether the measured bandwidth of a link is what may be promised, where there is one
     promise_measured: bool = False
-    seed: int = 0
+    seed: int = 0  # seed of the peer's random generator
+    # interval between pings of the failure detector, seconds; longer where many peers share a machine
     pings: float = 0.5
+    # number of levels of the load, from 2: the peer publishes its load when that leaves its level
     load_levels: int = LEVELS
     composition: CompositionConfig = CompositionConfig()
     session: SessionConfig = SessionConfig()
     hotspots: HotSpotConfig = HotSpotConfig()
+    # parameters of the placement of replicas; None if this peer places none
     placement: PlacementConfig | None = PlacementConfig()
     replication: ReplicationConfig = ReplicationConfig()
+    # failure, domains: probability ϕ that the peer fails on its own, 0.01 unless a better estimate is known; and the
+    # failure domains that it depends on (site, rack; the widest first), each with its probability of failure
     failure: float = 0.01
     domains: dict[str, float] = {}
 
@@ -110,38 +87,24 @@ class PeerConfig(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Machine:
-    """Measured properties of a peer's machine and network; the defaults use the values that plans state.
+    """Measured properties of a peer's machine and network; the defaults use the values that plans state."""
 
-    Parameters
-    ----------
-    bandwidth_from
-        Function from an address to the bandwidth of the virtual link from it, bytes/s; None for the bandwidth in the
-        configuration of the peer.
-    processing
-        Function that returns the processing time τ of (plan, operator) at this peer, seconds.
-    server
-        Cores that the thread which executes the operators can use; None: all cores of the peer, see
-        :class:`~synergy_nb.control.ledger.Ledger`.
-    overheads
-        Measured overheads: time of items at this peer beside the processing of their tuples.
-    latency
-        Latencies that probes use; None for those that the overlay measures.
-    nearest
-        Function that returns the addresses of other peers, the nearest first; None for neighbours in the overlay.
-    supports
-        Function that returns the reason why Spark cannot execute an operator; None for what the plan alone shows.
-    uplink, downlink
-        Bandwidth of all that the peer sends, and of all that it receives, bytes/s. The placement of replicas obeys
-        both; composition obeys the downlink.
-    """
-
+    # function from an address to the bandwidth of the virtual link from it, bytes/s; None for the bandwidth in the
+    # configuration of the peer
     bandwidth_from: Callable[[str], float] | None = None
+    # function that returns the processing time τ of (plan, operator) at this peer, seconds
     processing: Callable[[Plan, str], float] = Plan.processing_time
+    # cores that the thread which executes the operators can use; None: all cores of the peer, see `Ledger`
     server: float | None = None
+    # measured overheads: time of items at this peer beside the processing of their tuples
     overheads: Overheads | None = None
-    latency: Latency | None = None
+    latency: Latency | None = None  # latencies that probes use; None for those that the overlay measures
+    # function that returns the addresses of other peers, the nearest first; None for neighbours in the overlay
     nearest: Callable[[], Sequence[str]] | None = None
+    # function that returns the reason why Spark cannot execute an operator; None for what the plan alone shows
     supports: SparkSupport | None = None
+    # uplink, downlink: bandwidth of all that the peer sends, and of all that it receives, bytes/s. The placement of
+    # replicas obeys both; composition obeys the downlink
     uplink: float = math.inf
     downlink: float = math.inf
 
@@ -149,35 +112,7 @@ class Machine:
 class SynergyPeer:
     """One peer and its protocols.
 
-    Parameters
-    ----------
-    address
-        Address at which other peers reach it, and its identity.
-    config
-        Configuration of the peer.
-    machine
-        Measured properties of its machine and network.
-    kernel
-        Constructor of the kernel from the address and the seed, such as one that records.
-
-    Attributes
-    ----------
-    peer : Peer
-        The kernel that a driver runs.
-    requests : Requests
-        Engine of the applications that were submitted at this peer.
-    session : Session
-        Sessions of the applications in which it takes part.
-    resilient : ResilientPlacement
-        Decider that has the driver compute placements, and receives the results.
-    placement : PlacementOrigin or None
-        Protocol that places replicas; None if this peer places none.
-    alternatives : Alternatives
-        Finder of the alternatives of plans.
-    hot_spots : HotSpots
-        Protocol that predicts hot spots of this peer, and has components migrate away from them.
-    driver_port : DriverPort
-        Protocol that handles the messages of the driver.
+    ``peer``: the kernel that a driver runs.
     """
 
     def __init__(
@@ -185,6 +120,7 @@ class SynergyPeer:
         address: str,
         config: PeerConfig,
         machine: Machine = Machine(),
+        # constructor of the kernel from the address and the seed, such as one that records
         kernel: Callable[[str, int], Peer] = Peer,
     ) -> None:
         self.config = config
@@ -208,6 +144,7 @@ class SynergyPeer:
         self.loads = LoadLevels(peer, self.directory, self.ledger, OverlappingLevels(config.load_levels))
         if composing.choice == "balanced":
             self.ledger.on_change.append(self.loads.promises_changed)
+        # sessions of the applications in which it takes part
         self.session = Session(
             peer,
             self.ledger,
@@ -232,7 +169,9 @@ class SynergyPeer:
             self.membership.answers,
         )
         self.composition = Composition(peer, self.probing, self.membership, composing)
+        # decider that has the driver compute placements, and receives the results
         self.resilient = ResilientPlacement(peer, self.membership.is_dead, self.composition)
+        # protocol that places replicas; None if this peer places none
         self.placement = None if config.placement is None else self._placement(config.placement)
         self.survey = CandidateSurvey(
             peer,
@@ -262,9 +201,11 @@ class SynergyPeer:
         }
         if self.placement is not None:
             deciders["replicated"] = ReplicaPlacement(self.placement, self.composition)
+        # finder of the alternatives of plans
         self.alternatives = Alternatives(
             peer, self.membership.is_dead, composing.sharing, self._offer_of_spark, backtracks=composing.backtracks
         )
+        # engine of the applications that were submitted at this peer
         self.requests = Requests(
             peer,
             self.directory,
@@ -276,6 +217,7 @@ class SynergyPeer:
             config.name,
         )
         self._follow_leaders()
+        # protocol that predicts hot spots of this peer, and has components migrate away from them
         self.hot_spots = HotSpots(
             peer,
             self.session,
@@ -312,6 +254,7 @@ class SynergyPeer:
             self.pastry, self.membership, self.directory, self.loads, self.streams, self.ledger, self.session,
             self.requests, self.resilient, self.probing, self.hot_spots, self.collection, skipped,
         )  # fmt: skip
+        # protocol that handles the messages of the driver
         self.driver_port = DriverPort(peer, parts, config.components, config.name, config.bandwidth, machine.supports)
         for protocol in (
             self.pastry,

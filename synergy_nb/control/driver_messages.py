@@ -85,31 +85,17 @@ class LookUpHosts(DriverMessage, frozen=True):
 
 
 class SubmitPlan(DriverMessage, frozen=True):
-    """Decide on a plan, and run it; answered by :class:`Answer`, and later by reports of its state.
-
-    Parameters
-    ----------
-    application
-        Id of the application.
-    plan
-        Query plan, as ``Plan.to_bytes()`` gives it.
-    placement
-        Algorithm that finds peers for components: ``composed``, ``resilient``, or ``spread``, which is composition that
-        prefers the graphs with the most peers.
-    number
-        Number of the command.
-    trial
-        Whether to decide on it only: nothing is committed or started, and what probes have reserved is released.
-    lease
-        Seconds for which it goes on although nothing is heard of its client; 0: without end.
-    """
+    """Decide on a plan, and run it; answered by :class:`Answer`, and later by reports of its state."""
 
     application: str
-    plan: bytes
+    plan: bytes  # query plan, as `Plan.to_bytes()` gives it
+    # algorithm that finds peers for components: `composed`, `resilient`, or `spread`, which is composition that prefers
+    # the graphs with the most peers
     placement: str = "composed"
-    number: int = 0
+    number: int = 0  # number of the command
+    # whether to decide on it only: nothing is committed or started, and what probes have reserved is released
     trial: bool = False
-    lease: float = 0.0
+    lease: float = 0.0  # seconds for which it goes on although nothing is heard of its client; 0: without end
 
 
 class LeaseRenewed(DriverMessage, frozen=True):
@@ -272,18 +258,12 @@ class LinkFailed(DriverMessage, frozen=True):
 
 
 class SpeedMeasured(DriverMessage, frozen=True):
-    """The present speed of this peer.
+    """The present speed of this peer."""
 
-    Parameters
-    ----------
-    speed
-        Work that its thread does in a second, in seconds at a peer of speed 1: less what other programs take.
-    processor
-        Speed of its processor in the unit that all peers have in common, by calibration. It scales the work of tuples
-        that leaves the peer, or comes to it; 1 where the work is in this unit already.
-    """
-
+    # work that its thread does in a second, in seconds at a peer of speed 1: less what other programs take
     speed: float
+    # speed of its processor in the unit that all peers have in common, by calibration. It scales the work of tuples
+    # that leaves the peer, or comes to it; 1 where the work is in this unit already
     processor: float = 1.0
 
 
@@ -295,17 +275,11 @@ class CoresAdvertised(DriverMessage, frozen=True):
 
 
 class OverheadsMeasured(DriverMessage, frozen=True):
-    """Measured overheads of this peer, see :mod:`synergy_nb.models.overheads`.
+    """Measured overheads of this peer, see :mod:`synergy_nb.models.overheads`."""
 
-    Parameters
-    ----------
-    stages
-        Stage to mean in seconds and variance in seconds squared, of those that have changed.
-    calls
-        Kind of operator to mean and variance of a call that nobody waits for, of those that have changed.
-    """
-
+    # stage to mean in seconds and variance in seconds squared, of those that have changed
     stages: dict[str, tuple[float, float]]
+    # kind of operator to mean and variance of a call that nobody waits for, of those that have changed
     calls: dict[str, tuple[float, float]]
 
 
@@ -317,54 +291,29 @@ class BandwidthMeasured(DriverMessage, frozen=True):
 
 
 class BandwidthsLimited(DriverMessage, frozen=True):
-    """Bandwidth limits of the links to this peer in an emulated wide area.
+    """Bandwidth limits of the links to this peer in an emulated wide area."""
 
-    Parameters
-    ----------
-    rates
-        Bytes/s from each site; empty if no wide area is laid over the links any more.
-    sites
-        Address to number of its site; any other peer is at the site that its key gives.
-    """
-
-    rates: tuple[float, ...] = ()
+    rates: tuple[float, ...] = ()  # bytes/s from each site; empty if no wide area is laid over the links any more
+    # address to number of its site; any other peer is at the site that its key gives
     sites: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class SparkOffered(DriverMessage, frozen=True):
-    """This peer can use Spark.
+    """This peer can use Spark."""
 
-    Parameters
-    ----------
-    micro_batch
-        Seconds that a micro-batch takes.
-    local
-        Whether Spark reads the files of this machine.
-    """
-
-    micro_batch: float
-    local: bool
+    micro_batch: float  # seconds that a micro-batch takes
+    local: bool  # whether Spark reads the files of this machine
 
 
 class PlacementDecided(DriverMessage, frozen=True):
-    """The answer to :class:`~synergy_nb.control.graph.PlacementRequest`.
+    """The answer to :class:`~synergy_nb.control.graph.PlacementRequest`."""
 
-    Parameters
-    ----------
-    request, attempt
-        Id of the request, and number of the attempt that asked.
-    roles
-        Peers that are to execute each operator; empty if the plan cannot be placed.
-    ratio
-        Feasible set as a share of the ideal one.
-    text, reason
-        Account of the peer that is overloaded first, and the reason if there is no placement, for people.
-    """
-
+    # request, attempt: id of the request, and number of the attempt that asked
     request: str
     attempt: int
-    roles: Roles = Roles()
-    ratio: float = 0.0
+    roles: Roles = Roles()  # peers that are to execute each operator; empty if the plan cannot be placed
+    ratio: float = 0.0  # feasible set as a share of the ideal one
+    # text, reason: account of the peer that is overloaded first, and the reason if there is no placement, for people
     text: str = ""
     reason: str = ""
 
@@ -373,21 +322,11 @@ class PlacementDecided(DriverMessage, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Instruction: report the outcome of a command to the client that sent it.
-
-    Parameters
-    ----------
-    number
-        Number of the command.
-    refusal
-        Reason why it was not carried out; empty if it was.
-    begun
-        Whether it was tried.
-    """
+    """Instruction: report the outcome of a command to the client that sent it."""
 
     number: int
-    refusal: str = ""
-    begun: bool = True
+    refusal: str = ""  # reason why it was not carried out; empty if it was
+    begun: bool = True  # whether it was tried
 
 
 class HostsLookedUp(msgspec.Struct, frozen=True):
@@ -398,18 +337,10 @@ class HostsLookedUp(msgspec.Struct, frozen=True):
 
 
 class DepartureLimits(msgspec.Struct, frozen=True):
-    """Instruction: compute the slack of each tuple at the components of an application by these limits.
-
-    Parameters
-    ----------
-    application
-        Id of the application.
-    limits
-        Operator to its departure limit: the greatest age in seconds at which a tuple may leave it and is predicted to
-        be in time at all sinks: the limit q_t less the predicted times downstream. Slack is the departure limit less
-        the age on arrival and t̂_e.
-        Operators without a limit are missing; the slack of their tuples is not computed.
-    """
+    """Instruction: compute the slack of each tuple at the components of an application by these limits."""
 
     application: str
+    # operator to its departure limit: the greatest age in seconds at which a tuple may leave it and is predicted to be
+    # in time at all sinks: the limit q_t less the predicted times downstream. Slack is the departure limit less the age
+    # on arrival and t̂_e. Operators without a limit are missing; the slack of their tuples is not computed
     limits: dict[str, float]

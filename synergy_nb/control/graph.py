@@ -27,46 +27,23 @@ __all__ = [
 
 
 class ResilientPlacementRequest(msgspec.Struct, frozen=True):
-    """An instruction to the driver: compute a resilient placement of a plan, and send a :class:`PlacementDecided`.
+    """An instruction to the driver: compute a resilient placement of a plan, and send a :class:`PlacementDecided`."""
 
-    Parameters
-    ----------
-    request, attempt
-        Id of the request, and number of the attempt.
-    plan
-        Encoded plan (``Plan.to_bytes()``).
-    capacities
-        Address of a peer to its free processing capacity, cores.
-    pinned
-        Operator to its only candidate.
-    """
-
+    # request, attempt: id of the request, and number of the attempt
     request: str
     attempt: int
-    plan: bytes
-    capacities: dict[str, float]
-    pinned: dict[str, str]
+    plan: bytes  # encoded plan (`Plan.to_bytes()`)
+    capacities: dict[str, float]  # address of a peer to its free processing capacity, cores
+    pinned: dict[str, str]  # operator to its only candidate
 
 
 class Report(msgspec.Struct, frozen=True):
-    """An instruction to the driver: report the new state of an application to the client that submitted it.
-
-    Parameters
-    ----------
-    application
-        Id of the application.
-    status
-        New :class:`~synergy_nb.events.application_states.Status` of the application.
-    reason
-        Sentence that explains the status; empty where no explanation is needed.
-    roles
-        Peers and backups of each operator; empty before the application runs.
-    """
+    """An instruction to the driver: report the new state of an application to the client that submitted it."""
 
     application: str
-    status: str
-    reason: str = ""
-    roles: Roles = Roles()
+    status: str  # new `Status` of the application
+    reason: str = ""  # sentence that explains the status; empty where no explanation is needed
+    roles: Roles = Roles()  # peers and backups of each operator; empty before the application runs
 
     @property
     def peers(self) -> dict[str, str]:
@@ -80,67 +57,39 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The measurements of a probe at one component (step 2).
+    """The measurements of a probe at one component (step 2)."""
 
-    Parameters
-    ----------
-    operator
-        Operator id of the plan.
-    peer
-        Address of the peer that offers the component.
-    capacity
-        Residual processing capacity of the peer for this request, in cores: capacity that other requests have neither
-        committed nor reserved. The request's own load is not subtracted yet.
-    bandwidth
-        Residual bandwidth of the virtual link over which the probe arrived, in bytes/s, counted in the same way;
-        infinite within a peer.
-    processing
-        Execution time of a tuple at the component, in seconds: processing, waiting, and the measured overhead.
-    transmission
-        Time from the upstream peer to this one, in seconds.
-    variance
-        Variance of processing and transmission together, in seconds squared; 0 where overheads are not measured.
-    impacts
-        Applications at the peer, and the seconds by which the component would delay each; empty unless a request adds
-        them up over its path.
-    """
-
-    operator: str
-    peer: str
+    operator: str  # operator id of the plan
+    peer: str  # address of the peer that offers the component
+    # residual processing capacity of the peer for this request, in cores: capacity that other requests have neither
+    # committed nor reserved. The request's own load is not subtracted yet
     capacity: float
+    # residual bandwidth of the virtual link over which the probe arrived, in bytes/s, counted in the same way; infinite
+    # within a peer
     bandwidth: float
+    # execution time of a tuple at the component, in seconds: processing, waiting, and the measured overhead
     processing: float
-    transmission: float
+    transmission: float  # time from the upstream peer to this one, in seconds
+    # variance of processing and transmission together, in seconds squared; 0 where overheads are not measured
     variance: float = 0.0
+    # applications at the peer, and the seconds by which the component would delay each; empty unless a request adds
+    # them up over its path
     impacts: tuple[tuple[str, float], ...] = ()
 
 
 class Producer(NamedTuple):
-    """A component of one application that produces a stream which another application uses.
+    """A component of one application that produces a stream which another application uses."""
 
-    Parameters
-    ----------
-    application, operator
-        Application that had it deployed, and id of its operator.
-    peer
-        Address of the peer that executes it.
-    epoch
-        Number of its moves and take-overs.
-    origin
-        Address of the peer that leads the application, and reports moves of the component; empty if that application
-        has ended.
-    copies
-        Addresses of the peers with backups or a follower.
-    successor
-        Address of the peer that leads the application after the death of its origin; empty if there is none.
-    """
-
+    # application, operator: application that had it deployed, and id of its operator
     application: str
     operator: str
-    peer: str
-    epoch: int = 0
+    peer: str  # address of the peer that executes it
+    epoch: int = 0  # number of its moves and take-overs
+    # address of the peer that leads the application, and reports moves of the component; empty if that application has
+    # ended
     origin: str = ""
-    copies: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()  # addresses of the peers with backups or a follower
+    # address of the peer that leads the application after the death of its origin; empty if there is none
     successor: str = ""
 
     def orphaned(self) -> Producer:
@@ -149,18 +98,11 @@ class Producer(NamedTuple):
 
 
 class ComponentGraph(msgspec.Struct, frozen=True):
-    """A component graph λ with the measurements of probes, before it is admitted.
+    """A component graph λ with the measurements of probes, before it is admitted."""
 
-    Parameters
-    ----------
-    hops
-        Operator id to the component chosen for it, with the measurements of its probe.
-    links
-        (upstream operator, operator) edge of the plan to (residual bandwidth in bytes/s, transmission time in seconds)
-        of the virtual link that carries it; bandwidth is infinite within a peer.
-    """
-
-    hops: dict[str, Hop]
+    hops: dict[str, Hop]  # operator id to the component chosen for it, with the measurements of its probe
+    # (upstream operator, operator) edge of the plan to (residual bandwidth in bytes/s, transmission time in seconds) of
+    # the virtual link that carries it; bandwidth is infinite within a peer
     links: dict[tuple[str, str], tuple[float, float]]
 
     @property
@@ -306,19 +248,10 @@ def merge(plan: Plan, paths: Iterable[tuple[Hop, ...]], limit: int = 4096) -> li
     Paths over different routes of the plan can be merged if they have the same component for each operator that they
     share. So the graphs are the natural join of the paths, grouped by route.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ.
-    paths
-        Probed paths from a source to a sink, one hop for each operator.
-    limit
-        Maximum number of partial graphs during the join; those with the least transmission time are retained.
+    ``paths``: probed paths from a source to a sink, one hop for each operator; ``limit``: maximum number of partial
+    graphs during the join; those with the least transmission time are retained.
 
-    Returns
-    -------
-    list of ComponentGraph
-        Distinct graphs; empty if some route of the plan has no probed path.
+    Returns: distinct graphs; empty if some route of the plan has no probed path.
     """
     groups: dict[tuple[str, ...], list[tuple[Hop, ...]]] = {route: [] for route in plan.routes}
     for path in paths:

@@ -36,21 +36,16 @@ SENT: Final = "\0sent by "  # before an operator: what it sends to other peers; 
 
 
 class _Share:
-    """The resources that one request holds at a peer.
-
-    Attributes
-    ----------
-    reserved, committed
-        Operator, then (resource, upstream operator), to the amount; cores have no upstream operator.
-    limit
-        Resource to the amount that was left for this request when it last reserved or committed.
-    """
+    """The resources that one request holds at a peer."""
 
     __slots__ = ("committed", "limit", "reserved")
 
     def __init__(self) -> None:
+        # reserved, committed: operator, then (resource, upstream operator), to the amount; cores have no upstream
+        # operator
         self.reserved: dict[str, dict[Link, float]] = {}
         self.committed: dict[str, dict[Link, float]] = {}
+        # resource to the amount that was left for this request when it last reserved or committed
         self.limit: dict[str, float] = {}
 
     def reserved_amount(self, resource: str) -> float:
@@ -70,33 +65,8 @@ def _sum(claims: Mapping[str, Mapping[Link, float]], resource: str) -> float:
 class Ledger:
     """Processing capacity of one peer and bandwidth of its incoming virtual links, and the requests that hold them.
 
-    Parameters
-    ----------
-    cores
-        Processing capacity of the peer, in cores.
-    bandwidth
-        Bandwidth of each incoming virtual link, in bytes/s.
-    bandwidth_from
-        Function from the address of an upstream peer to the bandwidth of the link from it, bytes/s; None if all links
-        have the same ``bandwidth``.
-    promise_measured
-        Whether the measured bandwidth of a link is what may be promised, where there is one, instead of the configured.
-    enforce
-        Whether to refuse requests beyond the capacity; False only for baselines in experiments.
-    uplink, downlink
-        Bandwidth of all that the peer sends, and of all that it receives, bytes/s.
-    server
-        Cores that the thread which executes the operators can use; None: all cores of the peer. A peer that offers
-        a quarter of a core has a thread of a whole one, too: tuples wait for the thread, promises are for the quarter.
-
-    Attributes
-    ----------
-    cores : float
-        Processing capacity for operators, in cores: what the peer offers, or less if its thread does less.
-    machine : float
-        Processing capacity for operators and parts on Spark together, in cores.
-    on_change : list of callables ()
-        Listeners, called after each commitment and each release.
+    ``cores``: processing capacity for operators, in cores: what the peer offers, or less if its thread does less;
+    ``machine``: processing capacity for operators and parts on Spark together, in cores.
 
     Notes
     -----
@@ -119,13 +89,20 @@ class Ledger:
     def __init__(
         self,
         cores: float,
-        bandwidth: float,
+        bandwidth: float,  # bandwidth of each incoming virtual link, in bytes/s
+        # function from the address of an upstream peer to the bandwidth of the link from it, bytes/s; None if all links
+        # have the same `bandwidth`
         bandwidth_from: Callable[[str], float] | None = None,
         *,
+        # whether the measured bandwidth of a link is what may be promised, where there is one, instead of the
+        # configured
         promise_measured: bool = False,
-        enforce: bool = True,
+        enforce: bool = True,  # whether to refuse requests beyond the capacity; False only for baselines in experiments
+        # uplink, downlink: bandwidth of all that the peer sends, and of all that it receives, bytes/s
         uplink: float = math.inf,
         downlink: float = math.inf,
+        # cores that the thread which executes the operators can use; None: all cores of the peer. A peer that offers a
+        # quarter of a core has a thread of a whole one, too: tuples wait for the thread, promises are for the quarter
         server: float | None = None,
     ) -> None:
         self.server = cores if server is None else server
@@ -141,7 +118,7 @@ class Ledger:
         self.measured: dict[str, float] = {}
         self._floors: dict[str, float] = {}  # upstream peer to what was allocated when less than that was measured
         self.bandwidth_from = bandwidth_from or (lambda _upstream: bandwidth)
-        self.on_change: list[Callable[[], None]] = []
+        self.on_change: list[Callable[[], None]] = []  # listeners, called after each commitment and each release
         self._shares: dict[str, _Share] = {}
         self._holding: dict[str, _Share] = {}  # request to its share, for at least all shares with reservations
         self._committed: dict[str, float] = {}  # resource to the amount committed to all requests
@@ -177,12 +154,7 @@ class Ledger:
     def bandwidth_account(self, upstream: str, required: float, left: float) -> str:
         """Words for a link that has not enough left; empty where numbers say all, as nothing was measured.
 
-        Parameters
-        ----------
-        upstream
-            Address of the peer from which the link comes.
-        required, left
-            Bytes/s.
+        ``upstream``: address of the peer from which the link comes; ``required``, ``left``: bytes/s.
         """
         measured, configured = self.measured.get(upstream), self.bandwidth_from(upstream)
         if measured is None:

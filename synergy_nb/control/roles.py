@@ -18,30 +18,6 @@ __all__ = ["Roles"]
 class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The peer, backups and follower of each operator of a plan: the graphs λ and ρ (section 4.2).
 
-    Parameters
-    ----------
-    peers
-        Component graph λ: operator id to the address of the peer that executes it, its primary. The address of an
-        active replica that was lost is empty.
-    backups
-        Replication graph ρ: replicated operator to the addresses of its backups, in the order in which they were
-        placed. The primary sends its output to each of them.
-    followers
-        Operator that is to move to the address of its follower.
-    epochs
-        Operator to the number of its moves and take-overs; operators without any are left out.
-    inputs
-        Operator that reads active replicas to the number of each of its inputs, and to what it reads: the number n of
-        an input of the plan, or -1 - n if that stream was discarded. The stream of a revived or rebuilt replica is a
-        further input, whose number is greater than all before it; then discarded ones are forgotten, beyond the number
-        of inputs in the plan. Operators without a discarded or further stream are left out.
-    rebuilds
-        Active replica that is being rebuilt to the replica whose state it starts from, and to its new peer, which has a
-        copy of that one. ``peers`` has its new peer once it executes. An operator that gets another backup to itself,
-        and to the peer of that, which ``backups`` has once it could take over.
-    rebuilt
-        Active replica to the epoch in which it was last rebuilt; replicas that never were are left out.
-
     Examples
     --------
     >>> placed = Roles({"source": "a", "o1": "a", "sink": "c"}, {"o1": ("b",)})
@@ -52,12 +28,25 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
     ('b', {'o1': ()}, {'o1': 1})
     """
 
+    # component graph λ: operator id to the address of the peer that executes it, its primary. The address of an active
+    # replica that was lost is empty
     peers: dict[str, str] = {}
+    # replication graph ρ: replicated operator to the addresses of its backups, in the order in which they were placed.
+    # The primary sends its output to each of them
     backups: dict[str, tuple[str, ...]] = {}
-    followers: dict[str, str] = {}
+    followers: dict[str, str] = {}  # operator that is to move to the address of its follower
+    # operator to the number of its moves and take-overs; operators without any are left out
     epochs: dict[str, int] = {}
+    # operator that reads active replicas to the number of each of its inputs, and to what it reads: the number n of an
+    # input of the plan, or -1 - n if that stream was discarded. The stream of a revived or rebuilt replica is a further
+    # input, whose number is greater than all before it; then discarded ones are forgotten, beyond the number of inputs
+    # in the plan. Operators without a discarded or further stream are left out
     inputs: dict[str, dict[int, int]] = {}
+    # active replica that is being rebuilt to the replica whose state it starts from, and to its new peer, which has a
+    # copy of that one. `peers` has its new peer once it executes. An operator that gets another backup to itself, and
+    # to the peer of that, which `backups` has once it could take over
     rebuilds: dict[str, tuple[str, str]] = {}
+    # active replica to the epoch in which it was last rebuilt; replicas that never were are left out
     rebuilt: dict[str, int] = {}
 
     @property

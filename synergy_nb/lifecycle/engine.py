@@ -50,38 +50,19 @@ MAX_RETAINED: Final = 1000  # requests; beyond that, the oldest ended ones are d
 
 
 class Requests(Mapping[str, Request]):
-    """The requests that were submitted at a peer, by id, in the order of submission; and those that it leads on.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    directory
-        Directory of components and streams.
-    session
-        Session protocol, which sets graphs up, renews their leases and ends them.
-    alternatives
-        Finder of the alternatives of a plan.
-    deciders
-        Deciders by name: ``composed``, ``resilient``, ``active``, and ``replicated`` where this peer places backups.
-    discovery
-        Time limit for an answer of the directory, seconds.
-    claims
-        Claims of the streams of its requests.
-    name
-        Readable name of the peer.
-    """
+    """The requests that were submitted at a peer, by id, in the order of submission; and those that it leads on."""
 
     def __init__(
         self,
         peer: Peer,
         directory: Directory,
-        session: Session,
+        session: Session,  # session protocol, which sets graphs up, renews their leases and ends them
         alternatives: Alternatives,
+        # deciders by name: `composed`, `resilient`, `active`, and `replicated` where this peer places backups
         deciders: Mapping[str, Decider],
-        discovery: float,
+        discovery: float,  # time limit for an answer of the directory, seconds
         claims: Claims,
-        name: str = "",
+        name: str = "",  # readable name of the peer
     ) -> None:
         self._peer = peer
         self._names = (peer.address, name)
@@ -120,24 +101,12 @@ class Requests(Mapping[str, Request]):
     ) -> None:
         """Decide on a plan, and run it; the driver receives a report of each change of its state.
 
-        Parameters
-        ----------
-        name
-            Id of the application.
-        plan
-            Query plan to run.
-        placement
-            Decider of a plan that does not ask for replicas: ``composed`` or ``resilient``; ``spread`` for
-            composition that prefers the graphs with the most peers.
-        trial
-            Whether to decide only: the request then ends as stopped, with its ``tried`` placement, or as rejected.
-        lease
-            Lease of its client, seconds (:mod:`.client_leases`); 0 if it goes on without its client.
+        ``name``: id of the application; ``placement``: decider of a plan that does not ask for replicas: ``composed``
+        or ``resilient``; ``spread`` for composition that prefers the graphs with the most peers; ``trial``: whether to
+        decide only: the request then ends as stopped, with its ``tried`` placement, or as rejected; ``lease``: lease of
+        its client, seconds (:mod:`.client_leases`); 0 if it goes on without its client.
 
-        Raises
-        ------
-        ValueError
-            If the id is in use, or if this peer cannot place the plan with that decider.
+        Raises ``ValueError`` if the id is in use, or if this peer cannot place the plan with that decider.
         """
         decided_by = decider_of(plan, placement)
         known = self._requests.get(name)

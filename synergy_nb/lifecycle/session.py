@@ -68,62 +68,19 @@ __all__ = ["Session"]
 
 
 class Session(Protocol):
-    """The protocol of all sessions in which a peer takes part, and of those that it leads.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    ledger
-        Ledger of the peer's resources.
-    membership
-        Failure detector, by which the origin watches its peers, and they watch the origin.
-    config
-        Time limits and intervals of sessions.
-    streams
-        Directory of running streams that others may share; None where this peer offers none.
-    spark
-        Function that returns the properties of the Spark server of this peer, or None where it has none.
-    projection, processing
-        Parameters of the projection of impact, see :class:`~synergy_nb.lifecycle.sessions.impact.Impacts`.
-
-    Attributes
-    ----------
-    members : dict of str to Member
-        Records of the applications in which this peer takes part, by id.
-    components : Components
-        Components of this peer, and the applications that use each.
-    impacts : Impacts
-        Projection of the impact of one more component on the applications at this peer.
-    copies : LaggingCopies
-        Copies of components that cannot take over, as drivers have reported them.
-    agreements : Agreements
-        Agreements of origins to what components add to the delays of their applications.
-    participation : Participation
-        Applications that the peer joins and leaves.
-    commitments : Commitments
-        Components that this peer commits during set-up.
-    rebuilds : Rebuilds
-        Rebuilds of lost active replicas.
-    sinks : SinkReports
-        Reports of sinks to the origin.
-    succession : Succession
-        Leadership after the death of an origin.
-    on_setup_ended : list of callables (request, refusal)
-        Listeners, called when the set-up of a request has ended: with an empty text if its application runs, else with
-        the reason why the set-up has failed.
-    on_ended : list of callables (request)
-        Listeners, called with each application of this origin that has ended after its set-up.
-    """
+    """The protocol of all sessions in which a peer takes part, and of those that it leads."""
 
     def __init__(
         self,
         peer: Peer,
         ledger: Ledger,
-        membership: Membership,
+        membership: Membership,  # failure detector, by which the origin watches its peers, and they watch the origin
         config: SessionConfig | None = None,
+        # directory of running streams that others may share; None where this peer offers none
         streams: PublishedStreams | None = None,
+        # function that returns the properties of the Spark server of this peer, or None where it has none
         spark: Callable[[], SparkOffer | None] = lambda: None,
+        # projection, processing: parameters of the projection of impact, see `Impacts`
         projection: ProjectionConfig | None = None,
         processing: Callable[[Plan, str], float] = Plan.processing_time,
     ) -> None:
@@ -131,21 +88,29 @@ class Session(Protocol):
         self.ledger = ledger
         self.membership = membership
         self.config = config or SessionConfig()
+        # components of this peer, and the applications that use each
         self.components = Components(peer, ledger, streams)
+        # listeners, called when the set-up of a request has ended: with an empty text if its application runs, else
+        # with the reason why the set-up has failed
         self.on_setup_ended: list[Callable[[Request, str], None]] = []
+        # listeners, called with each application of this origin that has ended after its set-up
         self.on_ended: list[Callable[[Request], None]] = []
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, Member] = {}  # records of the applications in which this peer takes part, by id
         self._led: dict[str, Request] = {}
+        # projection of the impact of one more component on the applications at this peer
         self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing)
+        # agreements of origins to what components add to the delays of their applications
         self.agreements = Agreements(peer, self.impacts, self.members, membership.answers)
-        self.sinks = SinkReports(peer, self._led, self.members, self._end_application)
+        self.sinks = SinkReports(peer, self._led, self.members, self._end_application)  # reports of sinks to the origin
         self.deploying = Deploying(peer, self.components, self.members)
+        # applications that the peer joins and leaves
         self.participation = Participation(
             peer, membership, self.config, self._led, self.members, self.deploying, self.agreements
         )
         self.changes = GraphChanges(self.participation)
         self.leases = Leases(self.participation, self.sinks, self.changes.tell)
         self.feedbacks = Feedbacks(self.participation, self.leases.ask, self.agreements.delay, self.sinks.delay)
+        # copies of components that cannot take over, as drivers have reported them
         self.copies = LaggingCopies(peer, self._led, self.members)
         self.takeovers = TakeOvers(
             self.changes,
@@ -163,6 +128,7 @@ class Session(Protocol):
             sharers=lambda *component: self.sharers.sharers_of(*component),  # noqa: PLW0108 - likewise
             cannot_take_over=self.copies.cannot_take_over,
         )
+        # rebuilds of lost active replicas
         self.rebuilds = Rebuilds(self.changes, self.impacts.refusal, self.copies.cannot_take_over)
         self.copies.on_ready += [self.moves.ready, self.rebuilds.ready]
         self.copies.on_failed.append(self.moves.failed)
@@ -170,12 +136,13 @@ class Session(Protocol):
             self.changes, self.moves, self.rebuilds, self.takeovers, self._fail, self._ended_elsewhere,
         )  # fmt: skip
         self.sharers = SharedStreams(self.changes, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
+        # components that this peer commits during set-up
         self.commitments = Commitments(self.participation, self.impacts, self.sharers.admit, self.agreements)
         leading = Leading(
             self.agreements, self.copies, self.feedbacks, self.rebuilds, self.sharers, self.sinks, self.takeovers,
             self._end_leading, self._fail, self._end_application, self.stop,
         )  # fmt: skip
-        self.succession = Succession(self.changes, leading)
+        self.succession = Succession(self.changes, leading)  # leadership after the death of an origin
         self.verdicts = Verdicts(
             self.changes, self.takeovers, self.moves, self.rebuilds, self.sharers, self.succession, self._fail,
         )  # fmt: skip

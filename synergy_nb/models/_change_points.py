@@ -74,24 +74,6 @@ class _Chart:
 class RateChanges:
     """Detector of changes of the mean rate of one stream.
 
-    Parameters
-    ----------
-    memory
-        Time for which rates are retained as levels, seconds.
-    start
-        Start of the stream, seconds.
-    false_alarm
-        Least mean number A of tuples between false alarms on a stream of constant rate.
-
-    Attributes
-    ----------
-    start : Mark
-        Mark of the last change of the rate.
-    now : Mark
-        Mark of the last observation.
-    changes : int
-        Number of changes found.
-
     Examples
     --------
     >>> watched = RateChanges()
@@ -126,11 +108,12 @@ class RateChanges:
             raise ValueError(f"memory: {memory}; expected a positive number of seconds")
         if not 200.0 <= false_alarm < math.inf:
             raise ValueError(f"false_alarm: {false_alarm}; expected a number of tuples from 200")
-        self.memory = memory
+        self.memory = memory  # time for which rates are retained as levels, seconds
+        # least mean number A of tuples between false alarms on a stream of constant rate
         self.false_alarm = false_alarm
-        self.changes = 0
-        self.start: Mark = (start, 0, 0.0)
-        self.now: Mark = self.start
+        self.changes = 0  # number of changes found
+        self.start: Mark = (start, 0, 0.0)  # mark of the last change of the rate
+        self.now: Mark = self.start  # mark of the last observation
         self._high: tuple[float, float] | None = None  # tuples and seconds at the level of high rate, fading
         self._low: tuple[float, float] | None = None
         self._known = 0  # changes since no level was known
@@ -147,14 +130,8 @@ class RateChanges:
 
         Zero tuples are information about the rate, too. Tuples that arrive together are observed together.
 
-        Parameters
-        ----------
-        time
-            Time of the observation, seconds; not before the last one.
-        count
-            Number of tuples.
-        work
-            Processing time of these tuples together, seconds.
+        ``time``: time of the observation, seconds; not before the last one; ``count``: number of tuples; ``work``:
+        processing time of these tuples together, seconds.
         """
         before = self.now
         then, counted, worked = before

@@ -31,26 +31,10 @@ FLAT: Final = 1e-12  # relative standard deviation up to which a series counts a
 class PairedMoments:
     """Moments of the most recent pairs (x, y).
 
-    Parameters
-    ----------
-    window
-        Number of pairs; None for all pairs ever added, which are then not stored.
+    ``xx``, ``yy``, ``xy``: sums of squares and of products of the differences to the means; ``least_x``, ``most_x``:
+    least and greatest x of the window.
 
-    Attributes
-    ----------
-    count : int
-        Number of pairs in the window.
-    mean_x, mean_y : float
-        Means of x and of y.
-    xx, yy, xy : float
-        Sums of squares and of products of the differences to the means.
-    least_x, most_x : float
-        Least and greatest x of the window.
-
-    Raises
-    ------
-    ValueError
-        If the window is shorter than one pair.
+    Raises ``ValueError`` if the window is shorter than one pair.
 
     Examples
     --------
@@ -81,12 +65,12 @@ class PairedMoments:
     def __init__(self, window: int | None = None) -> None:
         if window is not None and window < 1:
             raise ValueError(f"window: {window}; expected at least 1 pair, or None for all")
-        self.window = window
+        self.window = window  # number of pairs; None for all pairs ever added, which are then not stored
         self._xs: deque[float] = deque()
         self._ys: deque[float] = deque()
         self._since = 0
         self._peak_xx = self._peak_yy = 0.0
-        self.count = 0
+        self.count = 0  # number of pairs in the window
         self.mean_x = self.mean_y = self.xx = self.yy = self.xy = 0.0
         self.least_x, self.most_x = math.inf, -math.inf
 

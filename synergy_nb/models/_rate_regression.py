@@ -45,10 +45,7 @@ Array = npt.NDArray[np.float64]
 class RateRegression:
     """Linear predictor of the change of a rate, from earlier changes and from carried rates.
 
-    Parameters
-    ----------
-    ancestors
-        Names of the preceding components, nearest first.
+    ``ancestors``: names of the preceding components, nearest first.
 
     Examples
     --------

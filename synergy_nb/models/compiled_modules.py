@@ -18,19 +18,12 @@ __all__ = ["CompiledModule"]
 
 
 class CompiledModule:
-    """A module whose functions are compiled.
-
-    Parameters
-    ----------
-    name
-        Name of the module, which is imported when it is first needed.
-    warm
-        Function of the module that calls each of its functions once, since each is loaded or compiled at its first
-        call.
-    """
+    """A module whose functions are compiled."""
 
     def __init__(self, name: str, warm: Callable[[Any], object]) -> None:
-        self.name = name
+        self.name = name  # name of the module, which is imported when it is first needed
+        # function of the module that calls each of its functions once, since each is loaded or compiled at its first
+        # call
         self._warm = warm
         self._module: ModuleType | None = None
         self._thread: threading.Thread | None = None

@@ -47,22 +47,11 @@ def one_way(rtt_ms: npt.ArrayLike) -> Matrix:
 def read_rtt(path: str | Path, field: str = "path") -> Matrix:
     """Read the array ``rtt_ms`` of an ``.npz`` file, such as measured PlanetLab round-trip times.
 
-    Parameters
-    ----------
-    path
-        Path of the file.
-    field
-        Name of the path in the message of an error.
+    ``field``: name of the path in the message of an error.
 
-    Returns
-    -------
-    ndarray
-        Round-trip times in ms, unchanged.
+    Returns: round-trip times in ms, unchanged.
 
-    Raises
-    ------
-    ValueError
-        If the file, or the array in it, does not exist.
+    Raises ``ValueError`` if the file, or the array in it, does not exist.
     """
     expected = "an .npz file with an array rtt_ms of round-trip times in ms"
     try:

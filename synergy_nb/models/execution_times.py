@@ -72,26 +72,13 @@ Basis: TypeAlias = Literal["line", "last measurement", "profile", "growing backl
 
 
 class RegressionLine(NamedTuple):
-    """t_e = a + b r_t through the pairs of a window.
+    """t_e = a + b r_t through the pairs of a window."""
 
-    Parameters
-    ----------
-    intercept
-        Intercept a, seconds.
-    slope
-        Slope b, seconds per tuple/s.
-    error
-        Standard error se(b) of the slope (equation 3.5), seconds per tuple/s.
-    pairs
-        Number of pairs k.
-    mean_rate, lowest_rate, highest_rate
-        Mean, least and greatest r_t of the pairs, tuples/s.
-    """
-
-    intercept: float
-    slope: float
-    error: float
-    pairs: int
+    intercept: float  # intercept a, seconds
+    slope: float  # slope b, seconds per tuple/s
+    error: float  # standard error se(b) of the slope (equation 3.5), seconds per tuple/s
+    pairs: int  # number of pairs k
+    # mean_rate, lowest_rate, highest_rate: mean, least and greatest r_t of the pairs, tuples/s
     mean_rate: float
     lowest_rate: float
     highest_rate: float
@@ -102,27 +89,15 @@ class RegressionLine(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """A predicted execution time and its basis.
+    """A predicted execution time and its basis."""
 
-    Parameters
-    ----------
-    seconds
-        Predicted execution time t̂_e, seconds.
-    basis
-        ``line``; ``last measurement`` where the confidence test fails or there is no line; ``profile`` where nothing
-        was measured yet; ``growing backlog`` where more work is expected than the node can do.
-    extrapolated
-        Whether a line was followed beyond the rates of its pairs.
-    line
-        Line through the pairs, even if it was not used; None where there is none.
-    growth
-        Rise of the time by the total rate of the node where the backlog grows, seconds per tuple/s; otherwise 0.
-    """
-
-    seconds: float
+    seconds: float  # predicted execution time t̂_e, seconds
+    # `line`; `last measurement` where the confidence test fails or there is no line; `profile` where nothing was
+    # measured yet; `growing backlog` where more work is expected than the node can do
     basis: Basis
-    extrapolated: bool
-    line: RegressionLine | None
+    extrapolated: bool  # whether a line was followed beyond the rates of its pairs
+    line: RegressionLine | None  # line through the pairs, even if it was not used; None where there is none
+    # rise of the time by the total rate of the node where the backlog grows, seconds per tuple/s; otherwise 0
     growth: float = 0.0
 
 
@@ -149,18 +124,9 @@ def confidence_level(limit: float, rate: float, share: float = SHARE) -> float:
 class ExecutionTimes:
     """Execution times of one application's component at a node, by the total rate of the node.
 
-    Parameters
-    ----------
-    window
-        Number k of the most recent pairs that count.
-    floor
-        Profiled processing time τ of a tuple, seconds, the lower bound of predictions. For a part on Spark it is the
-        latency of its micro-batches.
+    ``window``: number k of the most recent pairs that count.
 
-    Raises
-    ------
-    ValueError
-        If a parameter or a measurement is out of range.
+    Raises ``ValueError`` if a parameter or a measurement is out of range.
     """
 
     __slots__ = ("_moments", "floor", "last")
@@ -171,6 +137,8 @@ class ExecutionTimes:
         if not 0.0 <= floor < math.inf:
             raise ValueError(f"floor: {floor}; expected seconds from 0")
         self._moments = PairedMoments(window)
+        # profiled processing time τ of a tuple, seconds, the lower bound of predictions. For a part on Spark it is the
+        # latency of its micro-batches
         self.floor = floor
         self.last: float | None = None
 
@@ -185,12 +153,8 @@ class ExecutionTimes:
     def observe(self, rate: float, seconds: float) -> None:
         """Add a measurement.
 
-        Parameters
-        ----------
-        rate
-            Total rate r_t of the node when the item was executed, tuples/s.
-        seconds
-            Execution time t_e of the item's oldest tuple, seconds.
+        ``rate``: total rate r_t of the node when the item was executed, tuples/s; ``seconds``: execution time t_e of
+        the item's oldest tuple, seconds.
         """
         if not (0.0 <= rate < math.inf and 0.0 <= seconds < math.inf):
             raise ValueError(f"rate, seconds: {rate}, {seconds}; expected finite numbers from 0")
@@ -237,16 +201,10 @@ class ExecutionTimes:
     def predict(self, rate: float, level: float, *, load: float = 0.0, horizon: float = HORIZON) -> Predicted:
         """Predict the execution time at a total rate.
 
-        Parameters
-        ----------
-        rate
-            Expected total rate r̂_t of the node, tuples/s.
-        level
-            Confidence level C: greatest standard error of the slope with which the line is trusted, s per (tuple/s).
-        load
-            Expected load of the node at that rate, Σ r̂_l τ_l, as a share of its capacity. Above 1 the backlog grows.
-        horizon
-            Seconds for which that load is expected to last.
+        ``rate``: expected total rate r̂_t of the node, tuples/s; ``level``: confidence level C: greatest standard error
+        of the slope with which the line is trusted, s per (tuple/s); ``load``: expected load of the node at that rate,
+        Σ r̂_l τ_l, as a share of its capacity. Above 1 the backlog grows; ``horizon``: seconds for which that load is
+        expected to last.
         """
         steady = self._steady(rate, level)
         if load > 1.0 and self.last is not None:

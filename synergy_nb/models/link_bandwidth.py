@@ -73,11 +73,6 @@ class Backlog:
 class BandwidthEstimate:
     """The receiver's side: the bandwidth of one link, by the marks that arrive over it.
 
-    Attributes
-    ----------
-    value : float or None
-        Estimated bandwidth in bytes/s; None before the first sample. It moves by a quarter for each sample, at most.
-
     Examples
     --------
     A link of 1 MB/s, over which a mark comes every 40 ms; then a sender that has less to send:
@@ -96,6 +91,7 @@ class BandwidthEstimate:
     __slots__ = ("_bytes", "_greatest", "_since", "value")
 
     def __init__(self) -> None:
+        # estimated bandwidth in bytes/s; None before the first sample. It moves by a quarter for each sample, at most
         self.value: float | None = None
         self._since: float | None = None  # time of the mark at which the sample that is going on began
         self._bytes = 0
@@ -104,14 +100,8 @@ class BandwidthEstimate:
     def mark(self, size: int, contiguous: bool, now: float) -> None:
         """Take a mark.
 
-        Parameters
-        ----------
-        size
-            Bytes since the mark before.
-        contiguous
-            Whether each frame of them had to wait for the one before it.
-        now
-            Time of its arrival, seconds.
+        ``size``: bytes since the mark before; ``contiguous``: whether each frame of them had to wait for the one before
+        it; ``now``: time of its arrival, seconds.
         """
         if not contiguous or self._since is None or now < self._since:
             self._since, self._bytes = now, 0

@@ -85,11 +85,6 @@ class ExponentialMoments:
     The first :data:`EARLY` observations are clipped to :data:`OUTLIER` times their median, as the start of a peer slows
     it down.
 
-    Parameters
-    ----------
-    memory
-        Effective number of observations.
-
     Examples
     --------
     >>> fading = ExponentialMoments()
@@ -102,7 +97,7 @@ class ExponentialMoments:
     __slots__ = ("_first", "_memory", "count", "mean", "variance")
 
     def __init__(self, memory: int = FADING_COUNT) -> None:
-        self._memory = memory
+        self._memory = memory  # effective number of observations
         self._first: list[float] = []
         self.count = 0
         self.mean = 0.0
@@ -132,15 +127,10 @@ class ExponentialMoments:
 
 
 class Overheads:
-    """Measured overheads of one peer, by stage.
-
-    Parameters
-    ----------
-    together
-        Time span of the tuples that a source emits in one batch, seconds; 0 if it emits tuples one by one.
-    """
+    """Measured overheads of one peer, by stage."""
 
     def __init__(self, together: float = 0.0) -> None:
+        # time span of the tuples that a source emits in one batch, seconds; 0 if it emits tuples one by one
         self.together = together
         self._stages: dict[str, ExponentialMoments] = {}
         self._calls: dict[str, ExponentialMoments] = {}
@@ -162,12 +152,8 @@ class Overheads:
     def observe(self, stage: str, seconds: float) -> None:
         """Add a measurement of a stage.
 
-        Parameters
-        ----------
-        stage
-            Kind of operator, :data:`SOURCE` or :data:`HOP`.
-        seconds
-            Measured time minus the processing time that the plan states, seconds. A negative number counts as zero.
+        ``stage``: kind of operator, :data:`SOURCE` or :data:`HOP`; ``seconds``: measured time minus the processing time
+        that the plan states, seconds. A negative number counts as zero.
         """
         stages = self._stages
         if stage not in stages:
@@ -252,18 +238,11 @@ def together(variances: Iterable[float]) -> float:
 def quantile(mean: float, variance: float, share: float) -> float:
     """Delay that a share of the tuples does not exceed, seconds.
 
-    Parameters
-    ----------
-    mean, variance
-        Mean delay in seconds and its variance in seconds squared.
-    share
-        Share of the tuples, in (0, 1).
+    ``mean``, ``variance``: mean delay in seconds and its variance in seconds squared; ``share``: share of the tuples,
+    in (0, 1).
 
-    Returns
-    -------
-    float
-        Quantile of the log-normal distribution with this mean and variance, at least the mean, which has to be within a
-        limit as well (equation 2.9); infinite where the mean is infinite.
+    Returns: quantile of the log-normal distribution with this mean and variance, at least the mean, which has to be
+    within a limit as well (equation 2.9); infinite where the mean is infinite.
     """
     if not (variance > 0.0 and 0.0 < mean < math.inf):
         return mean

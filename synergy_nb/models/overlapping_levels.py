@@ -34,24 +34,9 @@ OVERLAP: Final = 0.2  # of the width of a level
 class OverlappingLevels:
     """The level of a load, and whether it leaves it.
 
-    Parameters
-    ----------
-    levels
-        Number of levels, from 2.
-    overlap
-        Share of a level's width that it has in common with its neighbour; 0 for none.
-    severe
-        Load from which on the highest level begins.
+    ``overlap``: share of a level's width that it has in common with its neighbour; 0 for none.
 
-    Attributes
-    ----------
-    reported : float or None
-        The load that was reported last.
-
-    Raises
-    ------
-    ValueError
-        If a parameter or a load is out of range.
+    Raises ``ValueError`` if a parameter or a load is out of range.
     """
 
     __slots__ = ("_high", "_low", "_reach", "_severe", "_width", "levels", "reported")
@@ -61,9 +46,9 @@ class OverlappingLevels:
             raise ValueError(f"levels: {levels}; expected at least 2")
         if not (0.0 <= overlap <= 1.0 and 0.0 < severe < math.inf):
             raise ValueError(f"overlap, severe: {overlap}, {severe}; expected a share from 0 to 1, and a load above 0")
-        self.levels = levels
-        self.reported: float | None = None
-        self._severe = severe
+        self.levels = levels  # number of levels, from 2
+        self.reported: float | None = None  # the load that was reported last
+        self._severe = severe  # load from which on the highest level begins
         self._width = severe / (levels - 1)
         self._reach = overlap * self._width / 2.0
         self._low, self._high = math.inf, -math.inf  # of the level that the reported load is in, with its overlap
@@ -94,10 +79,7 @@ class OverlappingLevels:
     def leaves(self, load: float) -> bool:
         """Whether a load is to be reported: the first one is, and each that leaves the level of the last report.
 
-        Parameters
-        ----------
-        load
-            Load of the peer, from 0: the predicted one where that is reported.
+        ``load``: load of the peer, from 0: the predicted one where that is reported.
         """
         if not 0.0 <= load < math.inf:
             raise ValueError(f"load: {load}; expected a finite number from 0")

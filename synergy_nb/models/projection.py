@@ -54,43 +54,28 @@ Array = npt.NDArray[np.float64]
 class ProjectionConfig(msgspec.Struct, frozen=True):
     """Parameters of the projection.
 
-    Parameters
-    ----------
-    projector
-        Projector ``mm1`` (the dissertation's), ``mg1``, ``gg1`` or ``transient``, see
-        :mod:`synergy_nb.models.projectors`.
-    load
-        Assumed load of the requested components. ``signature``: that of each segment of their signatures, added to
-        those of the running components (figure 2.9), where a profiled load counts by its maximum. Otherwise the same
-        load in all segments: their ``maximum`` (equation 2.11, which errs on the safe side), ``mean`` or ``minimum``.
-    segments
-        Segments of the window whose projected times have to be acceptable: ``every`` one, or their ``mean``,
-        ``minimum`` or ``maximum``.
-    window
-        Length W of signatures, seconds.
-    confidence
-        Probability with which the mean execution time over ``interval`` seconds, or over a shorter segment, does not
-        exceed the projection; 0 projects the expected mean.
-    interval
-        Time between two feedback messages, over which execution times are averaged before the comparison with a limit,
-        seconds.
-    worsening
-        Share of its execution time by which an application that misses its limit already may be slowed down further.
-        Such an application cannot meet its limit anyway, so a plan is refused only for the delay that it would add. 0
-        refuses a plan that adds any delay.
-
-    Raises
-    ------
-    ValueError
-        If a value is invalid; the text names the field, the value and what was expected.
+    Raises ``ValueError`` if a value is invalid; the text names the field, the value and what was expected.
     """
 
+    # projector `mm1` (the dissertation's), `mg1`, `gg1` or `transient`, see `synergy_nb.models.projectors`
     projector: str = "mm1"
+    # assumed load of the requested components. `signature`: that of each segment of their signatures, added to those of
+    # the running components (figure 2.9), where a profiled load counts by its maximum. Otherwise the same load in all
+    # segments: their `maximum` (equation 2.11, which errs on the safe side), `mean` or `minimum`
     load: str = "signature"
+    # segments of the window whose projected times have to be acceptable: `every` one, or their `mean`, `minimum` or
+    # `maximum`
     segments: str = "every"
-    window: float = 10.0
+    window: float = 10.0  # length W of signatures, seconds
+    # probability with which the mean execution time over `interval` seconds, or over a shorter segment, does not exceed
+    # the projection; 0 projects the expected mean
     confidence: float = 0.0
+    # time between two feedback messages, over which execution times are averaged before the comparison with a limit,
+    # seconds
     interval: float = 1.0
+    # share of its execution time by which an application that misses its limit already may be slowed down further. Such
+    # an application cannot meet its limit anyway, so a plan is refused only for the delay that it would add. 0 refuses
+    # a plan that adds any delay
     worsening: float = 0.05
 
     def __post_init__(self) -> None:
@@ -112,24 +97,15 @@ Load: TypeAlias = float | Profiled | Pattern | tuple[Segment, ...]
 
 
 class Local(NamedTuple):
-    """A component at this peer.
+    """A component at this peer."""
 
-    Parameters
-    ----------
-    operator
-        Id of its operator in the application.
-    tau
-        Processing time τ of a tuple at this peer, seconds; it takes the peer's capacity into account.
-    load
-        Load as a share of the peer's capacity. A shared component is listed with each application whose delay depends
-        on it, but its load with only one of them.
-    scv, scv_arrivals
-        Variabilities c_s² of processing times and c_a² of the times between arrivals, for projectors that use them.
-    """
-
-    operator: str
-    tau: float
+    operator: str  # id of its operator in the application
+    tau: float  # processing time τ of a tuple at this peer, seconds; it takes the peer's capacity into account
+    # load as a share of the peer's capacity. A shared component is listed with each application whose delay depends on
+    # it, but its load with only one of them
     load: Load = 0.0
+    # scv, scv_arrivals: variabilities c_s² of processing times and c_a² of the times between arrivals, for projectors
+    # that use them
     scv: float = 1.0
     scv_arrivals: float = 1.0
 
@@ -137,46 +113,27 @@ class Local(NamedTuple):
 class LocalApplication:
     """An application with components at this peer; made once, when they are deployed.
 
-    Parameters
-    ----------
-    name
-        Id of the application.
-    components
-        Components at this peer that tuples of the application pass.
-    upstream
-        Operator to the operators that it reads, for the whole plan or the relevant part of it; by default every
-        component is a path of its own.
-    time
-        End-to-end execution time t̂ in seconds: the measured time, or for the application that asks the time that its
-        probe has found so far, processing times of these components included.
-    limit
-        Delay limit q_t, seconds; None if it has none.
-
-    Attributes
-    ----------
-    time : float
-        End-to-end execution time t̂, seconds; feedback updates it.
-
-    Raises
-    ------
-    ValueError
-        If a value is invalid; the text names the component.
+    Raises ``ValueError`` if a value is invalid; the text names the component.
     """
 
     __slots__ = ("_traffic", "components", "limit", "most", "name", "path", "signed", "time")
 
     def __init__(
         self,
-        name: str,
-        components: Iterable[Local],
+        name: str,  # id of the application
+        components: Iterable[Local],  # components at this peer that tuples of the application pass
+        # operator to the operators that it reads, for the whole plan or the relevant part of it; by default every
+        # component is a path of its own
         upstream: Mapping[str, Sequence[str]] | None = None,
         *,
+        # end-to-end execution time t̂ in seconds: the measured time, or for the application that asks the time that its
+        # probe has found so far, processing times of these components included
         time: float,
-        limit: float | None = None,
+        limit: float | None = None,  # delay limit q_t, seconds; None if it has none
     ) -> None:
         self.name = name
         self.components = tuple(components)
-        self.time = time
+        self.time = time  # end-to-end execution time t̂, seconds; feedback updates it
         self.limit = limit
         self.signed = False
         self._traffic: dict[str, Traffic] = {}
@@ -243,32 +200,18 @@ def _longest(weights: Mapping[str, float], upstream: Mapping[str, Sequence[str]]
 
 
 class Impact(NamedTuple):
-    """Projected impact on one application.
-
-    Parameters
-    ----------
-    application
-        Id of the application.
-    before, after
-        End-to-end execution time t̂ in seconds at present, and t̂ + δ.
-    limit
-        Delay limit q_t, seconds, or None.
-    acceptable
-        Whether ``after`` is within the limit; for an application that misses its limit already, whether ``after``
-        exceeds ``before`` by no more than the share ``worsening`` of :class:`ProjectionConfig`.
-    segment
-        Index of the worst segment of the window; 0 for regular traffic.
-    worst
-        Execution time t̂ + δ in that segment, seconds; equal to ``after`` if every segment counts.
-    """
+    """Projected impact on one application."""
 
     application: str
+    # before, after: end-to-end execution time t̂ in seconds at present, and t̂ + δ
     before: float
     after: float
-    limit: float | None
+    limit: float | None  # delay limit q_t, seconds, or None
+    # whether `after` is within the limit; for an application that misses its limit already, whether `after` exceeds
+    # `before` by no more than the share `worsening` of `ProjectionConfig`
     acceptable: bool
-    segment: int
-    worst: float
+    segment: int  # index of the worst segment of the window; 0 for regular traffic
+    worst: float  # execution time t̂ + δ in that segment, seconds; equal to `after` if every segment counts
 
     def __str__(self) -> str:
         limit = "no limit" if self.limit is None else f"limit {self.limit:.4g} s"
@@ -278,29 +221,16 @@ class Impact(NamedTuple):
 
 def impacts(
     running: Sequence[LocalApplication],
-    asking: LocalApplication,
+    asking: LocalApplication,  # requesting application, with the components that it would have at this peer
     config: ProjectionConfig | None = None,
+    # load of the peer by other work, as a share of its capacity; the model gives its tuples the distribution of these
+    # applications' tuples. A profile or a signature of it counts like that of the requesting application
     background: Load = 0.0,
 ) -> list[Impact]:
     """Project the impact of executing an application's components at this peer.
 
-    Parameters
-    ----------
-    running
-        Applications with components at this peer.
-    asking
-        Requesting application, with the components that it would have at this peer.
-    config
-        Projector and parameters of the projection.
-    background
-        Load of the peer by other work, as a share of its capacity; the model gives its tuples the distribution of these
-        applications' tuples. A profile or a signature of it counts like that of the requesting application.
-
-    Returns
-    -------
-    list of Impact
-        Impact on each running application, in their order, and last on the requesting one. All are infinite if the peer
-        would be overloaded.
+    Returns: impact on each running application, in their order, and last on the requesting one. All are infinite if the
+    peer would be overloaded.
     """
     config = config or ProjectionConfig()
     lengths: Array | None = None

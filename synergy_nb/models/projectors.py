@@ -60,38 +60,26 @@ Amount: TypeAlias = float | Array
 class Traffic(NamedTuple):
     """Traffic at a peer: sums over its components, each a number, or an array with one number per segment.
 
-    Parameters
-    ----------
-    load
-        Load p = Σ λ τ, a share of the peer's capacity.
-    residual
-        Residual service Σ λ τ² (1 + c_s²) / 2 of the tuple in service when another one arrives, seconds.
-    varied
-        Variability Σ λ τ² (c_a² + c_s²) / 2 of the arriving work in the long run, seconds: ``residual`` for arrivals
-        that are not Poisson.
-
     Examples
     --------
     >>> Traffic.of(load=0.5, tau=0.1, scv_arrivals=4.0)
     Traffic(load=0.5, residual=0.05, varied=0.125)
     """
 
-    load: Amount = 0.0
+    load: Amount = 0.0  # load p = Σ λ τ, a share of the peer's capacity
+    # residual service Σ λ τ² (1 + c_s²) / 2 of the tuple in service when another one arrives, seconds
     residual: Amount = 0.0
+    # variability Σ λ τ² (c_a² + c_s²) / 2 of the arriving work in the long run, seconds: `residual` for arrivals that
+    # are not Poisson
     varied: Amount = 0.0
 
     @classmethod
     def of(cls, load: Amount, tau: float, scv: float = 1.0, scv_arrivals: float = 1.0) -> Traffic:
         """Make the traffic of one component from its load and its processing time at this peer.
 
-        Parameters
-        ----------
-        load
-            Share of the peer's capacity; a number, or one per segment.
-        tau
-            Processing time τ at this peer, seconds.
-        scv, scv_arrivals
-            Variabilities c_s² of the processing time and c_a² of the times between arrivals.
+        ``load``: share of the peer's capacity; a number, or one per segment; ``tau``: processing time τ at this peer,
+        seconds; ``scv``, ``scv_arrivals``: variabilities c_s² of the processing time and c_a² of the times between
+        arrivals.
         """
         work = load * (tau / 2.0)
         return cls(load, work * (1.0 + scv), work * (scv_arrivals + scv))

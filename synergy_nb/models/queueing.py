@@ -83,19 +83,10 @@ def waiting_time(tau: float, load: Array, scv: float = 1.0, scv_arrivals: float 
 def waiting_time(tau: float, load: float | Array, scv: float = 1.0, scv_arrivals: float = 1.0) -> float | Array:
     """Mean time that a tuple waits before it is served, for all queues of the table above.
 
-    Parameters
-    ----------
-    tau
-        Mean processing time of all tuples of the server, seconds.
-    load
-        Load p; a number, or one per segment.
-    scv, scv_arrivals
-        Squared coefficients of variation c² of processing times, and of times between arrivals.
+    ``tau``: mean processing time of all tuples of the server, seconds; ``load``: load p; a number, or one per segment;
+    ``scv``, ``scv_arrivals``: squared coefficients of variation c² of processing times, and of times between arrivals.
 
-    Returns
-    -------
-    float or ndarray
-        Seconds; infinite where the load is 1 or more.
+    Returns: seconds; infinite where the load is 1 or more.
     """
     _not_negative("tau", tau, "seconds from 0")
     _not_negative("scv", scv, "a squared coefficient of variation from 0")

@@ -57,17 +57,8 @@ PREDICTORS: Final = 5
 class CombinedRate:
     """Predictor from ancestors and the own history; it falls back to the last value where that is better.
 
-    Parameters
-    ----------
-    ancestors
-        Names of the preceding components, nearest first.
-    window
-        Number of pairs over which correlations are computed.
-
-    Attributes
-    ----------
-    literal : CorrelatedRate
-        Predictor of the dissertation over the same rates.
+    ``ancestors``: names of the preceding components, nearest first; ``window``: number of pairs over which correlations
+    are computed.
 
     Examples
     --------
@@ -96,7 +87,7 @@ class CombinedRate:
 
     def __init__(self, ancestors: Iterable[str], window: int = WINDOW) -> None:
         names = list(ancestors)
-        self.literal = CorrelatedRate(names, window)
+        self.literal = CorrelatedRate(names, window)  # predictor of the dissertation over the same rates
         self._regression = RateRegression(names)
         self._shares: dict[str, list[float]] = {}  # ancestor to smoothed rates: own and its, slow; own and its, fast
         self._level = 0.0  # own smoothed rate

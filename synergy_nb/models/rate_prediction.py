@@ -56,21 +56,12 @@ LEAST: Final = 1e-9  # tuples/s up to which a rate counts as 0
 
 
 class PredictedRate(NamedTuple):
-    """A predicted rate and its basis.
+    """A predicted rate and its basis."""
 
-    Parameters
-    ----------
-    rate
-        Predicted rate r̂_k, tuples/s.
-    ancestor
-        Name of the component m whose change was followed; None if only the own rates were used.
-    correlation
-        Correlation R of the prediction; None where no stream was followed.
-    """
-
-    rate: float
+    rate: float  # predicted rate r̂_k, tuples/s
+    # name of the component m whose change was followed; None if only the own rates were used
     ancestor: str | None = None
-    correlation: float | None = None
+    correlation: float | None = None  # correlation R of the prediction; None where no stream was followed
 
 
 class RatePredictor(Protocol):
@@ -103,17 +94,7 @@ def checked_rates(rate: float, carried: Mapping[str, float]) -> None:
 class CorrelatedRate:
     """Predictor of the dissertation, equations 3.6 to 3.8.
 
-    Parameters
-    ----------
-    ancestors
-        Names of the preceding components, nearest first.
-    window
-        Number of pairs over which correlations are computed; None for all.
-
-    Attributes
-    ----------
-    last : float
-        The own last rate r_{k-1}, tuples/s; 0 before there is one.
+    ``ancestors``: names of the preceding components, nearest first.
     """
 
     __slots__ = ("_carried", "_moments", "_window", "last")
@@ -121,10 +102,10 @@ class CorrelatedRate:
     def __init__(self, ancestors: Iterable[str], window: int | None = WINDOW) -> None:
         if window is not None and window < FEWEST:
             raise ValueError(f"window: {window}; expected at least {FEWEST} pairs, or None for all")
-        self._window = window
+        self._window = window  # number of pairs over which correlations are computed; None for all
         self._moments = {ancestor: PairedMoments(window) for ancestor in ancestors}
         self._carried: dict[str, float] = {}  # ancestor to its rate in the last pair
-        self.last = 0.0
+        self.last = 0.0  # the own last rate r_{k-1}, tuples/s; 0 before there is one
 
     def set_ancestors(self, ancestors: Iterable[str]) -> None:
         """Follow these ancestors from now on, nearest first; the pairs of those that were followed before remain."""
@@ -176,25 +157,18 @@ class CorrelatedRate:
 class PredictionErrors(NamedTuple):
     """Errors of predictions, compared with those of the last value for the same rates.
 
-    Parameters
-    ----------
-    mape, last_mape
-        Mean of abs(r̂ - r) / r over all r > 0: the "absolute average prediction error".
-    wape, last_wape
-        Sum of abs(r̂ - r) over the sum of r: no single small rate decides it.
-    predictions
-        Number of predictions made.
-
     Notes
     -----
     If the error of the last value is as small, the rate was smoothed, or the horizon was short; so compare ratios.
     """
 
+    # mape, last_mape: mean of abs(r̂ - r) / r over all r > 0: the "absolute average prediction error"
     mape: float
+    # wape, last_wape: sum of abs(r̂ - r) over the sum of r: no single small rate decides it
     wape: float
     last_mape: float
     last_wape: float
-    predictions: int
+    predictions: int  # number of predictions made
 
     @property
     def ratio(self) -> float:
@@ -225,14 +199,8 @@ def predicted_series(
 ) -> list[PredictedRate]:
     """Predict all rates of a series except the first, each from earlier rates and from those that its tuples carry.
 
-    Parameters
-    ----------
-    predictor
-        New predictor, which observes the whole series.
-    own
-        Own rates, tuples/s.
-    carried
-        Ancestor to its rates, paired with the own ones, tuples/s.
+    ``predictor``: new predictor, which observes the whole series; ``own``: own rates, tuples/s; ``carried``: ancestor
+    to its rates, paired with the own ones, tuples/s.
     """
     found = []
     for k, rate in enumerate(own):

@@ -33,22 +33,13 @@ Array = npt.NDArray[np.float64]
 
 
 class Segment(NamedTuple):
-    """A segment z of approximately constant mean arrival rate (section 2.3.4).
+    """A segment z of approximately constant mean arrival rate (section 2.3.4)."""
 
-    Parameters
-    ----------
-    start, length
-        Start and length, seconds.
-    load
-        Mean load, seconds of work per second: a share of the peer's capacity.
-    rate
-        Mean rate, tuples/s; not a number if it is unknown.
-    """
-
+    # start, length: start and length, seconds
     start: float
     length: float
-    load: float
-    rate: float = math.nan
+    load: float  # mean load, seconds of work per second: a share of the peer's capacity
+    rate: float = math.nan  # mean rate, tuples/s; not a number if it is unknown
 
     @property
     def end(self) -> float:
@@ -59,19 +50,10 @@ class Segment(NamedTuple):
 class Signature:
     """The signature of one stream, updated by its arrivals.
 
-    Parameters
-    ----------
-    window
-        Length W of the sliding window, seconds.
-    start
-        Start of the stream, seconds.
-    false_alarm
-        Least mean number of tuples between false alarms on a stream of constant rate; each adds a segment.
+    ``start``: start of the stream, seconds; ``false_alarm``: least mean number of tuples between false alarms on a
+    stream of constant rate; each adds a segment.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid, or an observation is older than the last one.
+    Raises ``ValueError`` if a parameter is invalid, or an observation is older than the last one.
 
     Examples
     --------
@@ -89,7 +71,7 @@ class Signature:
     def __init__(self, window: float = WINDOW, *, start: float = 0.0, false_alarm: float = 300.0) -> None:
         if not 0.0 < window < math.inf:
             raise ValueError(f"window: {window}; expected a positive number of seconds")
-        self.window = window
+        self.window = window  # length W of the sliding window, seconds
         self._rate = RateChanges(window, start=start, false_alarm=false_alarm)
         self._closed: deque[Segment] = deque(maxlen=SEGMENTS)
 
@@ -189,13 +171,6 @@ class Profiled(NamedTuple):
 class Pattern:
     """A repeating signature without absolute times, from a plan or a profile.
 
-    Parameters
-    ----------
-    seconds
-        Lengths of the segments, seconds.
-    loads
-        Load of each segment, as a share of the peer's capacity.
-
     Examples
     --------
     >>> pattern = Pattern.of([(2.0, 400.0), (8.0, 25.0)], 0.2)
@@ -205,19 +180,15 @@ class Pattern:
     [(80.0, 2.0, 0.8), (82.0, 8.0, 0.05), (90.0, 2.0, 0.8), (92.0, 8.0, 0.05)]
     """
 
-    seconds: tuple[float, ...]
-    loads: tuple[float, ...]
+    seconds: tuple[float, ...]  # lengths of the segments, seconds
+    loads: tuple[float, ...]  # load of each segment, as a share of the peer's capacity
 
     @classmethod
     def of(cls, rates: Iterable[tuple[float, float]], load: float) -> Pattern:
         """Make the pattern of a component with this mean load, whose tuples arrive at these rates.
 
-        Parameters
-        ----------
-        rates
-            Length in seconds and rate in tuples/s of each segment; at least one rate is above 0.
-        load
-            Mean load, as a share of the peer's capacity.
+        ``rates``: length in seconds and rate in tuples/s of each segment; at least one rate is above 0; ``load``: mean
+        load, as a share of the peer's capacity.
         """
         seconds, values = zip(*rates, strict=True)
         factor = load * sum(seconds) / sum(length * rate for length, rate in zip(seconds, values, strict=True))
@@ -247,21 +218,11 @@ class Pattern:
 
 
 class Pieces(NamedTuple):
-    """A window cut into pieces, and the loads of several streams in each.
+    """A window cut into pieces, and the loads of several streams in each."""
 
-    Parameters
-    ----------
-    start
-        Start of the first piece, seconds.
-    lengths
-        Lengths of the pieces in seconds, shape (pieces,).
-    loads
-        Loads as shares of the peer's capacity, shape (streams, pieces).
-    """
-
-    start: float
-    lengths: Array
-    loads: Array
+    start: float  # start of the first piece, seconds
+    lengths: Array  # lengths of the pieces in seconds, shape (pieces,)
+    loads: Array  # loads as shares of the peer's capacity, shape (streams, pieces)
 
     @property
     def total(self) -> Array:

@@ -73,31 +73,20 @@ Array = npt.NDArray[np.float64]
 class PredictedPaths(Generic[Component]):
     """Predicted times from each component of an application to its sinks.
 
-    Parameters
-    ----------
-    hops
-        Mean communication time t̂_c of each (producer, consumer), seconds. The hops define the component graph.
-    times
-        Component to its predicted execution time t̂_e, seconds.
-    limits
-        Sink to the limit q_t of its end-to-end execution time, seconds. Sinks without a limit are omitted.
-    replica_of
-        Active replica to its operator; components without replicas are omitted.
-
-    Raises
-    ------
-    ValueError
-        If a time is out of range, if a component of a hop or a limit has no predicted time, or if the graph has a
-        cycle.
+    Raises ``ValueError`` if a time is out of range, if a component of a hop or a limit has no predicted time, or if the
+    graph has a cycle.
     """
 
     __slots__ = ("_after", "_before", "_downstream", "_headroom", "_hops", "_limits", "_upstream", "times")
 
     def __init__(
         self,
+        # mean communication time t̂_c of each (producer, consumer), seconds. The hops define the component graph
         hops: Mapping[tuple[Component, Component], float],
-        times: Mapping[Component, float],
+        times: Mapping[Component, float],  # component to its predicted execution time t̂_e, seconds
+        # sink to the limit q_t of its end-to-end execution time, seconds. Sinks without a limit are omitted
         limits: Mapping[Component, float],
+        # active replica to its operator; components without replicas are omitted
         replica_of: Mapping[Component, Hashable] = MappingProxyType({}),
     ) -> None:
         for name, given in (("hops", hops), ("times", times), ("limits", limits)):
@@ -177,18 +166,10 @@ class PredictedPaths(Generic[Component]):
     def slack(self, component: Component, elapsed: npt.ArrayLike) -> Array:
         """Slack t_s of tuples at a component (equation 3.1), seconds.
 
-        Parameters
-        ----------
-        component
-            Component at which the tuples are.
-        elapsed
-            Measured time from the birth of each tuple to its arrival there, seconds; any shape.
+        ``elapsed``: measured time from the birth of each tuple to its arrival there, seconds; any shape.
 
-        Returns
-        -------
-        array
-            Slack in seconds, of the shape of ``elapsed``: the least over all paths from the component to a sink with a
-            limit.
+        Returns: slack in seconds, of the shape of ``elapsed``: the least over all paths from the component to a sink
+        with a limit.
         """
         return np.asarray(self._headroom[component] - np.asarray(elapsed, dtype=np.float64))
 
@@ -214,17 +195,10 @@ class PredictedPaths(Generic[Component]):
 
         The first component acts on a violation; if it answers that it cannot help, the next one does.
 
-        Parameters
-        ----------
-        component
-            Component that detects the violation.
-        profiled
-            Component to its processing time τ without queueing, seconds.
+        ``component``: component that detects the violation; ``profiled``: component to its processing time τ without
+        queueing, seconds.
 
-        Returns
-        -------
-        list of (component, float)
-            Components with t̂_e - τ in seconds; of equal ones the most upstream is first.
+        Returns: components with t̂_e - τ in seconds; of equal ones the most upstream is first.
         """
         found = [(each, self.times[each] - profiled[each]) for each in self.through(component)]
         return sorted(found, key=lambda pair: -pair[1])
@@ -232,13 +206,6 @@ class PredictedPaths(Generic[Component]):
 
 class Persistence:
     """Detector of a hot spot: tuples that persistently have no slack (section 3.2).
-
-    Parameters
-    ----------
-    tuples
-        Least number of consecutive tuples without slack.
-    seconds
-        Least time from the first of them to the last, seconds.
 
     Examples
     --------
@@ -252,8 +219,8 @@ class Persistence:
     def __init__(self, tuples: int = TUPLES, seconds: float = SECONDS) -> None:
         if tuples < 1 or not 0.0 <= seconds < math.inf:
             raise ValueError(f"tuples, seconds: {tuples}, {seconds}; expected at least 1 tuple, and seconds from 0")
-        self.tuples = tuples
-        self.seconds = seconds
+        self.tuples = tuples  # least number of consecutive tuples without slack
+        self.seconds = seconds  # least time from the first of them to the last, seconds
         self._count = 0
         self._since = 0.0
 
@@ -279,12 +246,7 @@ class Persistence:
     def observe(self, time: float, slacks: npt.ArrayLike) -> bool:
         """Count tuples that were evaluated at ``time``, in their order; return whether they make a hot spot.
 
-        Parameters
-        ----------
-        time
-            Time of the evaluation, seconds; not before the last one.
-        slacks
-            Slack of each tuple, seconds.
+        ``time``: time of the evaluation, seconds; not before the last one; ``slacks``: slack of each tuple, seconds.
         """
         kept = np.flatnonzero(np.atleast_1d(np.asarray(slacks, dtype=np.float64)) > 0.0)
         count = np.size(slacks)

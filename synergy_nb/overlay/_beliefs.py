@@ -33,15 +33,7 @@ CONFIRMATIONS: Final = 2  # others that have to find a silent peer silent, too, 
 
 
 class Beliefs(Protocol):
-    """What one peer believes of others.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    pastry
-        The ring, from which it removes dead peers.
-    """
+    """What one peer believes of others."""
 
     period: float
 

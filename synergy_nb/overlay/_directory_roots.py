@@ -82,23 +82,7 @@ class _Copying:
 class DirectoryRoot(Protocol):
     """Stores entries as root or neighbour of a root; base of :class:`~synergy_nb.overlay.directory.Directory`.
 
-    Parameters
-    ----------
-    peer
-        The peer.
-    pastry
-        The ring.
-    membership
-        Failure detector; None: entries of dead hosts remain until their leases expire.
-    lease
-        Time that an entry outlives its host, seconds.
-
-    Attributes
-    ----------
-    store : Store
-        Entries that this peer stores.
-    pull_completed : bool
-        Whether this peer has completed the pull that follows its join. From then on it answers look-ups.
+    ``membership``: failure detector; None: entries of dead hosts remain until their leases expire.
     """
 
     def __init__(self, peer: Peer, pastry: Pastry, membership: Membership | None, lease: float) -> None:
@@ -106,8 +90,9 @@ class DirectoryRoot(Protocol):
         if not lease > 0:
             raise ValueError(f"lease: {lease} s; expected more than 0")
         self.pastry = pastry
-        self.lease = lease
-        self.store = Store()
+        self.lease = lease  # time that an entry outlives its host, seconds
+        self.store = Store()  # entries that this peer stores
+        # whether this peer has completed the pull that follows its join. From then on it answers look-ups
         self.pull_completed = False
         self._is_dead: Callable[[str], bool] = _nobody if membership is None else membership.is_dead
         self._ticket = 0

@@ -19,11 +19,6 @@ RECOVERY: Final = 0.25  # by which the score falls with each period in time: fro
 class LocalHealth:
     """The lateness of one peer.
 
-    Attributes
-    ----------
-    stretch
-        Factor of the peer's time limits: 1 if it is in time, at most :data:`MOST_STRETCH`.
-
     Examples
     --------
     >>> health = LocalHealth()
@@ -38,7 +33,7 @@ class LocalHealth:
     __slots__ = ("stretch",)
 
     def __init__(self) -> None:
-        self.stretch = 1.0
+        self.stretch = 1.0  # factor of the peer's time limits: 1 if it is in time, at most `MOST_STRETCH`
 
     def ticked(self, late: float, period: float) -> None:
         """Note how late, in seconds, a timer fired that fires once a period."""

@@ -12,26 +12,18 @@ UNCONFIRMED: Final = 6.0  # times as long a suspicion lasts that nobody confirms
 
 
 class PeerRecord:
-    """The status of a peer, as another one believes it.
-
-    Attributes
-    ----------
-    incarnation, status, since
-        Latest known incarnation, status in it, and the time since when the peer has that status, seconds.
-    verified
-        Time of the last ping to it while it was dead, seconds.
-    stretch
-        Factor of the peer's time limits, as it said itself: 1 if it is in time.
-    """
+    """The status of a peer, as another one believes it."""
 
     __slots__ = ("incarnation", "since", "status", "stretch", "verified")
 
     def __init__(self, incarnation: int, status: int, since: float) -> None:
+        # incarnation, status, since: latest known incarnation, status in it, and the time since when the peer has that
+        # status, seconds
         self.incarnation = incarnation
         self.status = status
         self.since = since
-        self.verified = -VERIFY_EVERY
-        self.stretch = 1.0
+        self.verified = -VERIFY_EVERY  # time of the last ping to it while it was dead, seconds
+        self.stretch = 1.0  # factor of the peer's time limits, as it said itself: 1 if it is in time
 
     def knocks(self, now: float, least: float) -> bool:
         """Whether to ping a dead peer again: after a quarter of the time since its death, within bounds."""
@@ -43,65 +35,34 @@ class PeerRecord:
 
 
 class UnansweredPing:
-    """A ping that is not acknowledged yet.
-
-    Attributes
-    ----------
-    number, sent
-        Number of the ping, and the time at which it was sent, seconds.
-    indirect
-        Whether others have been asked to ping the peer, too.
-    silent
-        Helpers that have said that the peer did not answer them either.
-    """
+    """A ping that is not acknowledged yet."""
 
     __slots__ = ("indirect", "number", "sent", "silent")
 
     def __init__(self, number: int, sent: float) -> None:
+        # number, sent: number of the ping, and the time at which it was sent, seconds
         self.number = number
         self.sent = sent
-        self.indirect = False
-        self.silent: frozenset[str] = frozenset()
+        self.indirect = False  # whether others have been asked to ping the peer, too
+        self.silent: frozenset[str] = frozenset()  # helpers that have said that the peer did not answer them either
 
 
 class Relayed:
-    """A ping on behalf of another peer.
-
-    Attributes
-    ----------
-    asker, number, target
-        Peer that asked, its number of the ping, and the peer to be pinged.
-    sent
-        Time of the ping, seconds.
-    told
-        Whether the asker was told that the target does not answer.
-    """
+    """A ping on behalf of another peer."""
 
     __slots__ = ("asker", "number", "sent", "target", "told")
 
     def __init__(self, asker: str, number: int, target: str, sent: float) -> None:
+        # asker, number, target: peer that asked, its number of the ping, and the peer to be pinged
         self.asker = asker
         self.number = number
         self.target = target
-        self.sent = sent
-        self.told = False
+        self.sent = sent  # time of the ping, seconds
+        self.told = False  # whether the asker was told that the target does not answer
 
 
 class Suspicion:
     """A peer that has not answered, or is said to be dead, and has some time to answer.
-
-    Attributes
-    ----------
-    began
-        Time of its beginning, seconds.
-    status
-        Status that the peer has to refute: that it is suspected, or dead.
-    own
-        Whether this peer has begun it, because the other one did not answer; else another peer has said so.
-    refused
-        Whether no process listens at the peer's address.
-    confirmed
-        Peers that say that it does not answer them either.
 
     Examples
     --------
@@ -116,21 +77,18 @@ class Suspicion:
     __slots__ = ("began", "confirmed", "own", "refused", "status")
 
     def __init__(self, began: float, status: int, *, own: bool) -> None:
-        self.began = began
-        self.status = status
+        self.began = began  # time of its beginning, seconds
+        self.status = status  # status that the peer has to refute: that it is suspected, or dead
+        # whether this peer has begun it, because the other one did not answer; else another peer has said so
         self.own = own
-        self.refused = False
-        self.confirmed: set[str] = set()
+        self.refused = False  # whether no process listens at the peer's address
+        self.confirmed: set[str] = set()  # peers that say that it does not answer them either
 
     def deadline(self, seconds: float, needed: int) -> float:
         """Time at which the peer is declared dead.
 
-        Parameters
-        ----------
-        seconds
-            Time that a suspicion lasts which enough others confirm.
-        needed
-            Number of confirmations that are enough.
+        ``seconds``: time that a suspicion lasts which enough others confirm; ``needed``: number of confirmations that
+        are enough.
         """
         least = 0 if self.refused else max(0, needed)
         share = 1.0 if least == 0 else min(1.0, log(len(self.confirmed) + 1) / log(least + 1))

@@ -26,28 +26,17 @@ MOST_RESTARTS: Final = 8  # times that a limit begins again
 
 
 class AnswerLimit:
-    """A time limit that runs; ``cancel()`` ends it.
-
-    Attributes
-    ----------
-    began, seconds
-        Time at which it began, and its length where all peers are in time, seconds.
-    peers
-        Addresses of the peers that are to answer.
-    restarts
-        Number of times that it has begun again.
-    timer
-        The present timer.
-    """
+    """A time limit that runs; ``cancel()`` ends it."""
 
     __slots__ = ("began", "peers", "restarts", "seconds", "timer")
 
     def __init__(self, began: float, seconds: float, peers: Collection[str]) -> None:
+        # began, seconds: time at which it began, and its length where all peers are in time, seconds
         self.began = began
         self.seconds = seconds
-        self.peers = peers
-        self.restarts = 0
-        self.timer: Timer | None = None
+        self.peers = peers  # addresses of the peers that are to answer
+        self.restarts = 0  # number of times that it has begun again
+        self.timer: Timer | None = None  # the present timer
 
     def cancel(self) -> None:
         """End the limit; no effect if it is over."""
@@ -57,13 +46,6 @@ class AnswerLimit:
 
 class AnswerLimits:
     """Makes the time limits of one peer.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    stretch
-        Function from the addresses of other peers to the factor of time limits on their answers.
 
     Examples
     --------
@@ -77,6 +59,7 @@ class AnswerLimits:
 
     def __init__(self, peer: Peer, stretch: Callable[[Collection[str]], float] = lambda _peers: 1.0) -> None:
         self._peer = peer
+        # function from the addresses of other peers to the factor of time limits on their answers
         self._stretch = stretch
 
     def after(
@@ -84,14 +67,9 @@ class AnswerLimits:
     ) -> AnswerLimit:
         """Call ``handle(*arguments)`` when these peers have had enough time to answer.
 
-        Parameters
-        ----------
-        seconds
-            Time that an answer may take where all peers are in time, seconds.
-        peers
-            Addresses of the peers that are to answer; it may change meanwhile.
-        handle, arguments
-            Function that is called, and its arguments.
+        ``seconds``: time that an answer may take where all peers are in time, seconds; ``peers``: addresses of the
+        peers that are to answer; it may change meanwhile; ``handle``, ``arguments``: function that is called, and its
+        arguments.
         """
         limit = AnswerLimit(self._peer.now, seconds, peers)
         self._wait(limit, seconds, handle, arguments)

@@ -83,26 +83,14 @@ class _PendingLookup:
 class Directory(DirectoryRoot):
     """One peer's part of the directory: its own entries, those that it stores as root or neighbour, and its look-ups.
 
-    Parameters
-    ----------
-    peer
-        The peer.
-    pastry
-        The ring.
-    membership
-        Failure detector; None if entries of dead hosts are to stay until their leases end.
-    lease
-        Time that an entry outlives its host, seconds.
-
-    Attributes
-    ----------
-    on_confirmed : list of callables without arguments
-        Listeners, called when the roots have confirmed all entries of this peer, see :attr:`confirmed`.
+    ``membership``: failure detector; None if entries of dead hosts are to stay until their leases end; ``lease``: time
+    that an entry outlives its host, seconds.
     """
 
     def __init__(self, peer: Peer, pastry: Pastry, membership: Membership | None = None, lease: float = 30.0) -> None:
         pastry.on_leave.append(self._leaving)  # before entries are handed over
         super().__init__(peer, pastry, membership, lease)
+        # listeners, called when the roots have confirmed all entries of this peer, see `confirmed`
         self.on_confirmed: list[Callable[[], None]] = []
         self._answers = AnswerLimits(peer) if membership is None else membership.answers
         self._own: dict[tuple[str, Kind], _Own] = {}
@@ -128,19 +116,9 @@ class Directory(DirectoryRoot):
     def register(self, name: str, kind: Kind, attributes: Mapping[str, str | float | int] | None = None) -> None:
         """Register a component or a stream of this peer under a name, or change its attributes.
 
-        Parameters
-        ----------
-        name
-            Name of the component or the stream.
-        kind
-            Kind of the entry: ``component`` or ``stream``.
-        attributes
-            Attributes that look-ups return.
+        ``kind``: kind of the entry: ``component`` or ``stream``; ``attributes``: attributes that look-ups return.
 
-        Raises
-        ------
-        ValueError
-            If ``kind`` is neither ``component`` nor ``stream``.
+        Raises ``ValueError`` if ``kind`` is neither ``component`` nor ``stream``.
         """
         if kind not in get_args(Kind):
             nearest = difflib.get_close_matches(str(kind), get_args(Kind), 1, 0.0)[0]
@@ -169,10 +147,7 @@ class Directory(DirectoryRoot):
         That is one to each other peer that is root of a component of this peer. Entries that are registered later
         contain the load, too.
 
-        Parameters
-        ----------
-        load
-            Load of this peer; its version is chosen here.
+        ``load``: load of this peer; its version is chosen here.
         """
         latest = 0 if self._load is None else self._load.version + 1
         self._load = load = msgspec.structs.replace(load, version=max(int(self.peer.now * 1e6), latest))
@@ -200,15 +175,9 @@ class Directory(DirectoryRoot):
     def lookup(self, names: Sequence[str], done: Done, deadline: float = 3.0) -> None:
         """Find the entries of ``names``.
 
-        Parameters
-        ----------
-        names
-            Names of components and streams.
-        done
-            Callback, called once and never before this call returns: with name to entries (an empty tuple for a name
-            without any), or with None if not all names were answered in time.
-        deadline
-            Time limit where all peers are in time, seconds from now.
+        ``names``: names of components and streams; ``done``: callback, called once and never before this call returns:
+        with name to entries (an empty tuple for a name without any), or with None if not all names were answered in
+        time; ``deadline``: time limit where all peers are in time, seconds from now.
         """
         self._ticket += 1
         ticket = self._ticket

@@ -32,17 +32,6 @@ HELD_FRACTION: Final = 0.9
 class PeerLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The load of a peer as a share of its processing capacity: 1.0 stands for a server that is fully used.
 
-    Parameters
-    ----------
-    promised
-        Share of the capacity that is committed to applications.
-    measured
-        Measured load, in which work that waits counts, so that it may exceed 1; None before the first measurement.
-    predicted
-        Predicted load; None without a prediction.
-    version
-        Number of the load update; a later update of the same peer has a higher one.
-
     Examples
     --------
     >>> PeerLoad(0.5).load, PeerLoad(0.5, measured=0.2).load, PeerLoad(0.5, 0.2, predicted=4.0).load
@@ -51,10 +40,11 @@ class PeerLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
     (0.5, 0.125)
     """
 
-    promised: float
+    promised: float  # share of the capacity that is committed to applications
+    # measured load, in which work that waits counts, so that it may exceed 1; None before the first measurement
     measured: float | None = None
-    predicted: float | None = None
-    version: int = 0
+    predicted: float | None = None  # predicted load; None without a prediction
+    version: int = 0  # number of the load update; a later update of the same peer has a higher one
 
     @property
     def load(self) -> float:
@@ -74,30 +64,14 @@ class PeerLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A directory entry: ``host`` offers a component or a stream.
+    """A directory entry: ``host`` offers a component or a stream."""
 
-    Parameters
-    ----------
-    name
-        Name of the component or the stream; its key is :func:`~synergy_nb.control.peer.key_of` of it.
-    host
-        Address of the peer that offers it.
-    kind
-        Kind of the entry: ``component`` or ``stream``.
-    attributes
-        Attributes that the host has registered (cores, rate, ...).
-    lease
-        Time that the entry outlives its host, seconds.
-    load
-        Load of the host, if it has published one; for components only.
-    """
-
-    name: str
-    host: str
+    name: str  # name of the component or the stream; its key is `key_of` of it
+    host: str  # address of the peer that offers it
     kind: Kind
-    attributes: dict[str, str | float | int]
-    lease: float
-    load: PeerLoad | None = None
+    attributes: dict[str, str | float | int]  # attributes that the host has registered (cores, rate, ...)
+    lease: float  # time that the entry outlives its host, seconds
+    load: PeerLoad | None = None  # load of the host, if it has published one; for components only
 
 
 class EntryCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -122,11 +96,6 @@ class _StoredEntry:
 class Store:
     """The entries that one peer stores: those of which it is root, and copies of its neighbours' entries.
 
-    Parameters
-    ----------
-    capacity
-        Maximum number of entries; further ones are refused.
-
     Examples
     --------
     >>> store = Store()
@@ -140,7 +109,7 @@ class Store:
     __slots__ = ("_by_host", "_by_name", "_count", "_earliest", "_loads", "capacity")
 
     def __init__(self, capacity: int = 200_000) -> None:
-        self.capacity = capacity
+        self.capacity = capacity  # maximum number of entries; further ones are refused
         self._by_name: dict[str, dict[tuple[str, str], _StoredEntry]] = {}  # name, then (host, kind), to the entry
         self._by_host: dict[str, set[tuple[str, str]]] = {}  # host to (name, kind) of its entries
         self._loads: dict[str, PeerLoad] = {}  # host to its latest load, which all of its component entries have

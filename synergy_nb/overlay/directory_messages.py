@@ -35,21 +35,11 @@ class Register(Message, frozen=True, gc=False):
 
 
 class Registered(Message, frozen=True, gc=False):
-    """A root's answer to a host.
+    """A root's answer to a host."""
 
-    Parameters
-    ----------
-    held
-        Entries that it stores.
-    missing
-        Entries that it does not store, or of which it is not the root.
-    load
-        Version of the host's load that it stores; -1 if it stores none.
-    """
-
-    held: tuple[Item, ...]
-    missing: tuple[Item, ...]
-    load: int
+    held: tuple[Item, ...]  # entries that it stores
+    missing: tuple[Item, ...]  # entries that it does not store, or of which it is not the root
+    load: int  # version of the host's load that it stores; -1 if it stores none
 
 
 class Renew(Message, frozen=True, gc=False):

@@ -74,13 +74,6 @@ class PingForAck(Message, frozen=True, gc=False):
 class Gossip:
     """The news that is still to be sent.
 
-    Parameters
-    ----------
-    at_once
-        Maximum number of pieces in a message.
-    capacity
-        Maximum number of pieces; beyond it, the oldest is discarded.
-
     Examples
     --------
     >>> gossip = Gossip(at_once=1)
@@ -93,8 +86,8 @@ class Gossip:
     __slots__ = ("_left", "at_once", "capacity")
 
     def __init__(self, at_once: int = 8, capacity: int = 256) -> None:
-        self.at_once = at_once
-        self.capacity = capacity
+        self.at_once = at_once  # maximum number of pieces in a message
+        self.capacity = capacity  # maximum number of pieces; beyond it, the oldest is discarded
         self._left: dict[str, tuple[int, News]] = {}  # address to (number of sends left, news)
 
     def __len__(self) -> int:

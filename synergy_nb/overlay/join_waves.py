@@ -29,20 +29,6 @@ SOON: Final = 1.0  # seconds; the next wave is larger if a wave has joined withi
 class JoinWaves:
     """Forms the waves in which peers join one ring.
 
-    Parameters
-    ----------
-    peers
-        Addresses of the peers; the first one begins the ring.
-    soon
-        Time within which a wave has to join for the next one to be larger, seconds.
-
-    Attributes
-    ----------
-    members : list of str
-        Peers that have joined, in the order of joining.
-    size : int
-        Maximum number of peers in the next wave.
-
     Examples
     --------
     >>> waves = JoinWaves(["a", "b", "c", "d"])
@@ -56,9 +42,9 @@ class JoinWaves:
     """
 
     def __init__(self, peers: Sequence[str], soon: float = SOON) -> None:
-        self.members: list[str] = []
-        self.size = 1
-        self._soon = soon
+        self.members: list[str] = []  # peers that have joined, in the order of joining
+        self.size = 1  # maximum number of peers in the next wave
+        self._soon = soon  # time within which a wave has to join for the next one to be larger, seconds
         self._waiting = deque(peers)
         self._wave: list[str] = []
         self._turn = 0  # index of the next contact, so that a member that does not answer is not the contact again
@@ -86,12 +72,8 @@ class JoinWaves:
     def ended(self, joined: Collection[str], seconds: float) -> None:
         """Record the result of a wave.
 
-        Parameters
-        ----------
-        joined
-            Peers of the wave that have joined; the others are in a later wave again.
-        seconds
-            Duration of the wave, seconds.
+        ``joined``: peers of the wave that have joined; the others are in a later wave again; ``seconds``: duration of
+        the wave, seconds.
         """
         wave, self._wave = self._wave, []
         failed = [peer for peer in wave if peer not in joined]

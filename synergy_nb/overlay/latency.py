@@ -40,15 +40,6 @@ PINGS: Final = 16  # latest pings to a peer (of about half a minute) that its da
 class Latency:
     """Smoothed round-trip times to other peers.
 
-    Parameters
-    ----------
-    capacity
-        Maximum number of peers; beyond it, the peer whose first sample is oldest is discarded.
-    unknown
-        Retransmission timeout of a peer that was never measured, seconds.
-    floor, ceiling
-        Bounds of every retransmission timeout, seconds.
-
     Examples
     --------
     >>> latency = Latency()
@@ -67,8 +58,10 @@ class Latency:
             raise ValueError(f"capacity: {capacity} peers; expected at least 1")
         if not 0 < floor <= unknown <= ceiling:
             raise ValueError(f"floor, unknown, ceiling: {floor}, {unknown}, {ceiling} s; expected rising and positive")
+        # maximum number of peers; beyond it, the peer whose first sample is oldest is discarded
         self.capacity = capacity
-        self.unknown = unknown
+        self.unknown = unknown  # retransmission timeout of a peer that was never measured, seconds
+        # floor, ceiling: bounds of every retransmission timeout, seconds
         self.floor = floor
         self.ceiling = ceiling
         self._measured: dict[str, list[float]] = {}  # address to [mean, mean deviation], both in seconds

@@ -46,10 +46,7 @@ PROMISED_LEVELS: Final = 21  # levels of the promised load: 0.05 wide
 def reported_loads(entries: Iterable[Entry]) -> dict[str, PeerLoad]:
     """Find the load of each host, for entries that contain one.
 
-    Parameters
-    ----------
-    entries
-        Entries as look-ups return them; if several are of one host, its latest load counts.
+    ``entries``: entries as look-ups return them; if several are of one host, its latest load counts.
     """
     loads: dict[str, PeerLoad] = {}
     for entry in entries:
@@ -72,43 +69,23 @@ def free_cores(entries: Iterable[Entry]) -> dict[str, float]:
 
 
 class LoadLevels:
-    """The load of one peer, which it publishes with its components in the directory.
-
-    Parameters
-    ----------
-    peer, directory
-        The peer, and its directory protocol.
-    ledger
-        Ledger of the peer, for the promised load.
-    levels
-        Levels of the load; :data:`LEVELS` of them by default.
-    every
-        Least time between two load updates because of the promised load, seconds.
-
-    Attributes
-    ----------
-    messages : int
-        Number of load updates sent to other peers so far.
-    overloaded : bool
-        Whether the load is in the highest level.
-    on_overload : list of callables (overloaded)
-        Listeners, called when the load has entered the highest level (True), or left it (False).
-    """
+    """The load of one peer, which it publishes with its components in the directory."""
 
     def __init__(
         self,
         peer: Peer,
         directory: Directory,
         ledger: Ledger,
-        levels: OverlappingLevels | None = None,
-        every: float = 1.0,
+        levels: OverlappingLevels | None = None,  # levels of the load; `LEVELS` of them by default
+        every: float = 1.0,  # least time between two load updates because of the promised load, seconds
     ) -> None:
         self.peer = peer
         self.directory = directory
         self.ledger = ledger
         self.every = every
-        self.messages = 0
-        self.overloaded = False
+        self.messages = 0  # number of load updates sent to other peers so far
+        self.overloaded = False  # whether the load is in the highest level
+        # listeners, called when the load has entered the highest level (True), or left it (False)
         self.on_overload: list[Callable[[bool], None]] = []
         self._levels = OverlappingLevels(LEVELS) if levels is None else levels
         self._promised_levels = OverlappingLevels(PROMISED_LEVELS, severe=1.0)
@@ -145,17 +122,8 @@ class LoadLevels:
     def report(self, measured: float, predicted: float | None) -> None:
         """Receive the driver's report of the load, and publish it if it has left its level.
 
-        Parameters
-        ----------
-        measured
-            Measured load, from 0; 1 stands for a server that is fully used, and work that waits counts.
-        predicted
-            Predicted load on the same scale; None if none is predicted.
-
-        Raises
-        ------
-        ValueError
-            If a load is negative or not finite.
+        ``measured``: measured load, from 0; 1 stands for a server that is fully used, and work that waits counts;
+        ``predicted``: predicted load on the same scale; None if none is predicted.
         """
         for field, value in (("measured", measured), ("predicted", predicted)):
             if value is not None and not 0.0 <= value < math.inf:

@@ -69,29 +69,10 @@ RELAYED: Final = 256  # maximum number of unanswered pings on behalf of others
 class Membership(Beliefs):
     """The failure detector of one peer.
 
-    Parameters
-    ----------
-    peer
-        The peer.
-    pastry
-        The ring, whose neighbours it watches, and from which it removes dead peers.
-    period
-        Time between two pings, seconds.
-    suspicion
-        Time that a suspected peer has to refute, seconds; None for two periods.
-    retry
-        Time between two pings to remembered dead peers, seconds.
-
-    Attributes
-    ----------
-    answers : AnswerLimits
-        Time limits on the answers of other peers, which the lateness of this one and of theirs stretches.
-    on_dead, on_alive : list of callables (address)
-        Listeners, called when a peer was declared dead or has left, and when such a peer is alive again.
-    on_ended : list of callables (address)
-        Listeners, called when a dead peer is known to have ended, see :meth:`has_ended`.
-    on_refuted : list of callables without arguments
-        Listeners, called when this peer has learned that others considered it dead.
+    ``pastry``: the ring, whose neighbours it watches, and from which it removes dead peers; ``on_dead``, ``on_alive``:
+    listeners, called when a peer was declared dead or has left, and when such a peer is alive again; ``on_ended``:
+    listeners, called when a dead peer is known to have ended, see :meth:`has_ended`; ``on_refuted``: listeners, called
+    when this peer has learned that others considered it dead.
     """
 
     def __init__(
@@ -101,10 +82,12 @@ class Membership(Beliefs):
         if not period > 0:
             raise ValueError(f"period: {period} s; expected more than 0")
         self.latency = pastry.latency
+        # time limits on the answers of other peers, which the lateness of this one and of theirs stretches
         self.answers = AnswerLimits(peer, self._longest)
-        self.period = period
+        self.period = period  # time between two pings, seconds
+        # time that a suspected peer has to refute, seconds; None for two periods
         self.suspicion = 2.0 * period if suspicion is None else suspicion
-        self.retry = retry
+        self.retry = retry  # time between two pings to remembered dead peers, seconds
         self._watch_turn: list[str] = []
         self._leaf_turn: list[str] = []
         self._table_turn: list[str] = []

@@ -98,30 +98,16 @@ class Leaving(Message, frozen=True, gc=False):
 class Pastry(Routing):
     """The ring protocol of one peer.
 
-    Parameters
-    ----------
-    peer
-        The peer.
-    latency
-        Measured round trips, shared with the failure detector; None for a new, empty one.
-
-    Attributes
-    ----------
-    joined : bool
-        Whether this peer is in the ring.
-    on_joined, on_leave : list of callables without arguments
-        Listeners, called when this peer has joined, and before it leaves.
-    on_change : list of callables without arguments
-        Listeners, called when the leaf set has changed.
-    on_left : list of callables (address)
-        Listeners, called when another peer has announced that it leaves.
+    ``latency``: measured round trips, shared with the failure detector; None for a new, empty one.
     """
 
     def __init__(self, peer: Peer, latency: Latency | None = None) -> None:
         super().__init__(peer, latency)
+        # on_joined, on_leave: listeners, called when this peer has joined, and before it leaves
         self.on_joined: list[Callable[[], None]] = []
         self.on_leave: list[Callable[[], None]] = []
-        self.on_change: list[Callable[[], None]] = []
+        self.on_change: list[Callable[[], None]] = []  # listeners, called when the leaf set has changed
+        # listeners, called when another peer has announced that it leaves
         self.on_left: list[Callable[[str], None]] = []
         self.started = False
         self.prebuilt = False  # whether the ring was prebuilt, so that there are no entries to pull from neighbours

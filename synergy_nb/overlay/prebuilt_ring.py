@@ -26,19 +26,10 @@ LOOKED_AT: Final = 6  # candidates for a slot whose delays are compared
 def assemble(peers: Sequence[Pastry], rtt: Callable[[str, str], float] | None = None, seed: int = 0) -> None:
     """Fill the state of peers that are not started yet, as if all had joined.
 
-    Parameters
-    ----------
-    peers
-        Pastry protocols of all peers of the ring.
-    rtt
-        Function of two addresses that returns the round-trip time, seconds; None for a random choice of candidates.
-    seed
-        Seed of the choice among candidates.
+    ``peers``: Pastry protocols of all peers of the ring; ``rtt``: function of two addresses that returns the round-trip
+    time, seconds; None for a random choice of candidates; ``seed``: seed of the choice among candidates.
 
-    Raises
-    ------
-    ValueError
-        If a peer has been started or has joined already.
+    Raises ``ValueError`` if a peer has been started or has joined already.
     """
     for pastry in peers:
         if pastry.started or pastry.joined:

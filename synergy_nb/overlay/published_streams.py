@@ -33,13 +33,6 @@ Attributes = Mapping[str, str | float | int]
 class PublishedStreams:
     """Publishes the streams of one peer in the directory.
 
-    Parameters
-    ----------
-    directory
-        Directory protocol of the peer. Call the methods of this class only while the peer handles a message or timer.
-    retained
-        Maximum number of published profiles; the oldest is removed first.
-
     Notes
     -----
     The entry of an offered stream has the attributes ``application`` and ``operator``, the attributes of the offer, and
@@ -47,8 +40,9 @@ class PublishedStreams:
     """
 
     def __init__(self, directory: Directory, retained: int = RETAINED_PROFILES) -> None:
+        # directory protocol of the peer. Call the methods of this class only while the peer handles a message or timer
         self._directory = directory
-        self._retained = retained
+        self._retained = retained  # maximum number of published profiles; the oldest is removed first
         self._offers: dict[str, OrderedDict[tuple[str, str], dict[str, str | float | int]]] = {}
         self._profiles: OrderedDict[str, dict[str, float | str]] = OrderedDict()
         self._published: dict[str, dict[str, str | float | int]] = {}
@@ -56,14 +50,8 @@ class PublishedStreams:
     def offer(self, name: str, application: str, operator: str, attributes: Attributes | None = None) -> None:
         """Offer the stream ``name``, which a component of this peer makes, to other applications.
 
-        Parameters
-        ----------
-        name
-            Canonical name of the stream.
-        application, operator
-            Application and operator of the component that makes it.
-        attributes
-            Attributes that look-ups return. A repeated offer replaces them without changing the order of offers.
+        ``name``: canonical name of the stream; ``attributes``: attributes that look-ups return. A repeated offer
+        replaces them without changing the order of offers.
         """
         offers = self._offers.setdefault(name, OrderedDict())
         offers[application, operator] = dict(attributes or {})
@@ -81,10 +69,7 @@ class PublishedStreams:
     def profile(self, name: str, measured: Mapping[str, float | str]) -> None:
         """Publish the measured profile of the operator that makes a stream, replacing an earlier one.
 
-        Raises
-        ------
-        ValueError
-            If a field is not in :data:`PROFILED`.
+        Raises ``ValueError`` if a field is not in :data:`PROFILED`.
         """
         unknown = [field for field in measured if field not in PROFILED]
         if unknown:

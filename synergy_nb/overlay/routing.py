@@ -76,34 +76,17 @@ class _Hop:
 
 
 class Routing(Protocol):
-    """Routes by leaf set and routing table, which :class:`~synergy_nb.overlay.pastry.Pastry` maintains.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    latency
-        Measured round trips; None for a new, empty one.
-
-    Attributes
-    ----------
-    joined : bool
-        Whether this peer is in the ring; otherwise it neither forwards nor acknowledges.
-    hops : list of int
-        Number of messages that this peer has received as root after 0, 1, 2, ... hops.
-    on_silent : list of callables (address)
-        Listeners, called when a peer has not acknowledged a hop.
-    admission_checks : list of callables (address) -> bool
-        Functions that decide whether a mentioned peer may be added; all of them have to agree.
-    """
+    """Routes by leaf set and routing table, which :class:`~synergy_nb.overlay.pastry.Pastry` maintains."""
 
     def __init__(self, peer: Peer, latency: Latency | None = None) -> None:
         super().__init__(peer)
         self.address = peer.address
-        self.latency = latency if latency is not None else Latency()
-        self.joined = False
+        self.latency = latency if latency is not None else Latency()  # measured round trips; None for a new, empty one
+        self.joined = False  # whether this peer is in the ring; otherwise it neither forwards nor acknowledges
+        # number of messages that this peer has received as root after 0, 1, 2, ... hops
         self.hops = [0] * (HOP_LIMIT + 1)
-        self.on_silent: list[Callable[[str], None]] = []
+        self.on_silent: list[Callable[[str], None]] = []  # listeners, called when a peer has not acknowledged a hop
+        # functions that decide whether a mentioned peer may be added; all of them have to agree
         self.admission_checks: list[Callable[[str], bool]] = []
         self.leaves = LeafSet(peer.address, HALF_LEAVES)
         self.table = RoutingTable(peer.address)
@@ -121,14 +104,9 @@ class Routing(Protocol):
     def route(self, key: str, payload: Message, first: str | None = None) -> None:
         """Send ``payload`` to the live root of ``key``, where its protocol receives it with this peer as sender.
 
-        Parameters
-        ----------
-        key
-            Key of 32 hexadecimal digits.
-        payload
-            Message to deliver; it may be delivered more than once, and at two peers while the ring is repaired.
-        first
-            Address of the presumed root, which is the first hop unless it is known to be silent or dead.
+        ``key``: key of 32 hexadecimal digits; ``payload``: message to deliver; it may be delivered more than once, and
+        at two peers while the ring is repaired; ``first``: address of the presumed root, which is the first hop unless
+        it is known to be silent or dead.
         """
         if not self.joined:
             if len(self._queue) < QUEUE:

@@ -27,26 +27,14 @@ class _Unacknowledged(NamedTuple):
 
 
 class AcknowledgedRequests(Protocol):
-    """Messages of this peer that wait for a :class:`~synergy_nb.algorithms.availability.messages.PlacementReply`.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    is_dead
-        Whether a peer is known to have died; messages to such a peer are not repeated.
-    config
-        Time limits.
-    answers
-        Time limits on the answers of other peers, which lateness stretches.
-    """
+    """Messages of this peer that wait for a :class:`~synergy_nb.algorithms.availability.messages.PlacementReply`."""
 
     def __init__(
         self, peer: Peer, is_dead: Callable[[str], bool], config: PlacementConfig, answers: AnswerLimits
     ) -> None:
         super().__init__(peer)
-        self._answers = answers
-        self.is_dead = is_dead
+        self._answers = answers  # time limits on the answers of other peers, which lateness stretches
+        self.is_dead = is_dead  # whether a peer is known to have died; messages to such a peer are not repeated
         self.config = config
         self._unanswered: dict[int, _Unacknowledged] = {}
         self._number = 0

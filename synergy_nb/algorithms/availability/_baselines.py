@@ -33,37 +33,18 @@ Choice = tuple[Iterable[str], Callable[[str], Iterable[str]]]
 
 def optimal_placement(
     plan: Plan,
-    degree: int,
-    peers: Sequence[str],
+    degree: int,  # replication degree ϱ
+    peers: Sequence[str],  # peers that may execute components
     rng: random.Random,
     *,
-    pinned: Mapping[str, str],
+    pinned: Mapping[str, str],  # peers of sources and sinks, and of other operators that have to be at a certain peer
+    # residual resources of peers and links, or None for no limits. The resources of an application that fits are
+    # subtracted
     limits: ResidualLimits | None = None,
 ) -> Roles:
     """All primaries on one random peer, all backups on ``degree - 1`` others.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ.
-    degree
-        Replication degree ϱ.
-    peers
-        Peers that may execute components.
-    rng
-        Random generator of the choice.
-    pinned
-        Peers of sources and sinks, and of other operators that have to be at a certain peer.
-    limits
-        Residual resources of peers and links, or None for no limits. The resources of an application that fits are
-        subtracted.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer peers than the degree says.
-    InsufficientCapacity
-        If it does not fit.
+    Raises ``ValueError`` if there are fewer peers than the degree says; ``InsufficientCapacity`` if it does not fit.
     """
     check_degree(degree, peers)
     first, *others = rng.sample(list(peers), degree)
@@ -117,21 +98,13 @@ def latency_placement(
     plan: Plan,
     degree: int,
     peers: Sequence[str],
-    latency: Latency,
+    latency: Latency,  # seconds between two peers
     *,
     pinned: Mapping[str, str],
     limits: ResidualLimits | None = None,
-    apart: bool = False,
+    apart: bool = False,  # whether primaries prefer peers that have nothing of the application, and backups too
 ) -> Roles:
-    """Each replica on the nearest peer; parameters as of :func:`optimal_placement`.
-
-    Parameters
-    ----------
-    latency
-        Seconds between two peers.
-    apart
-        Whether primaries prefer peers that have nothing of the application, and backups too.
-    """
+    """Each replica on the nearest peer; parameters as of :func:`optimal_placement`."""
     check_degree(degree, peers)
     used: set[str] = set()
 

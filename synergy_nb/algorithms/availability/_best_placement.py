@@ -55,25 +55,13 @@ def optimum(
 ) -> Optimum:
     """A placement of the highest availability that there is within limits.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ; its components may be on any of the peers that the failures are about.
-    degree
-        Replication degree ϱ.
-    failures
-        Model of how peers fail.
-    limits
-        Residual resources of peers and links; the function does not change them.
-    pinned
-        Peers of sources and sinks, and of other operators whose primary has to be at a certain peer.
+    ``plan``: query plan ξ; its components may be on any of the peers that the failures are about; ``degree``:
+    replication degree ϱ; ``failures``: model of how peers fail; ``limits``: residual resources of peers and links; the
+    function does not change them; ``pinned``: peers of sources and sinks, and of other operators whose primary has to
+    be at a certain peer.
 
-    Raises
-    ------
-    ValueError
-        If there are fewer peers than the degree says, or more failure sets than can be enumerated.
-    InsufficientCapacity
-        If no placement fits.
+    Raises ``ValueError`` if there are fewer peers than the degree says, or more failure sets than can be enumerated;
+    ``InsufficientCapacity`` if no placement fits.
     """
     check_degree(degree, failures.peers)
     found = on_one_group(plan, degree, failures.peers, limits, pinned=pinned) if _alike(failures, degree) else None

@@ -99,10 +99,7 @@ class ResidualLimits:
     def admit(self, plan: Plan, placed: Roles) -> None:
         """Subtract the resources of all replicas of an application.
 
-        Raises
-        ------
-        InsufficientCapacity
-            If the application does not fit; then nothing is subtracted.
+        Raises ``InsufficientCapacity`` if the application does not fit; then nothing is subtracted.
         """
         with self.all_or_nothing():
             for operator in plan.operators:

@@ -36,18 +36,10 @@ Groups = dict[str, tuple[str, ...]]
 
 
 class Offer(NamedTuple):
-    """What a peer takes.
+    """What a peer takes."""
 
-    Parameters
-    ----------
-    backups
-        Each component whose primary it takes, to the peers of its backups.
-    groups
-        Number of groups of peers on which the application then depends.
-    """
-
-    backups: Groups
-    groups: int
+    backups: Groups  # each component whose primary it takes, to the peers of its backups
+    groups: int  # number of groups of peers on which the application then depends
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -90,35 +82,16 @@ def best_offer(
     task: Task,
     plan: Plan,
     graph: Roles,
-    own: str,
-    ahead: Sequence[str],
-    most: int,
-    links: Mapping[str, SurveyedLink],
-    returned: Callable[[str], float],
-    uplink: float,
+    own: str,  # the peer that makes the offer
+    ahead: Sequence[str],  # components as of `following`; the peer is asked for the first of them
+    most: int,  # number of the first of these for which the peer has free cores, and whose other inputs it can receive
+    links: Mapping[str, SurveyedLink],  # known links from the peer, by peer, with what they still carry
+    returned: Callable[[str], float],  # bandwidth that the link from another peer still carries, bytes/s
+    uplink: float,  # bandwidth that the uplink of the peer still carries, bytes/s
+    # whether backups need room for a take-over, and whether they keep apart from sources, sinks and the origin
     config: PlacementConfig,
 ) -> Offer | None:
-    """What a peer offers; None if its links carry not even the first component with its backups.
-
-    Parameters
-    ----------
-    task, plan, graph
-        The placement, its plan, and the decisions so far.
-    own
-        The peer that makes the offer.
-    ahead
-        Components as of :func:`following`; the peer is asked for the first of them.
-    most
-        Number of the first of these for which the peer has free cores, and whose other inputs it can receive.
-    links
-        Known links from the peer, by peer, with what they still carry.
-    returned
-        Bandwidth that the link from another peer still carries, bytes/s.
-    uplink
-        Bandwidth that the uplink of the peer still carries, bytes/s.
-    config
-        Whether backups need room for a take-over, and whether they keep apart from sources, sinks and the origin.
-    """
+    """What a peer offers; None if its links carry not even the first component with its backups."""
     view = _View(task, plan, graph, own, links, config)
     best: Offer | None = None
     for count in range(most, 0, -1):
@@ -162,14 +135,11 @@ class _View:
     def after_leaving(self, names: Collection[str]) -> tuple[dict[str, float], float, list[tuple[str, float]]] | None:
         """What links carry beside the streams from components to operators elsewhere; None if not even these.
 
-        Returns
-        -------
-        room : dict
-            Peer to bytes/s, without the streams to peers that are known.
-        leaving : float
-            Bytes/s of all streams from components to operators elsewhere.
-        onward : list
-            Operators that are not placed yet, with the bytes/s of the stream to each.
+        Returns: peer to bytes/s, without the streams to peers that are known.
+
+        Returns: bytes/s of all streams from components to operators elsewhere.
+
+        Returns: operators that are not placed yet, with the bytes/s of the stream to each.
         """
         room = {peer: link.bandwidth for peer, link in self.links.items() if peer != self.own}
         leaving, onward = 0.0, list[tuple[str, float]]()
@@ -263,26 +233,12 @@ class _View:
     def group(
         self,
         names: Sequence[str],
-        room: Mapping[str, float],
-        used: Collection[str],
-        placed: Groups,
-        first: Collection[str] | None = None,
+        room: Mapping[str, float],  # peer to the bytes/s that the link to it carries
+        used: Collection[str],  # peers that the application uses
+        placed: Groups,  # backups of other components that have been chosen before
+        first: Collection[str] | None = None,  # peers of which the first backup has to be one; None for all
     ) -> tuple[str, ...] | None:
-        """Peers for the backups of several components; None where one of these alone would have better ones.
-
-        Parameters
-        ----------
-        names
-            Components.
-        room
-            Peer to the bytes/s that the link to it carries.
-        used
-            Peers that the application uses.
-        placed
-            Backups of other components that have been chosen before.
-        first
-            Peers of which the first backup has to be one; None for all.
-        """
+        """Peers for the backups of several components; None where one of these alone would have better ones."""
         if len({self.task.degree_of(name) for name in names}) > 1:
             return None
         bandwidth = sum(map(self.plan.bandwidth, names)) * (1.0 - ROUNDING)

@@ -129,29 +129,7 @@ class _Committed:
 
 
 class PlacementOrigin(Protocol):
-    """The placement protocol of one peer: leads placements of its requests, and hosts replicas of others.
-
-    Parameters
-    ----------
-    peer, ledger, latency
-        The peer, the ledger of its resources, and its measured latencies to other peers, seconds.
-    directory, membership
-        Directory of components, and the failure detector.
-    offers
-        Whether this peer has the component of an operator of a plan.
-    config
-        Time limits.
-    failure, domains
-        Probability ϕ that this peer fails by itself, and the domains that it depends on, the widest first, with the
-        probability that each of them fails.
-
-    Attributes
-    ----------
-    replica_host : ReplicaHost
-        Replicas that this peer hosts.
-    protocols : tuple of Protocol
-        Protocols to add to the peer: the parts of this one, and itself.
-    """
+    """The placement protocol of one peer: leads placements of its requests, and hosts replicas of others."""
 
     def __init__(
         self,
@@ -160,8 +138,10 @@ class PlacementOrigin(Protocol):
         latency: Latency,
         directory: Directory,
         membership: Membership,
-        offers: Callable[[Plan, str], bool],
-        config: PlacementConfig,
+        offers: Callable[[Plan, str], bool],  # whether this peer has the component of an operator of a plan
+        config: PlacementConfig,  # time limits
+        # failure, domains: probability ϕ that this peer fails by itself, and the domains that it depends on, the widest
+        # first, with the probability that each of them fails
         failure: float = 0.0,
         domains: Mapping[str, float] | None = None,
     ) -> None:
@@ -178,6 +158,7 @@ class PlacementOrigin(Protocol):
         self.replica_host = ReplicaHost(
             peer, ledger, self.acknowledged_requests, self.link_survey, offers, config, membership.answers, begin, end
         )
+        # protocols to add to the peer: the parts of this one, and itself
         self.protocols: tuple[Protocol, ...] = (
             self.acknowledged_requests,
             self.link_survey,
@@ -218,39 +199,22 @@ class PlacementOrigin(Protocol):
 
     def submit(
         self,
-        request: str,
+        request: str,  # name of the request, under which the ledgers of peers record its resources
+        # query plan ξ. Sources and sinks are not replicated. The primary of a pinned operator (`at`) is at that peer; a
+        # sink that is not pinned is at this peer
         plan: Plan,
-        placed: Placed,
+        placed: Placed,  # callback, called once: with the graphs λ and ρ, or with the reason why the placement failed
         *,
-        degree: int | None = None,
-        target: float | None = None,
-        degrees: Mapping[str, int] | None = None,
+        degree: int | None = None,  # replication degree ϱ
+        target: float | None = None,  # required availability, instead of a degree, such as 0.999
+        degrees: Mapping[str, int] | None = None,  # operator to its own replication degree, where it is another one
+        # entries of the directory, by name, if the caller has them; otherwise they are looked up
         found: DirectoryEntries | None = None,
     ) -> None:
         """Place the replicas of an application.
 
-        Parameters
-        ----------
-        request
-            Name of the request, under which the ledgers of peers record its resources.
-        plan
-            Query plan ξ. Sources and sinks are not replicated. The primary of a pinned operator (``at``) is at that
-            peer; a sink that is not pinned is at this peer.
-        placed
-            Callback, called once: with the graphs λ and ρ, or with the reason why the placement failed.
-        degree
-            Replication degree ϱ.
-        target
-            Required availability, instead of a degree, such as 0.999.
-        degrees
-            Operator to its own replication degree, where it is another one.
-        found
-            Entries of the directory, by name, if the caller has them; otherwise they are looked up.
-
-        Raises
-        ------
-        ValueError
-            If the request is being placed or has been placed, or if not exactly one of degree and target is given.
+        Raises ``ValueError`` if the request is being placed or has been placed, or if not exactly one of degree and
+        target is given.
         """
         if request in self._pending or request in self._committed:
             raise ValueError(f"request: {request!r}; expected an identifier that is not in use")

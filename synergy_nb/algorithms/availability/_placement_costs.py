@@ -10,19 +10,14 @@ from synergy_nb.plan import Plan
 
 
 class Costs(NamedTuple):
-    """Communication costs of a placement, and the mean delays of its links.
+    """Communication costs of a placement, and the mean delays of its links."""
 
-    Parameters
-    ----------
-    inter, intra
-        Inter-operator cost Σ s_j l_j over the streams between primaries, and intra-operator cost Σ s_ix l_ix over the
-        streams from primaries to their backups: bytes/s times seconds.
-    inter_delay, intra_delay
-        Mean seconds of a link of either kind; within a peer there are none. 0 where there is no such link.
-    """
-
+    # inter, intra: inter-operator cost Σ s_j l_j over the streams between primaries, and intra-operator cost Σ s_ix
+    # l_ix over the streams from primaries to their backups: bytes/s times seconds
     inter: float
     intra: float
+    # inter_delay, intra_delay: mean seconds of a link of either kind; within a peer there are none. 0 where there is no
+    # such link
     inter_delay: float
     intra_delay: float
 
@@ -30,14 +25,7 @@ class Costs(NamedTuple):
 def costs(plan: Plan, placed: Roles, latency: Callable[[str, str], float]) -> Costs:
     """Costs of a placement, without the streams from sources and to sinks, whose peers are given.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ.
-    placed
-        Component graph λ and replicas ρ of the application.
-    latency
-        Seconds between two different peers.
+    ``placed``: component graph λ and replicas ρ of the application; ``latency``: seconds between two different peers.
     """
 
     def seconds(one: str, other: str) -> float:

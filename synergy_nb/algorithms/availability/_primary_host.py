@@ -111,19 +111,7 @@ class _CandidateLists:
 
 
 class PrimaryHost(Protocol):
-    """Continues placements at one peer, as the host of primaries.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    acknowledged_requests, link_survey
-        Sender of requests that need an answer, and survey of links.
-    config
-        Configuration, with the time limits.
-    relay
-        Function that forwards a negotiation to the peer that decides, and returns False if that is this peer.
-    """
+    """Continues placements at one peer, as the host of primaries."""
 
     def __init__(
         self,
@@ -131,6 +119,7 @@ class PrimaryHost(Protocol):
         acknowledged_requests: AcknowledgedRequests,
         link_survey: LinkSurvey,
         config: PlacementConfig,
+        # function that forwards a negotiation to the peer that decides, and returns False if that is this peer
         relay: Callable[[PlacementNegotiation], bool],
     ) -> None:
         super().__init__(peer)

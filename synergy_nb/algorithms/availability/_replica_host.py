@@ -61,26 +61,7 @@ class _AttemptState:
 
 
 class ReplicaHost(Protocol):
-    """Hosts replicas of applications at one peer.
-
-    Parameters
-    ----------
-    peer, ledger
-        The peer, and its resources.
-    acknowledged_requests, link_survey
-        Sender of answers, and survey of links.
-    offers
-        Whether this peer has the component of an operator of a plan.
-    config
-        Configuration, with the time limits.
-    answers
-        Time limits on the answers of other peers, which lateness stretches.
-    on_primary
-        Callback for (task bytes, operator, graph, offer or None) that continues the placement, once this peer has
-        received a primary.
-    on_end
-        Callback for (request, attempt), called when an attempt has ended at this peer.
-    """
+    """Hosts replicas of applications at one peer."""
 
     def __init__(
         self,
@@ -88,10 +69,13 @@ class ReplicaHost(Protocol):
         ledger: Ledger,
         acknowledged_requests: AcknowledgedRequests,
         link_survey: LinkSurvey,
-        offers: Callable[[Plan, str], bool],
+        offers: Callable[[Plan, str], bool],  # whether this peer has the component of an operator of a plan
         config: PlacementConfig,
-        answers: AnswerLimits,
+        answers: AnswerLimits,  # time limits on the answers of other peers, which lateness stretches
+        # callback for (task bytes, operator, graph, offer or None) that continues the placement, once this peer has
+        # received a primary
         on_primary: Callable[[bytes, str, Roles, Offer | None], None],
+        # callback for (request, attempt), called when an attempt has ended at this peer
         on_end: Callable[[str, int], None],
     ) -> None:
         super().__init__(peer)

@@ -28,23 +28,13 @@ MOST_LINKS: Final = 4096  # number of measured links that a peer remembers
 
 
 class SurveyedLink(NamedTuple):
-    """A virtual link to another peer.
+    """A virtual link to another peer."""
 
-    Parameters
-    ----------
-    latency
-        One-way delay l, seconds.
-    bandwidth
-        Residual bandwidth rb towards the peer, bytes/s.
-    cores
-        Residual processing capacity rp of the peer.
-    failure, domains
-        Failure probability ϕ of the peer, and its domains with their failure probabilities, the widest domain first.
-    """
-
-    latency: float
-    bandwidth: float
-    cores: float
+    latency: float  # one-way delay l, seconds
+    bandwidth: float  # residual bandwidth rb towards the peer, bytes/s
+    cores: float  # residual processing capacity rp of the peer
+    # failure, domains: failure probability ϕ of the peer, and its domains with their failure probabilities, the widest
+    # domain first
     failure: float
     domains: Mapping[str, float]
 
@@ -65,30 +55,17 @@ class _PendingSurvey:
 
 
 class LinkSurvey(Protocol):
-    """Surveys the links of one peer.
-
-    Parameters
-    ----------
-    peer, ledger, latency
-        The peer, the ledger of its resources, and its measured latencies to other peers, seconds.
-    is_dead
-        Whether a peer is known to have died; such a peer is not asked.
-    config
-        Time limits.
-    answers
-        Time limits on the answers of other peers, which lateness stretches.
-    failure, domains
-        Failure probability ϕ and domains that this peer reports to others.
-    """
+    """Surveys the links of one peer."""
 
     def __init__(
         self,
         peer: Peer,
         ledger: Ledger,
         latency: Latency,
-        is_dead: Callable[[str], bool],
+        is_dead: Callable[[str], bool],  # whether a peer is known to have died; such a peer is not asked
         config: PlacementConfig,
-        answers: AnswerLimits,
+        answers: AnswerLimits,  # time limits on the answers of other peers, which lateness stretches
+        # failure, domains: failure probability ϕ and domains that this peer reports to others
         failure: float = 0.0,
         domains: Mapping[str, float] | None = None,
     ) -> None:
@@ -248,10 +225,7 @@ class LinkSurvey(Protocol):
 def failures_of(links: Mapping[str, SurveyedLink]) -> IndependentFailures:
     """The failure model from the probabilities that peers report; of several for one domain, the highest counts.
 
-    Raises
-    ------
-    ValueError
-        If a domain lies in one domain according to one peer, and in another according to another.
+    Raises ``ValueError`` if a domain lies in one domain according to one peer, and in another according to another.
     """
     probability: dict[str, float] = {}
     for link in links.values():

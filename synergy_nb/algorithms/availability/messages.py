@@ -29,58 +29,42 @@ __all__ = [
 
 
 class PlacementConfig(msgspec.Struct, frozen=True):
-    """Parameters of placement; times in seconds.
+    """Parameters of placement; times in seconds."""
 
-    Parameters
-    ----------
-    discovery
-        Time limit for the directory's answer.
-    survey, fresh, most_surveyed
-        Time limit for the answers to a survey of links, in which a silent peer is asked ``sends`` times; time for which
-        an answer is used; and maximum number of surveyed peers, the nearest first, beside those that the application
-        uses.
-    answer, sends
-        Seconds until a message without an answer is sent again, and the number of times that it is sent.
-    reservation
-        Seconds until a peer releases the resources of a primary that it accepted and that was not decided.
-    placement, attempts
-        Time limit of an attempt, and the maximum number of attempts: peers may become silent in the middle, and
-        concurrent placements may hold the resources for a moment. Between two attempts the origin waits for up to
-        ``answer``.
-    room_first
-        Whether to place backups first on peers with free capacity for all operators that they would take over. A backup
-        has no commitment of capacity, so nothing else checks that (section 4.4, step 5).
-    apart_first
-        Whether to place replicas first on peers that have no source and no sink and are not the origin. Sources, sinks
-        and the origin have no replicas, so the death of their peer ends the application whatever else that peer has
-        (section 4.4 does not ask for this).
-    ahead
-        Whether to look ahead: a peer that is asked for a primary offers to take all later components that it has room
-        for, with their backups, and the offer by which the application depends on fewest groups of peers is taken
-        (:mod:`~synergy_nb.algorithms.availability._offers`). Section 4.4 looks at the next stream only: where a peer or
-        a link is full in the middle of an application, it needs one peer more.
-    offers
-        Maximum number of offers that are compared for one component.
-    refresh, lease
-        Seconds between two messages by which the origin renews a placement, and seconds without such a message until a
-        peer releases its resources.
-    """
-
-    discovery: float = 3.0
+    discovery: float = 3.0  # time limit for the directory's answer
+    # survey, fresh, most_surveyed: time limit for the answers to a survey of links, in which a silent peer is asked
+    # `sends` times; time for which an answer is used; and maximum number of surveyed peers, the nearest first, beside
+    # those that the application uses
     survey: float = 1.0
     fresh: float = 5.0
     most_surveyed: int = 32
+    # answer, sends: seconds until a message without an answer is sent again, and the number of times that it is sent
     answer: float = 1.5
     sends: int = 3
+    # seconds until a peer releases the resources of a primary that it accepted and that was not decided
     reservation: float = 15.0
+    # placement, attempts: time limit of an attempt, and the maximum number of attempts: peers may become silent in the
+    # middle, and concurrent placements may hold the resources for a moment. Between two attempts the origin waits for
+    # up to `answer`
     placement: float = 20.0
     attempts: int = 3
+    # refresh, lease: seconds between two messages by which the origin renews a placement, and seconds without such a
+    # message until a peer releases its resources
     refresh: float = 5.0
     lease: float = 90.0
+    # whether to place backups first on peers with free capacity for all operators that they would take over. A backup
+    # has no commitment of capacity, so nothing else checks that (section 4.4, step 5)
     room_first: bool = False
+    # whether to place replicas first on peers that have no source and no sink and are not the origin. Sources, sinks
+    # and the origin have no replicas, so the death of their peer ends the application whatever else that peer has
+    # (section 4.4 does not ask for this)
     apart_first: bool = False
+    # whether to look ahead: a peer that is asked for a primary offers to take all later components that it has room
+    # for, with their backups, and the offer by which the application depends on fewest groups of peers is taken
+    # (`_offers`). Section 4.4 looks at the next stream only: where a peer or a link is full in the middle of an
+    # application, it needs one peer more
     ahead: bool = False
-    offers: int = 8
+    offers: int = 8  # maximum number of offers that are compared for one component
 
     def __post_init__(self) -> None:
         for field in ("most_surveyed", "sends", "attempts", "offers"):
@@ -97,36 +81,20 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The part of a placement that all its messages carry.
+    """The part of a placement that all its messages carry."""
 
-    Parameters
-    ----------
-    request, attempt, origin
-        Id of the request, number of the attempt, and the peer v_s where it was submitted.
-    plan
-        ``Plan.to_bytes()`` of ξ.
-    degree
-        Replication degree ϱ.
-    candidates
-        Operator to the peers that can have it, as a primary or a backup.
-    pinned
-        Operator to the peer where its primary has to be.
-    degrees
-        Operator to its own degree, where it is another one.
-    stuck
-        Peers at which earlier attempts found no peer for what comes next. They get no primary, unless there is no other
-        candidate. And if there are any, a peer that looks ahead offers as many components as it can, and offers of more
-        components come first, since what is left for others may find no place.
-    """
-
+    # request, attempt, origin: id of the request, number of the attempt, and the peer v_s where it was submitted
     request: str
     attempt: int
     origin: str
     plan: bytes
-    degree: int
-    candidates: dict[str, tuple[str, ...]]
-    pinned: dict[str, str]
-    degrees: dict[str, int] = {}
+    degree: int  # replication degree ϱ
+    candidates: dict[str, tuple[str, ...]]  # operator to the peers that can have it, as a primary or a backup
+    pinned: dict[str, str]  # operator to the peer where its primary has to be
+    degrees: dict[str, int] = {}  # operator to its own degree, where it is another one
+    # peers at which earlier attempts found no peer for what comes next. They get no primary, unless there is no other
+    # candidate. And if there are any, a peer that looks ahead offers as many components as it can, and offers of more
+    # components come first, since what is left for others may find no place
     stuck: tuple[str, ...] = ()
 
     def degree_of(self, operator: str) -> int:
@@ -256,10 +224,7 @@ encode_task = msgspec.msgpack.Encoder().encode
 def decode_task(data: bytes) -> tuple[Task, Plan]:
     """The task that a message carries, and its plan; cached, since all messages of an attempt carry the same bytes.
 
-    Raises
-    ------
-    ValueError
-        If the bytes are no task, or if its candidates are not those of its plan.
+    Raises ``ValueError`` if the bytes are no task, or if its candidates are not those of its plan.
     """
     task = msgspec.msgpack.decode(data, type=Task)
     plan = Plan.from_bytes(task.plan)

@@ -44,17 +44,7 @@ class RoundsHistory:
 
 
 def adapted(ratio: float, plan: Plan, history: RoundsHistory) -> float:
-    """Probing ratio of a request.
-
-    Parameters
-    ----------
-    ratio
-        Configured probing ratio.
-    plan
-        Query plan of the request.
-    history
-        History of the origin's requests.
-    """
+    """Probing ratio of a request."""
     tight = 0.0
     if plan.qos.delay:
         least = max(sum(plan.processing_time(operator) for operator in route) for route in plan.routes)

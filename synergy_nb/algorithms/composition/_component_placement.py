@@ -36,34 +36,16 @@ def deployable(plan: Plan, operator: str) -> bool:
 
 
 def candidate_peers(
-    request: ProbedRequest,
+    request: ProbedRequest,  # request with the stage of the search, and the neighbours of its origin
     plan: Plan,
-    operator: str,
-    path: Sequence[Hop],
-    own: str,
+    operator: str,  # operator that is to be deployed
+    path: Sequence[Hop],  # hops that the probe has passed
+    own: str,  # address of the peer that asks, which has just processed the probe
     *,
-    meets: bool,
-    near: Callable[[], Sequence[str]],
+    meets: bool,  # whether routes of the plan meet in the operator: then all peers must choose alike
+    near: Callable[[], Sequence[str]],  # function that returns the overlay neighbours of the asking peer
 ) -> list[str]:
-    """Peers to probe for a component that does not exist, the preferred ones first.
-
-    Parameters
-    ----------
-    request
-        Request with the stage of the search, and the neighbours of its origin.
-    plan
-        Query plan of the request.
-    operator
-        Operator that is to be deployed.
-    path
-        Hops that the probe has passed.
-    own
-        Address of the peer that asks, which has just processed the probe.
-    meets
-        Whether routes of the plan meet in the operator: then all peers must choose alike.
-    near
-        Function that returns the overlay neighbours of the asking peer.
-    """
+    """Peers to probe for a component that does not exist, the preferred ones first."""
     up = _candidates(request, plan.upstream(operator)) if meets else [own]
     down = _candidates(request, plan.downstream(operator))
     along = [] if meets else [hop.peer for hop in reversed(path)]

@@ -43,19 +43,7 @@ RECORDED: Final = 32  # maximum number of graphs, and of dropped probes, in the 
 
 
 class Composition(Protocol):
-    """The decider that finds the peers of a request by probes, at its origin.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    probing
-        Sends the first probes.
-    membership
-        Knows which peers are dead.
-    config
-        Parameters.
-    """
+    """The decider that finds the peers of a request by probes, at its origin."""
 
     def __init__(
         self, peer: Peer, probing: Probing, membership: Membership, config: CompositionConfig | None = None

@@ -18,15 +18,7 @@ UNITS: Final = {"bandwidth": " bytes/s", "delay": " s", "QoS impact": " s"}
 
 
 class Pending:
-    """An undecided request, with the results of its probes.
-
-    Parameters
-    ----------
-    submitted
-        The request.
-    decided
-        Function that receives the answer.
-    """
+    """An undecided request, with the results of its probes."""
 
     __slots__ = (
         "alternative",
@@ -52,7 +44,7 @@ class Pending:
 
     def __init__(self, submitted: Request, decided: Decided) -> None:
         self.submitted = submitted
-        self.decided = decided
+        self.decided = decided  # function that receives the answer
         self.proposed: Roles | None = None  # placement that another decider has proposed
         self.alternative: Alternative | None = None  # alternative that these rounds of probes compose
         self.attempt = 0  # number of rounds of probes so far, which identifies a round at all peers

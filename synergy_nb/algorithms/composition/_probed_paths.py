@@ -86,14 +86,7 @@ def summed(
 ) -> tuple[tuple[tuple[str, float], ...], list[Impact]]:
     """Return what a peer adds to the delay of each application, and its impacts with those of earlier peers of a path.
 
-    Parameters
-    ----------
-    path
-        Hops before this peer.
-    impacts
-        Impacts on the applications at this peer.
-    config
-        Parameters of the projection.
+    ``path``: hops before this peer.
     """
     before: dict[str, float] = {}
     for name, seconds in (each for hop in path for each in hop.impacts):

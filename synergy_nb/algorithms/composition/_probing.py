@@ -58,51 +58,25 @@ class _Waiting(msgspec.Struct):
 
 
 class Probing(Protocol):
-    """Checks, reservations and propagation of probes at one peer.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    ledger
-        Ledger of the peer's resources.
-    latency
-        Measured latencies to other peers, in seconds.
-    config
-        Parameters; only its times matter here, the rest travels with the request.
-    offers
-        Directory names of the components that this peer has.
-    overheads
-        Overheads of items at this peer, as its driver measures them.
-    project
-        Function that returns the execution time of a component here and its impact on the applications here, see
-        :meth:`~synergy_nb.lifecycle.sessions.impact.Impacts.project`.
-    running
-        Function of (application, operator) that returns the time from a source until a component of this peer has
-        executed a tuple, seconds; None if it has no such component.
-    known
-        Function that returns the addresses of other peers, neighbours in the overlay first.
-    answers
-        Time limits on the answers of other peers.
-
-    Attributes
-    ----------
-    probes : int
-        Probes that it has processed.
-    """
+    """Checks, reservations and propagation of probes at one peer."""
 
     def __init__(
         self,
         peer: Peer,
         ledger: Ledger,
-        latency: Latency,
-        config: CompositionConfig,
-        offers: Iterable[str],
-        overheads: Overheads | None,
+        latency: Latency,  # measured latencies to other peers, in seconds
+        config: CompositionConfig,  # parameters; only its times matter here, the rest travels with the request
+        offers: Iterable[str],  # directory names of the components that this peer has
+        overheads: Overheads | None,  # overheads of items at this peer, as its driver measures them
+        # function that returns the execution time of a component here and its impact on the applications here, see
+        # `project`
         project: Project,
+        # function of (application, operator) that returns the time from a source until a component of this peer has
+        # executed a tuple, seconds; None if it has no such component
         running: Callable[[Provider], float | None],
+        # function that returns the addresses of other peers, neighbours in the overlay first
         known: Callable[[], Sequence[str]],
-        answers: AnswerLimits,
+        answers: AnswerLimits,  # time limits on the answers of other peers
     ) -> None:
         super().__init__(peer)
         self.answers = answers
@@ -110,7 +84,7 @@ class Probing(Protocol):
         self.latency = latency
         self.config = config
         self.offers = set(offers)
-        self.probes = 0
+        self.probes = 0  # probes that it has processed
         self.project = project
         self.running = running
         self.known = known

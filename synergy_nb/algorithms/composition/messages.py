@@ -196,46 +196,23 @@ class CompositionConfig(msgspec.Struct, frozen=True):
 
 
 class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The part of a request that all its probes carry.
-
-    Parameters
-    ----------
-    request, attempt, origin
-        Id of the request, number of the round of probes, and the peer where it was submitted.
-    plan
-        ``Plan.to_bytes()``.
-    candidates
-        Operator to the peers that offer it.
-    ratio, at_least, choice
-        See :class:`CompositionConfig`.
-    deploy
-        Operators that are to be deployed where their candidates do not suffice.
-    stage
-        Stage of the search for candidates, see :mod:`synergy_nb.algorithms.composition._component_placement`.
-    near
-        Neighbours of the origin in the overlay, if the stage asks for them.
-    free
-        Candidate to its free cores, for candidates whose load the directory knows.
-    merged
-        Objective by which paths that meet at a component are merged; empty where they are not.
-    summed
-        Whether impacts are added up over a path.
-    """
+    """The part of a request that all its probes carry."""
 
     request: str
     attempt: int
     origin: str
     plan: bytes
-    candidates: dict[str, tuple[str, ...]]
+    candidates: dict[str, tuple[str, ...]]  # operator to the peers that offer it
+    # ratio, at_least, choice: see `CompositionConfig`
     ratio: float
     at_least: int
     choice: str
-    deploy: tuple[str, ...] = ()
-    stage: int = 0
-    near: tuple[str, ...] = ()
-    free: dict[str, float] = {}
-    merged: str = ""
-    summed: bool = False
+    deploy: tuple[str, ...] = ()  # operators that are to be deployed where their candidates do not suffice
+    stage: int = 0  # stage of the search for candidates, see `synergy_nb.algorithms.composition._component_placement`
+    near: tuple[str, ...] = ()  # neighbours of the origin in the overlay, if the stage asks for them
+    free: dict[str, float] = {}  # candidate to its free cores, for candidates whose load the directory knows
+    merged: str = ""  # objective by which paths that meet at a component are merged; empty where they are not
+    summed: bool = False  # whether impacts are added up over a path
 
 
 class Probe(Message, frozen=True):
@@ -309,10 +286,7 @@ encode_request = msgspec.msgpack.Encoder().encode
 def decode_request(data: bytes) -> tuple[ProbedRequest, Plan]:
     """The request that a probe carries, and its plan; cached, since all its probes at a peer carry the same bytes.
 
-    Raises
-    ------
-    ValueError
-        If the bytes are no request, or if its candidates are not those of its plan.
+    Raises ``ValueError`` if the bytes are no request, or if its candidates are not those of its plan.
     """
     request = msgspec.msgpack.decode(data, type=ProbedRequest)
     plan = Plan.from_bytes(request.plan)

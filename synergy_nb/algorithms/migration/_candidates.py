@@ -40,22 +40,13 @@ Component = TypeVar("Component", bound=Hashable)
 
 
 class Candidate(NamedTuple):
-    """A peer that offers a component according to the directory.
-
-    Parameters
-    ----------
-    address
-        Address of the peer.
-    load
-        Predicted load of the peer, its measured load if it predicts none, or its promised load if it has measured none;
-        infinite if it has published no load.
-    speed
-        Speed of the peer: the work that it does in a second, in seconds at a peer of speed 1.
-    """
+    """A peer that offers a component according to the directory."""
 
     address: str
+    # predicted load of the peer, its measured load if it predicts none, or its promised load if it has measured none;
+    # infinite if it has published no load
     load: float
-    speed: float = 1.0
+    speed: float = 1.0  # speed of the peer: the work that it does in a second, in seconds at a peer of speed 1
 
 
 def candidates(entries: Iterable[Entry]) -> list[Candidate]:
@@ -101,21 +92,11 @@ def least_loaded(candidates: Iterable[Candidate], excluded: Collection[str] = ()
 
 
 class Projection(NamedTuple):
-    """The projected state of a peer if an execution moves to it.
+    """The projected state of a peer if an execution moves to it."""
 
-    Parameters
-    ----------
-    accepted
-        Whether the slack of all executions exceeds the margin.
-    rate
-        Total predicted rate with the newcomer, tuples/s.
-    slacks
-        Name of each execution, the newcomer last, to its projected slack, seconds.
-    """
-
-    accepted: bool
-    rate: float
-    slacks: Mapping[str, float]
+    accepted: bool  # whether the slack of all executions exceeds the margin
+    rate: float  # total predicted rate with the newcomer, tuples/s
+    slacks: Mapping[str, float]  # name of each execution, the newcomer last, to its projected slack, seconds
 
     @property
     def tightest(self) -> str:
@@ -126,14 +107,9 @@ class Projection(NamedTuple):
 def project(running: Sequence[Execution], newcomer: Execution, margin: float = 0.0) -> Projection:
     """Project the state of a peer if an execution moves to it (phase 2 of section 3.4.4).
 
-    Parameters
-    ----------
-    running
-        Executions of the peer, including those with a reservation. The newcomer replaces one of the same name.
-    newcomer
-        The moved execution, with its rate, line and allowed time at the peer.
-    margin
-        Slack that each execution must exceed, seconds.
+    ``running``: executions of the peer, including those with a reservation. The newcomer replaces one of the same name;
+    ``newcomer``: the moved execution, with its rate, line and allowed time at the peer; ``margin``: slack that each
+    execution must exceed, seconds.
     """
     together = [*(each for each in running if each.name != newcomer.name), newcomer]
     found = slacks(together)

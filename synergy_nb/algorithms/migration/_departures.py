@@ -15,14 +15,7 @@ def departure_of(
 ) -> Departure | None:
     """Describe a component of this peer to a candidate; None if it has ended or nothing is predicted of it.
 
-    Parameters
-    ----------
-    component
-        Application and operator.
-    session, monitor, history
-        Sessions of this peer, its predictions, and the recent moves of its components.
-    now
-        Time, seconds.
+    ``component``: application and operator.
     """
     application, operator = component
     member, prediction = session.members.get(application), monitor.predictions.get(component)

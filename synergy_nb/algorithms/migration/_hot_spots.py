@@ -80,21 +80,7 @@ NOT_OFFERED: Final = 10.0  # seconds for which a component that no peer accepted
 
 
 class HotSpots(Protocol):
-    """Relieves this peer when applications miss their limits here, or are predicted to.
-
-    Parameters
-    ----------
-    peer, session, directory, membership
-        The peer, its sessions, its directory and its failure detector.
-    latency
-        Measured round-trip times to other peers.
-    config
-        Parameters of hot spots.
-    offers
-        Function of (plan, operator) that returns whether this peer has the component of an operator.
-    server
-        Speed of the peer without other programs, see :class:`.SlackMonitor`.
-    """
+    """Relieves this peer when applications miss their limits here, or are predicted to."""
 
     def __init__(
         self,
@@ -102,10 +88,11 @@ class HotSpots(Protocol):
         session: Session,
         directory: Directory,
         membership: Membership,
-        latency: Latency,
+        latency: Latency,  # measured round-trip times to other peers
         config: HotSpotConfig,
+        # function of (plan, operator) that returns whether this peer has the component of an operator
         offers: Callable[[Plan, str], bool],
-        server: float = 1.0,
+        server: float = 1.0,  # speed of the peer without other programs, see `.SlackMonitor`
     ) -> None:
         super().__init__(peer)
         self.session = session

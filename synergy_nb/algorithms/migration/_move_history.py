@@ -47,14 +47,7 @@ class MoveHistory:
     def moved(self, component: str, source: str, target: str, now: float) -> None:
         """Record that a component has moved.
 
-        Parameters
-        ----------
-        component
-            Name of the application and component.
-        source, target
-            Addresses of the peers.
-        now
-            Present time, seconds.
+        ``component``: name of the application and component; ``source``, ``target``: addresses of the peers.
         """
         for other in [name for name, moves in self._moves.items() if now - moves[-1][0] >= self.memory]:
             del self._moves[other]

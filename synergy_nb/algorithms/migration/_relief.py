@@ -15,19 +15,7 @@ DRAINING: Final = 10.0  # most seconds that a queue gets to drain
 
 
 class Relief:
-    """Components that are to leave a peer, and the progress with the one for which a target is sought.
-
-    Parameters
-    ----------
-    cause
-        Application and operator of the component without slack.
-    selection
-        Components that are to leave.
-    now
-        Time, seconds.
-    act
-        Whether components migrate; if not, decisions are only journaled.
-    """
+    """Components that are to leave a peer, and the progress with the one for which a target is sought."""
 
     __slots__ = (
         "accepted",
@@ -48,8 +36,8 @@ class Relief:
     )
 
     def __init__(self, cause: ComponentId, selection: Selection, now: float, *, act: bool) -> None:
-        self.act = act
-        self.cause = cause
+        self.act = act  # whether components migrate; if not, decisions are only journaled
+        self.cause = cause  # application and operator of the component without slack
         self.selection = selection
         self.waiting = [_split(name) for name in selection.moved]  # components that have still to leave
         self.operator: ComponentId | None = None  # the one for which a target is sought
@@ -84,15 +72,10 @@ class Rest:
     At a utilisation ρ below 1, a queue whose tuples take t seconds is empty after t / (1 - ρ) seconds. Until then its
     tuples have no slack, although enough components have left. If ρ reaches 1 again, the queue grows, and the peer has
     to decide.
-
-    Parameters
-    ----------
-    least
-        Least length of a rest, at any utilisation, seconds.
     """
 
     def __init__(self, least: float) -> None:
-        self._least = least
+        self._least = least  # least length of a rest, at any utilisation, seconds
         self._until = self._drained = -math.inf
 
     def begin(self, now: float, queue: float = 0.0, utilisation: float = 0.0) -> None:

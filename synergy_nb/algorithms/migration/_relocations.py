@@ -17,13 +17,7 @@ ENDED: Final = 256  # ended migrations whose answer an origin remembers
 
 
 class Relocations:
-    """Has components of the applications of this origin moved to the peers that accept them.
-
-    Parameters
-    ----------
-    peer, session
-        The peer, and its sessions.
-    """
+    """Has components of the applications of this origin moved to the peers that accept them."""
 
     def __init__(self, peer: Peer, session: Session) -> None:
         self.peer = peer

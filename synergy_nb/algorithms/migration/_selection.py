@@ -43,29 +43,17 @@ from synergy_nb.models.execution_times import Predicted
 
 
 class Execution(NamedTuple):
-    """A component that a peer executes for an application.
-
-    Parameters
-    ----------
-    name
-        Name of the application and component.
-    rate
-        Predicted input rate r̂, tuples/s.
-    intercept, slope
-        Line of the predicted execution time: a in seconds, and b in seconds per tuple/s, from 0.
-    allowed
-        Local execution time that the application's limit allows, the present t_s + t̂_e, seconds; infinite if it has no
-        limit.
-    floor
-        Processing time τ of a tuple, seconds: its execution time is never below it.
-    """
+    """A component that a peer executes for an application."""
 
     name: str
-    rate: float
+    rate: float  # predicted input rate r̂, tuples/s
+    # intercept, slope: line of the predicted execution time: a in seconds, and b in seconds per tuple/s, from 0
     intercept: float
     slope: float
+    # local execution time that the application's limit allows, the present t_s + t̂_e, seconds; infinite if it has no
+    # limit
     allowed: float
-    floor: float = 0.0
+    floor: float = 0.0  # processing time τ of a tuple, seconds: its execution time is never below it
 
     @classmethod
     def of(
@@ -77,14 +65,7 @@ class Execution(NamedTuple):
         its line rises by the work that the rates bring within the horizon. Otherwise its time does not depend on the
         rate: it is the last measurement, or the prediction of a falling line at the present rate.
 
-        Parameters
-        ----------
-        name, rate, allowed, floor
-            Fields of the execution.
-        predicted
-            Predicted time of the execution.
-        total
-            Total rate r̂_t of the peer for which the time was predicted, tuples/s.
+        ``total``: total rate r̂_t of the peer for which the time was predicted, tuples/s.
         """
         line = predicted.line
         if predicted.growth > 0.0:
@@ -110,22 +91,13 @@ class Execution(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The executions that leave a peer, and the state afterwards.
+    """The executions that leave a peer, and the state afterwards."""
 
-    Parameters
-    ----------
-    moved
-        Names of the executions that leave, in the order in which they were chosen.
-    before, after
-        Total predicted rate of the peer with and without the moved executions, tuples/s.
-    slacks
-        Name of each remaining execution to its slack afterwards, seconds.
-    """
-
-    moved: tuple[str, ...]
+    moved: tuple[str, ...]  # names of the executions that leave, in the order in which they were chosen
+    # before, after: total predicted rate of the peer with and without the moved executions, tuples/s
     before: float
     after: float
-    slacks: Mapping[str, float]
+    slacks: Mapping[str, float]  # name of each remaining execution to its slack afterwards, seconds
 
 
 def slacks(executions: Iterable[Execution]) -> dict[str, float]:
@@ -138,17 +110,9 @@ def slacks(executions: Iterable[Execution]) -> dict[str, float]:
 def largest_first(executions: Sequence[Execution], fixed: Collection[str] = ()) -> Selection | None:
     """Select executions for a move, the largest predicted rate first, until all others have slack.
 
-    Parameters
-    ----------
-    executions
-        All component executions of the peer.
-    fixed
-        Names of executions that cannot move.
+    ``executions``: all component executions of the peer; ``fixed``: names of executions that cannot move.
 
-    Returns
-    -------
-    Selection
-        The selection, or None if the executions that cannot move have no slack even alone.
+    Returns the selection, or None if the executions that cannot move have no slack even alone.
     """
     _check(executions)
     staying = list(executions)

@@ -46,40 +46,19 @@ Limits = dict[str, float]
 class SlackMonitor:
     """Predicted times and slack of the applications with components at a peer.
 
-    Parameters
-    ----------
-    peer
-        The peer.
-    members
-        Member records of the applications in which the peer takes part, by id.
-    components
-        Components of the peer.
-    latency
-        Measured round-trip times to other peers.
-    config
-        Parameters of hot spots.
-    server
-        Speed of the peer where no other program runs: the work that its thread does in a second, in seconds at a peer
-        of speed 1.
-
-    Attributes
-    ----------
-    speed, processor : float
-        Present speed of the peer, and that of its processor in the unit that all peers have in common, see
-        :class:`~synergy_nb.control.driver_messages.SpeedMeasured`.
-    predictions : dict of (application, operator) to Prediction
-        Last report of the data path about each component of the peer.
-    predicted_rate : float
-        Predicted total input rate of the peer, tuples/s.
+    ``speed``, ``processor``: present speed of the peer, and that of its processor in the unit that all peers have in
+    common, see :class:`~synergy_nb.control.driver_messages.SpeedMeasured`.
     """
 
     def __init__(
         self,
         peer: Peer,
-        members: Mapping[str, Member],
+        members: Mapping[str, Member],  # member records of the applications in which the peer takes part, by id
         components: Components,
         latency: Latency,
         config: HotSpotConfig,
+        # speed of the peer where no other program runs: the work that its thread does in a second, in seconds at a peer
+        # of speed 1
         server: float = 1.0,
     ) -> None:
         self.peer = peer
@@ -89,8 +68,9 @@ class SlackMonitor:
         self.components = components
         self.latency = latency
         self.config = config
+        # last report of the data path about each component of the peer
         self.predictions: dict[ComponentId, Prediction] = {}
-        self.predicted_rate = 0.0
+        self.predicted_rate = 0.0  # predicted total input rate of the peer, tuples/s
         self._limits: dict[str, Limits] = {}  # application to the departure limits that the data path has
         self._paths: PredictedPaths[ComponentId] | None = None
         self._computed = -math.inf
@@ -249,12 +229,8 @@ class SlackMonitor:
 
         Another peer is taken to be as fast as this one without other programs, or of speed 1 if that is faster.
 
-        Parameters
-        ----------
-        component
-            Application and operator.
-        age
-            Age of its tuples on arrival, seconds; None for the mean one of its last report.
+        ``component``: application and operator; ``age``: age of its tuples on arrival, seconds; None for the mean one
+        of its last report.
         """
         known = self.predictions.get(component)
         if known is None:
@@ -305,15 +281,8 @@ class SlackMonitor:
         If a component leaves the peer, the other components of this peer on the same path need less time, too. So their
         lines and times are added to those of the component.
 
-        Parameters
-        ----------
-        component
-            Application and operator.
-        prediction
-            Report of the data path about it.
-        age
-            Age of its tuples on arrival, seconds; None for the mean age of the report. If they come too late for any
-            peer, the execution may take any time, as no migration would help.
+        ``age``: age of its tuples on arrival, seconds; None for the mean age of the report. If they come too late for
+        any peer, the execution may take any time, as no migration would help.
         """
         since = max(prediction.age, 0.0) if age is None else age
         allowed = math.inf if self.comes_late(component, age) else self.departure_limit(component) - since

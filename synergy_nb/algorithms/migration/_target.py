@@ -61,32 +61,17 @@ class _Question:
 
 
 class Target:
-    """Answers the peers that ask whether this one can execute a component.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    monitor
-        Predicted times and slack of the applications at this peer.
-    history
-        Recent moves of components; those of an accepted component are added.
-    config
-        Parameters of hot spots.
-    offers
-        Function of (plan, operator) that returns whether this peer has the component of an operator.
-    moves
-        Protocol of moves, some of which have begun and depend on the answers of this peer.
-    """
+    """Answers the peers that ask whether this one can execute a component."""
 
     def __init__(
         self,
         peer: Peer,
         monitor: SlackMonitor,
-        history: MoveHistory,
+        history: MoveHistory,  # recent moves of components; those of an accepted component are added
         config: HotSpotConfig,
+        # function of (plan, operator) that returns whether this peer has the component of an operator
         offers: Callable[[Plan, str], bool],
-        moves: Migrations,
+        moves: Migrations,  # protocol of moves, some of which have begun and depend on the answers of this peer
     ) -> None:
         self.peer = peer
         self.monitor = monitor

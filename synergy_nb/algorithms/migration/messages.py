@@ -20,47 +20,25 @@ __all__ = [
 
 
 class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A component that is to leave the sender, with all that a target needs for its projection.
+    """A component that is to leave the sender, with all that a target needs for its projection."""
 
-    Parameters
-    ----------
-    graph
-        Component graph of the application, with its plan and all peers.
-    operator
-        Operator of the component.
-    rate
-        Predicted input rate r̂, tuples/s.
-    work
-        Work of a tuple: its processing time τ at a peer of speed 1, seconds.
-    intercept, slope
-        Line of the execution time of the sender, as it would be at speed 1: a in seconds, b in seconds per tuple/s; a
-        negative slope: no line is trusted.
-    age
-        Mean age of tuples on arrival at the sender, seconds.
-    departure_limit
-        Greatest age at which a tuple may leave the sender, seconds; infinite if no application limits it.
-    hops
-        Address of each peer upstream and downstream to the mean communication time between it and the sender, seconds.
-    limit
-        Least delay limit q_t of the applications that use the component, seconds; infinite if none has one.
-    moves
-        Earlier moves of the component: the time since each in seconds, and the address of the peer that it left.
-    processor
-        Speed of the sender's processor, in which the work and the line are stated.
-    """
-
-    graph: Graph
+    graph: Graph  # component graph of the application, with its plan and all peers
     operator: str
-    rate: float
-    work: float
+    rate: float  # predicted input rate r̂, tuples/s
+    work: float  # work of a tuple: its processing time τ at a peer of speed 1, seconds
+    # intercept, slope: line of the execution time of the sender, as it would be at speed 1: a in seconds, b in seconds
+    # per tuple/s; a negative slope: no line is trusted
     intercept: float
     slope: float
-    age: float
+    age: float  # mean age of tuples on arrival at the sender, seconds
+    # greatest age at which a tuple may leave the sender, seconds; infinite if no application limits it
     departure_limit: float
+    # address of each peer upstream and downstream to the mean communication time between it and the sender, seconds
     hops: dict[str, float]
-    limit: float
+    limit: float  # least delay limit q_t of the applications that use the component, seconds; infinite if none has one
+    # earlier moves of the component: the time since each in seconds, and the address of the peer that it left
     moves: tuple[tuple[float, str], ...] = ()
-    processor: float = 1.0
+    processor: float = 1.0  # speed of the sender's processor, in which the work and the line are stated
 
     @property
     def name(self) -> str:
@@ -69,20 +47,11 @@ class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class MigrationRequest(Message, frozen=True):
-    """Phase 1: the sender asks whether the receiver can execute a component.
+    """Phase 1: the sender asks whether the receiver can execute a component."""
 
-    Parameters
-    ----------
-    number
-        Number of the question at the sender.
-    departure
-        The component.
-    moving
-        Whether the move begins meanwhile, so that the receiver follows the component as soon as it has accepted it.
-    """
-
-    number: int
+    number: int  # number of the question at the sender
     departure: Departure
+    # whether the move begins meanwhile, so that the receiver follows the component as soon as it has accepted it
     moving: bool = False
 
     @property
@@ -99,26 +68,17 @@ class MigrationReply(Message, frozen=True):
 
 
 class Relocate(Message, frozen=True):
-    """The sender asks the origin to have a component moved to the peer ``to``.
+    """The sender asks the origin to have a component moved to the peer ``to``."""
 
-    Parameters
-    ----------
-    number
-        Number of the sender's request to the target, or a later one.
-    application, attempt, operator
-        Id of the application, number of the attempt to set it up, and operator of the component.
-    to
-        Address of the target.
-    unanswered
-        Whether the target has not answered the request of that number yet: the move begins nevertheless, and goes on
-        only if the target accepts.
-    """
-
-    number: int
+    number: int  # number of the sender's request to the target, or a later one
+    # application, attempt, operator: id of the application, number of the attempt to set it up, and operator of the
+    # component
     application: str
     attempt: int
     operator: str
-    to: str
+    to: str  # address of the target
+    # whether the target has not answered the request of that number yet: the move begins nevertheless, and goes on only
+    # if the target accepts
     unanswered: bool = False
 
 

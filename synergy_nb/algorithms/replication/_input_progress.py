@@ -12,17 +12,13 @@ from synergy_nb.dataflow.tuples import END, START
 class InputProgress:
     """Progress of the inputs of one component.
 
-    Parameters
-    ----------
-    now
-        Time at which the first period begins, seconds.
-    late
-        Delay beyond the usual interval above which a stream is late, seconds; it is also the interval of a stream of
-        which no interval is known yet.
+    ``now``: time at which the first period begins, seconds.
     """
 
     def __init__(self, now: float, late: float) -> None:
         self._period_start = now
+        # delay beyond the usual interval above which a stream is late, seconds; it is also the interval of a stream of
+        # which no interval is known yet
         self._late = late
         self._reports: dict[int, InputReport] = {}
         self._period_reports: dict[int, InputReport] = {}  # at the start of the period
@@ -32,12 +28,7 @@ class InputProgress:
     def update(self, reports: Mapping[int, InputReport], now: float) -> None:
         """Handle a report of all inputs.
 
-        Parameters
-        ----------
-        reports
-            Number of each input of the component to its report.
-        now
-            Time of the report, seconds.
+        ``reports``: number of each input of the component to its report; ``now``: time of the report, seconds.
         """
         first = not self._reports
         for number in self._reports.keys() - reports.keys():
@@ -66,12 +57,7 @@ class InputProgress:
 
         A port with a stream that has ended is not late, as it has all of its tuples.
 
-        Parameters
-        ----------
-        now
-            Present time, seconds.
-        again
-            Time after which a port that was yielded is yielded again, seconds.
+        ``again``: time after which a port that was yielded is yielded again, seconds.
         """
         for port, delays in self._delays.items():
             ended = any(each.port == port and each.promise == END for each in self._reports.values())

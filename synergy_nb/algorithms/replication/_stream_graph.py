@@ -15,56 +15,29 @@ from synergy_nb.plan.derived.active_replicas import original, replicas_of
 
 
 class StreamUse(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Measurements of a stream by its reader in one period.
+    """Measurements of a stream by its reader in one period."""
 
-    Parameters
-    ----------
-    weight
-        Weight of the stream by the order of arrival of its tuples (section V-B).
-    rate
-        Rate of the stream, tuples/s; negative if it was not measured.
-    delay
-        One-way delay from the peer of the producer, seconds; negative if it was never measured.
-    """
-
-    weight: float
-    rate: float
-    delay: float
+    weight: float  # weight of the stream by the order of arrival of its tuples (section V-B)
+    rate: float  # rate of the stream, tuples/s; negative if it was not measured
+    delay: float  # one-way delay from the peer of the producer, seconds; negative if it was never measured
 
 
 class ReplicaInput(NamedTuple):
-    """An input of a plan with replicas.
+    """An input of a plan with replicas."""
 
-    Parameters
-    ----------
-    reader
-        Name of the operator that reads it.
-    number
-        Number of the input among those of the reader, from 0.
-    """
-
-    reader: str
-    number: int
+    reader: str  # name of the operator that reads it
+    number: int  # number of the input among those of the reader, from 0
 
 
 class StreamGraph:
-    """All stream replicas of an application, and those that run.
-
-    Parameters
-    ----------
-    plan, roles
-        Plan with replicas, and its present roles.
-    measured
-        Each input that runs to the last measurements of its reader.
-    delays
-        Each input to the last known one-way delay of its stream, seconds; a stream without one has the cost 0.
-    """
+    """All stream replicas of an application, and those that run."""
 
     def __init__(
         self,
         plan: Plan,
         roles: Roles,
-        measured: Mapping[ReplicaInput, StreamUse],
+        measured: Mapping[ReplicaInput, StreamUse],  # each input that runs to the last measurements of its reader
+        # each input to the last known one-way delay of its stream, seconds; a stream without one has the cost 0
         delays: Mapping[ReplicaInput, float],
     ) -> None:
         operators = {name: operator for operator, group in replicas_of(plan).items() for name in group}

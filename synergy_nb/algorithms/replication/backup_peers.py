@@ -24,23 +24,12 @@ RECORDED = 8  # candidates that an event names
 
 
 class CandidateLink(NamedTuple):
-    """What is known of a candidate for a backup: its link from the primary, and itself.
+    """What is known of a candidate for a backup: its link from the primary, and itself."""
 
-    Parameters
-    ----------
-    latency
-        One-way delay from the primary, seconds.
-    bandwidth
-        Bandwidth that is left from the primary, bytes/s.
-    cores
-        Cores that the candidate has left.
-    failure, domains
-        Probability that it fails by itself, and its failure domains with theirs.
-    """
-
-    latency: float
-    bandwidth: float
-    cores: float
+    latency: float  # one-way delay from the primary, seconds
+    bandwidth: float  # bandwidth that is left from the primary, bytes/s
+    cores: float  # cores that the candidate has left
+    # failure, domains: probability that it fails by itself, and its failure domains with theirs
     failure: float
     domains: Mapping[str, float]
 
@@ -63,47 +52,25 @@ class Preferred(Protocol):
 
 
 class BackupPeers:
-    """Chooses the peers of the backups of a plan whose primaries and active replicas are placed.
-
-    Parameters
-    ----------
-    plan
-        Plan as it was submitted, or with its replicas.
-    where
-        Operator, or active replica, to the address of its peer.
-    answers
-        Address of each candidate to what it answered.
-    preferred
-        Function that orders candidates.
-    single
-        Peers whose death ends the application.
-
-    Attributes
-    ----------
-    found : dict of str to tuple of str
-        Operator to the addresses of its backups.
-    streams : list of tuples (operator, text, number, bandwidth)
-        Streams from primaries to their backups, with their bandwidths in bytes/s.
-    cost : float
-        Network cost of these streams, bytes on the way.
-    """
+    """Chooses the peers of the backups of a plan whose primaries and active replicas are placed."""
 
     def __init__(
         self,
-        plan: Plan,
-        where: Mapping[str, str],
-        answers: Mapping[str, CandidateAnswer],
-        preferred: Preferred,
-        single: Collection[str],
+        plan: Plan,  # plan as it was submitted, or with its replicas
+        where: Mapping[str, str],  # operator, or active replica, to the address of its peer
+        answers: Mapping[str, CandidateAnswer],  # address of each candidate to what it answered
+        preferred: Preferred,  # function that orders candidates
+        single: Collection[str],  # peers whose death ends the application
     ) -> None:
         self._plan = plan
         self._where = where
         self._answers = answers
         self._preferred = preferred
         self._single = set(single)
-        self.found: dict[str, tuple[str, ...]] = {}
+        self.found: dict[str, tuple[str, ...]] = {}  # operator to the addresses of its backups
+        # streams from primaries to their backups, with their bandwidths in bytes/s
         self.streams: list[tuple[str, str, int, float]] = []
-        self.cost = 0.0
+        self.cost = 0.0  # network cost of these streams, bytes on the way
         self._links: dict[tuple[str, str], float] = {}  # bandwidth that the application takes, by sender and receiver
         self._cores: dict[str, float] = {}  # cores that the application takes, by peer
         for name, at in where.items():
@@ -112,12 +79,7 @@ class BackupPeers:
     def place(self, peer: Peer, request: str, avoided: Collection[str]) -> str:
         """Choose the backups, and record why; return an empty text, or the reason why there are too few peers.
 
-        Parameters
-        ----------
-        peer, request
-            The origin, and the request, for the journal.
-        avoided
-            Peers that have refused components of it, which are chosen only if there is no other.
+        ``avoided``: peers that have refused components of it, which are chosen only if there is no other.
         """
         self._count_streams()
         for name, wanted in degrees_of(self._plan).items():
@@ -140,12 +102,8 @@ class BackupPeers:
     def further(self, name: str, able: Sequence[str]) -> list[str]:
         """Return the peers that can have one more backup of an operator, the preferred first.
 
-        Parameters
-        ----------
-        name
-            Operator, which has the backups that ``found`` states.
-        able
-            Addresses of the peers that would execute it.
+        ``name``: operator, which has the backups that ``found`` states; ``able``: addresses of the peers that would
+        execute it.
         """
         self._count_streams()
         return self._order(name, able)[0]

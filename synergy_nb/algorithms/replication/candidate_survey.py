@@ -49,20 +49,12 @@ MOST_SENDS: Final = 3  # largest number of times that a question is sent
 
 
 class IncomingLink(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A virtual link to a candidate from another one.
+    """A virtual link to a candidate from another one."""
 
-    Parameters
-    ----------
-    bandwidth
-        Residual bandwidth, bytes/s.
-    delay
-        One-way delay, seconds.
-    transmission, variance
-        Mean time until a frame has arrived and been read, seconds, and its variance in seconds squared.
-    """
-
-    bandwidth: float
-    delay: float
+    bandwidth: float  # residual bandwidth, bytes/s
+    delay: float  # one-way delay, seconds
+    # transmission, variance: mean time until a frame has arrived and been read, seconds, and its variance in seconds
+    # squared
     transmission: float
     variance: float
 
@@ -80,30 +72,18 @@ class CandidateQuestion(Message, frozen=True):
 
 
 class CandidateAnswer(Message, frozen=True):
-    """The answer of a candidate to :class:`CandidateQuestion`.
-
-    Parameters
-    ----------
-    number
-        Number of the question.
-    cores, free
-        Processing capacity of the sender, and the part of it that is not committed, cores.
-    hops
-        Name of each operator that the sender would execute to its projected execution there.
-    refusals
-        Name of each operator that the sender offers but would not execute to the reason.
-    links
-        Address of another candidate to the link from it; without those whose delay is not known.
-    failure, domains
-        Probability that the sender fails by itself, and the failure domains that it depends on, with theirs.
-    """
+    """The answer of a candidate to :class:`CandidateQuestion`."""
 
     number: int
+    # cores, free: processing capacity of the sender, and the part of it that is not committed, cores
     cores: float
     free: float
-    hops: dict[str, Hop]
-    refusals: dict[str, str]
+    hops: dict[str, Hop]  # name of each operator that the sender would execute to its projected execution there
+    refusals: dict[str, str]  # name of each operator that the sender offers but would not execute to the reason
+    # address of another candidate to the link from it; without those whose delay is not known
     links: dict[str, IncomingLink]
+    # failure, domains: probability that the sender fails by itself, and the failure domains that it depends on, with
+    # theirs
     failure: float = 0.0
     domains: dict[str, float] = msgspec.field(default_factory=dict)
 
@@ -125,22 +105,7 @@ class _Question:
 
 
 class CandidateSurvey(Protocol):
-    """Asks candidates for what they could execute, and answers such questions.
-
-    Parameters
-    ----------
-    peer, ledger, latency, overheads
-        The peer, its resources, its latencies to other peers, and its measured overheads.
-    project
-        Function that returns the execution time of a component here and its impact on the applications here, see
-        :meth:`~synergy_nb.lifecycle.sessions.impact.Impacts.project`.
-    offers
-        Function of (plan, operator) that returns whether this peer has the component.
-    answers
-        Time limits on the answers of other peers.
-    failure, domains
-        Probability that this peer fails by itself, and the failure domains that it depends on, with theirs.
-    """
+    """Asks candidates for what they could execute, and answers such questions."""
 
     def __init__(
         self,
@@ -148,9 +113,14 @@ class CandidateSurvey(Protocol):
         ledger: Ledger,
         latency: Latency,
         overheads: Overheads,
+        # function that returns the execution time of a component here and its impact on the applications here, see
+        # `project`
         project: Project,
+        # function of (plan, operator) that returns whether this peer has the component
         offers: Callable[[Plan, str], bool],
-        answers: AnswerLimits,
+        answers: AnswerLimits,  # time limits on the answers of other peers
+        # failure, domains: probability that this peer fails by itself, and the failure domains that it depends on, with
+        # theirs
         failure: float = 0.0,
         domains: Mapping[str, float] | None = None,
     ) -> None:
@@ -181,14 +151,8 @@ class CandidateSurvey(Protocol):
     ) -> None:
         """Ask peers what they could execute of a plan, and call ``done`` with the answers by address.
 
-        Parameters
-        ----------
-        request, plan
-            Id of the request, and its plan without replicas.
-        peers
-            Addresses of the candidates, which may include this peer.
-        done
-            Callback for the answers, which may lack some.
+        ``request``, ``plan``: id of the request, and its plan without replicas; ``peers``: addresses of the candidates,
+        which may include this peer; ``done``: callback for the answers, which may lack some.
         """
         self._ask(
             CandidateQuestion(self._next(), request, plan.to_bytes(), tuple(sorted(peers))), peers, ANSWER_TIME, done
@@ -308,14 +272,8 @@ def delays_between(peers: Sequence[str], answers: Mapping[str, CandidateAnswer],
     If neither of two peers has measured the delay between them, it is at least the difference of their delays from the
     origin, and that is returned.
 
-    Parameters
-    ----------
-    peers
-        Addresses of the peers, in the order of rows and columns.
-    answers
-        Address to what that peer has answered; some may be missing.
-    origin
-        Address of the origin.
+    ``peers``: addresses of the peers, in the order of rows and columns; ``answers``: address to what that peer has
+    answered; some may be missing; ``origin``: address of the origin.
     """
     count = len(peers)
     found = np.zeros((count, count))

@@ -22,50 +22,25 @@ __all__ = ["Discarded", "collect", "dependents"]
 
 
 class Discarded(NamedTuple):
-    """A group of stream replicas that is discarded.
+    """A group of stream replicas that is discarded."""
 
-    Parameters
-    ----------
-    streams
-        Stream replicas of the group, in the order in which the recursion found them.
-    utility
-        Sum of the utilities of the streams.
-    cost
-        Sum of the network costs of the streams.
-    left
-        Network cost of the streams that remain.
-    """
-
-    streams: tuple[StreamReplica, ...]
-    utility: float
-    cost: float
-    left: float
+    streams: tuple[StreamReplica, ...]  # stream replicas of the group, in the order in which the recursion found them
+    utility: float  # sum of the utilities of the streams
+    cost: float  # sum of the network costs of the streams
+    left: float  # network cost of the streams that remain
 
 
 def collect(
     graph: ReplicaGraph,
-    weights: Mapping[StreamReplica, float],
-    theta: float,
-    k_min: int = 2,
+    weights: Mapping[StreamReplica, float],  # weight of each stream, accumulated in the last period
+    theta: float,  # target θ of the network cost, in the unit of rate times latency
+    k_min: int = 2,  # number of replicas that each operator retains
+    # sets of replicas and of streams that may fail together, such as the replicas of a server, or the streams on one
+    # path. A group remains if an application would get no results without it after such a failure. Default: each
+    # replica alone if `k_min` is at least 2, else none
     failures: Iterable[Collection[str | StreamReplica]] | None = None,
 ) -> list[Discarded]:
-    """Return the groups to discard, in this order, until the cost is at most θ or nothing may be discarded.
-
-    Parameters
-    ----------
-    graph
-        Stream replicas that run.
-    weights
-        Weight of each stream, accumulated in the last period.
-    theta
-        Target θ of the network cost, in the unit of rate times latency.
-    k_min
-        Number of replicas that each operator retains.
-    failures
-        Sets of replicas and of streams that may fail together, such as the replicas of a server, or the streams on one
-        path. A group remains if an application would get no results without it after such a failure. Default: each
-        replica alone if ``k_min`` is at least 2, else none.
-    """
+    """Return the groups to discard, in this order, until the cost is at most θ or nothing may be discarded."""
     if failures is None:
         failures = [{replica} for replica in graph.operators] if k_min > 1 else []
     survived = [frozenset(each) for each in failures if _delivers(graph, each)]
@@ -103,19 +78,10 @@ def collect(
 def dependents(graph: ReplicaGraph, stream: StreamReplica, k_min: int) -> tuple[StreamReplica, ...]:
     """Return the group that is discarded with a stream: the stream, and the streams of replicas that become useless.
 
-    Parameters
-    ----------
-    graph
-        Stream replicas that run.
-    stream
-        Stream to discard.
-    k_min
-        Number of replicas that each operator retains.
+    ``k_min``: number of replicas that each operator retains.
 
-    Returns
-    -------
-    tuple
-        Streams; none if an operator would have fewer than ``k_min`` replicas, or an application no stream for an input.
+    Returns: streams; none if an operator would have fewer than ``k_min`` replicas, or an application no stream for an
+    input.
     """
     gone: dict[StreamReplica, None] = {}
     useless: dict[str, set[str]] = {}  # replicas of each operator on the way

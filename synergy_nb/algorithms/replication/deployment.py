@@ -31,23 +31,14 @@ class ReplicaLimits:
     """Conditions for the servers of replicas.
 
     :meth:`for_plan` gives those of a plan. A plan states a round trip, and ``d_min`` is compared with one-way delays.
-
-    Parameters
-    ----------
-    k_max
-        Number of replicas of each operator.
-    d_min
-        Latency between two replicas of an operator, which must be exceeded, in the unit of the servers' latencies.
-        The paper calls 30 to 70 ms "a good range", and does not state whether that is one way.
-    alpha
-        Share α of a server's capacity below which its load must remain.
-    degrees
-        Number of replicas of operators that are to have fewer than ``k_max``.
     """
 
-    k_max: int = 2
+    k_max: int = 2  # number of replicas of each operator
+    # latency between two replicas of an operator, which must be exceeded, in the unit of the servers' latencies. The
+    # paper calls 30 to 70 ms "a good range", and does not state whether that is one way
     d_min: float = 30.0
-    alpha: float = ALPHA
+    alpha: float = ALPHA  # share α of a server's capacity below which its load must remain
+    # number of replicas of operators that are to have fewer than `k_max`
     degrees: Mapping[str, int] = field(default_factory=dict)
 
     def degree(self, operator: str) -> int:
@@ -58,12 +49,8 @@ class ReplicaLimits:
     def for_plan(cls, plan: Plan, degree: int, degrees: Mapping[str, int] | None = None) -> ReplicaLimits:
         """Conditions for replicas of the operators of a plan, with latencies as one-way delays in seconds.
 
-        Parameters
-        ----------
-        plan
-            Plan; its ``qos.replica_distance`` is a round trip.
-        degree, degrees
-            Greatest number of replicas of an operator, and the number of those that are to have fewer.
+        ``plan``: plan; its ``qos.replica_distance`` is a round trip; ``degree``, ``degrees``: greatest number of
+        replicas of an operator, and the number of those that are to have fewer.
         """
         distance = plan.qos.replica_distance
         return cls(degree, ANY_DISTANCE if distance is None else distance / 2.0, degrees=degrees or {})
@@ -71,20 +58,13 @@ class ReplicaLimits:
 
 @dataclass(frozen=True)
 class Deployed:
-    """A deployment of replicas.
+    """A deployment of replicas."""
 
-    Parameters
-    ----------
-    replicas
-        Name of each operator to the numbers of the servers of its replicas, in the order of their choice.
-    costs
-        Name of each operator to the cost of the streams of each of its replicas, rate times latency, at its choice.
-    missing
-        Name of each operator with fewer replicas than wanted to the number of those that it lacks.
-    """
-
+    # name of each operator to the numbers of the servers of its replicas, in the order of their choice
     replicas: Mapping[str, tuple[int, ...]]
+    # name of each operator to the cost of the streams of each of its replicas, rate times latency, at its choice
     costs: Mapping[str, tuple[float, ...]]
+    # name of each operator with fewer replicas than wanted to the number of those that it lacks
     missing: Mapping[str, int]
 
     def __str__(self) -> str:
@@ -111,13 +91,8 @@ def eligible_servers(
 def deploy(query: Query, servers: Servers, limits: ReplicaLimits, first: Mapping[str, int] | None = None) -> Deployed:
     """Deploy replicas by algorithm 5.
 
-    Parameters
-    ----------
-    query, servers, limits
-        Query, servers and conditions.
-    first
-        Name of an operator to the number of its server in the first phase, such as that of a placement without
-        replicas; the servers of other operators are chosen.
+    ``first``: name of an operator to the number of its server in the first phase, such as that of a placement without
+    replicas; the servers of other operators are chosen.
     """
     return _phases(query, servers, limits, first or {}, None)
 

@@ -28,12 +28,7 @@ _GAIN = 1e-9  # least relative gain of a step
 def best_deployment(query: Query, servers: Servers, limits: ReplicaLimits, starts: int | None = None) -> Deployed:
     """Return the best deployment that the search finds: first with the fewest missing replicas, then of least cost.
 
-    Parameters
-    ----------
-    query, servers, limits
-        Query, servers and conditions.
-    starts
-        Number of servers of the first operator to start from, in the order of their costs; all by default.
+    ``starts``: number of servers of the first operator to start from, in the order of their costs; all by default.
     """
     first = query.order[0]
     order = np.argsort(stream_costs(query, servers, {}, first), kind="stable")[:starts]

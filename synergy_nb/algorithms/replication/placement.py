@@ -64,38 +64,22 @@ MOST_TRIES: Final = 3  # largest number of placements for one request
 
 
 class ActivePlacement:
-    """The decider for plans with active replicas, in which all replicas of an operator execute.
-
-    Parameters
-    ----------
-    peer
-        The peer, which is the origin.
-    survey
-        Survey of candidates.
-    latency
-        Measured latencies to other peers.
-    is_dead
-        Function from an address to whether that peer is known to have died.
-    late
-        Miss rate of plans that state none: share of the tuples that may exceed the limit of the delay. None: the mean
-        delay is compared with the limit.
-    tolerated
-        Function from a plan to the share by which its projected delay may exceed its limit.
-    retained
-        Function from the number of replicas that a plan requires to the number that collection retains.
-    preferred
-        Function that returns candidates for a backup in the order of preference, see :class:`.Preferred`.
-    """
+    """The decider for plans with active replicas, in which all replicas of an operator execute."""
 
     def __init__(
         self,
-        peer: Peer,
+        peer: Peer,  # the peer, which is the origin
         survey: CandidateSurvey,
         latency: Latency,
-        is_dead: Callable[[str], bool],
+        is_dead: Callable[[str], bool],  # function from an address to whether that peer is known to have died
+        # miss rate of plans that state none: share of the tuples that may exceed the limit of the delay. None: the mean
+        # delay is compared with the limit
         late: float | None,
+        # function from a plan to the share by which its projected delay may exceed its limit
         tolerated: Callable[[Plan], float],
+        # function from the number of replicas that a plan requires to the number that collection retains
         retained: Callable[[int], int],
+        # function that returns candidates for a backup in the order of preference, see `.Preferred`
         preferred: Preferred,
     ) -> None:
         self._peer = peer

@@ -67,18 +67,10 @@ JOINED: Final = 2.0  # seconds until the directory has the components of a peer 
 
 
 class RebuildTarget(NamedTuple):
-    """A peer at which a replica could be rebuilt, and the replica from whose state it would begin.
+    """A peer at which a replica could be rebuilt, and the replica from whose state it would begin."""
 
-    Parameters
-    ----------
-    at
-        Address of the peer.
-    source
-        Id of the other replica of the operator; for a backup, of the operator.
-    """
-
-    at: str
-    source: str
+    at: str  # address of the peer
+    source: str  # id of the other replica of the operator; for a backup, of the operator
 
 
 def _is_discarded(plan: Plan, roles: Roles, replica: str) -> bool:
@@ -103,12 +95,7 @@ def lost_replicas(plan: Plan, roles: Roles) -> list[str]:
 def lost_backups(plan: Plan, roles: Roles, placed: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the operators on peers that have fewer backups than were placed, in the plan's order.
 
-    Parameters
-    ----------
-    plan, roles
-        Plan with replicas, and its present roles.
-    placed
-        Operator to the addresses of the backups that were placed.
+    ``placed``: operator to the addresses of the backups that were placed.
     """
     return [
         name
@@ -124,18 +111,8 @@ def rebuild_targets(
 ) -> tuple[list[RebuildTarget], str]:
     """Return the peers at which a lost replica could be rebuilt, the best first; if there is none, the reason.
 
-    Parameters
-    ----------
-    plan, roles
-        Plan with replicas, and its present roles.
-    replica
-        Replica that was lost.
-    origin
-        Address of the origin.
-    able
-        Address of each candidate to the reason why it would not execute the replica, empty if it would.
-    answers
-        Address of each peer that has answered to its answer.
+    ``origin``: address of the origin; ``able``: address of each candidate to the reason why it would not execute the
+    replica, empty if it would; ``answers``: address of each peer that has answered to its answer.
     """
     operator, groups = original(replica), replicas_of(plan)
     group = {name: roles.peers[name] for name in groups[operator] if roles.peers[name]}
@@ -188,27 +165,16 @@ def rebuild_targets(
 
 
 class _LostReplica:
-    """A lost replica of an application, at its origin.
-
-    Attributes
-    ----------
-    failures
-        Number of tries in a row after which the replica did not execute for :data:`LONGEST_WAIT`.
-    since
-        Time from which the next try may begin, seconds.
-    began
-        Time at which the replica was rebuilt last, seconds; None if it was not rebuilt since it was lost.
-    reason
-        Last reason in the journal why the replica was not rebuilt.
-    """
+    """A lost replica of an application, at its origin."""
 
     __slots__ = ("began", "failures", "reason", "since")
 
     def __init__(self) -> None:
-        self.failures = 0
-        self.since = 0.0
+        self.failures = 0  # number of tries in a row after which the replica did not execute for `LONGEST_WAIT`
+        self.since = 0.0  # time from which the next try may begin, seconds
+        # time at which the replica was rebuilt last, seconds; None if it was not rebuilt since it was lost
         self.began: float | None = None
-        self.reason = ""
+        self.reason = ""  # last reason in the journal why the replica was not rebuilt
 
     def wait(self, now: float) -> None:
         """Set the time of the next try: twice as long from now as the last time."""
@@ -217,19 +183,7 @@ class _LostReplica:
 
 
 class ReplicaRebuilding:
-    """Has lost active replicas of the applications of this peer rebuilt.
-
-    Parameters
-    ----------
-    peer, session, directory, membership
-        The peer, its sessions, its directory, and its failure detector with the ring.
-    survey
-        Survey of candidates.
-    latency
-        Measured latencies to other peers.
-    preferred
-        Function that orders candidates for a backup.
-    """
+    """Has lost active replicas of the applications of this peer rebuilt."""
 
     def __init__(
         self,
@@ -239,7 +193,7 @@ class ReplicaRebuilding:
         membership: Membership,
         survey: CandidateSurvey,
         latency: Latency,
-        preferred: Preferred,
+        preferred: Preferred,  # function that orders candidates for a backup
     ) -> None:
         self._peer = peer
         self._session = session

@@ -81,18 +81,10 @@ class InputDelays:
 
 
 class Revival(NamedTuple):
-    """Streams to revive, and the replica that is revived with them, if one is.
-
-    Parameters
-    ----------
-    streams
-        Stream replicas to revive.
-    replica
-        Name of the upstream replica; empty if the streams come from a replica that runs.
-    """
+    """Streams to revive, and the replica that is revived with them, if one is."""
 
     streams: tuple[StreamReplica, ...]
-    replica: str = ""
+    replica: str = ""  # name of the upstream replica; empty if the streams come from a replica that runs
 
 
 def revival(
@@ -100,21 +92,10 @@ def revival(
 ) -> Revival | None:
     """Choose what to revive for an input whose streams are all late; of several possibilities, that of least cost.
 
-    Parameters
-    ----------
-    graph
-        Stream replicas that run.
-    collected
-        Stream replicas that were collected.
-    consumer, stream
-        Name of the replica, and of its input, that is late.
-    failed
-        Replicas and sources that do not function: those that have failed, and those that wait for a late input.
+    ``consumer``, ``stream``: name of the replica, and of its input, that is late; ``failed``: replicas and sources that
+    do not function: those that have failed, and those that wait for a late input.
 
-    Returns
-    -------
-    Revival or None
-        Streams to revive; None if no collected stream helps. A revived replica needs its state first.
+    Returns: streams to revive; None if no collected stream helps. A revived replica needs its state first.
     """
     possible = list(collected)
     wanted = [each for each in possible if (each.consumer, each.stream) == (consumer, stream)]

@@ -44,17 +44,9 @@ def coordinates(latency: npt.NDArray[np.float64], dimensions: int = 3) -> Points
 def equilibrium(query: Query, points: Points) -> dict[str, Points]:
     """Return the position of each operator at which the energy of all springs is least.
 
-    Parameters
-    ----------
-    query
-        Query, with the servers of its sources and applications.
-    points
-        Coordinates of the servers.
+    ``query``: query, with the servers of its sources and applications; ``points``: coordinates of the servers.
 
-    Raises
-    ------
-    ValueError
-        If an operator is connected to no source and no application.
+    Raises ``ValueError`` if an operator is connected to no source and no application.
     """
     at = {operator: number for number, operator in enumerate(query.order)}
     stiffness = np.zeros((len(at), len(at)))
@@ -78,19 +70,10 @@ def equilibrium(query: Query, points: Points) -> dict[str, Points]:
 def first_placement(query: Query, servers: Servers, alpha: float = ALPHA, dimensions: int = 3) -> dict[str, int]:
     """Return the server of each operator: the nearest to its equilibrium that has room, in topological order.
 
-    Parameters
-    ----------
-    query, servers
-        Query and servers.
-    alpha
-        Share α of a server's capacity below which its load must remain.
-    dimensions
-        Number of dimensions of the space.
+    ``alpha``: share α of a server's capacity below which its load must remain; ``dimensions``: number of dimensions of
+    the space.
 
-    Raises
-    ------
-    ValueError
-        If no server has room for an operator.
+    Raises ``ValueError`` if no server has room for an operator.
     """
     points = coordinates(servers.latency, dimensions)
     placed: dict[str, list[int]] = {}

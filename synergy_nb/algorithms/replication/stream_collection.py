@@ -51,73 +51,40 @@ ASK_AGAIN: Final = 5.0  # seconds until a reader whose input is late asks again
 
 
 class WeightsReported(Message, frozen=True, gc=False):
-    """Measurements of the inputs of the components of one application at the sender, in the last period.
-
-    Parameters
-    ----------
-    application, attempt
-        Id of the application, and number of the attempt to set it up.
-    inputs
-        Name of each reader to the numbers of its inputs in the plan, and to the measurements of each.
-    """
+    """Measurements of the inputs of the components of one application at the sender, in the last period."""
 
     application: str
     attempt: int
+    # name of each reader to the numbers of its inputs in the plan, and to the measurements of each
     inputs: dict[str, dict[int, StreamUse]]
 
 
 class RevivalRequested(Message, frozen=True, gc=False):
-    """A request to the origin: all streams of an input of a reader are late, so it should revive one.
-
-    Parameters
-    ----------
-    application, attempt
-        Id of the application, and number of the attempt to set it up.
-    epoch
-        Epoch of the graph that the sender knows.
-    operator, port
-        Name of the reader, and number of its late input in the submitted plan.
-    delay
-        Delay of that of its streams which is the least late, seconds.
-    """
+    """A request to the origin: all streams of an input of a reader are late, so it should revive one."""
 
     application: str
     attempt: int
-    epoch: int
+    epoch: int  # epoch of the graph that the sender knows
+    # operator, port: name of the reader, and number of its late input in the submitted plan
     operator: str
     port: int
-    delay: float
+    delay: float  # delay of that of its streams which is the least late, seconds
 
 
 class _LedStreams:
-    """Measurements of the streams of an application, at its origin.
-
-    Attributes
-    ----------
-    measured
-        Input to the measurements of its reader in the last period.
-    delays
-        Input to the last known delay of its stream, seconds.
-    unrevivable
-        Readers and ports for which no stream could be revived.
-    revived_epochs
-        Reader to the epoch of the graph in which a stream was last revived for it.
-    late
-        Reader to the time at which it was last late, seconds.
-    last_recorded
-        Time at which utilities were last recorded, seconds.
-    """
+    """Measurements of the streams of an application, at its origin."""
 
     __slots__ = ("attempt", "delays", "last_recorded", "late", "measured", "revived_epochs", "unrevivable")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
-        self.measured: dict[ReplicaInput, StreamUse] = {}
-        self.delays: dict[ReplicaInput, float] = {}
-        self.unrevivable: set[tuple[str, int]] = set()
+        self.measured: dict[ReplicaInput, StreamUse] = {}  # input to the measurements of its reader in the last period
+        self.delays: dict[ReplicaInput, float] = {}  # input to the last known delay of its stream, seconds
+        self.unrevivable: set[tuple[str, int]] = set()  # readers and ports for which no stream could be revived
+        # reader to the epoch of the graph in which a stream was last revived for it
         self.revived_epochs: dict[str, int] = {}
-        self.late: dict[str, float] = {}
-        self.last_recorded = -math.inf
+        self.late: dict[str, float] = {}  # reader to the time at which it was last late, seconds
+        self.last_recorded = -math.inf  # time at which utilities were last recorded, seconds
 
 
 def replicas_by_peer(graph: ReplicaGraph, roles: Roles) -> dict[str, set[str]]:
@@ -140,31 +107,19 @@ def streams_by_path(graph: ReplicaGraph, roles: Roles) -> list[frozenset[StreamR
 
 
 class StreamCollection(Protocol):
-    """Collects and revives streams between active replicas.
-
-    Parameters
-    ----------
-    peer, changes, latency
-        The peer, its protocol for changed graphs, and its latencies to other peers.
-    is_dead
-        Function from an address to whether that peer is known to have died.
-    config
-        Parameters of collection and revival.
-    want
-        Function of (application, replica) that has this replica rebuilt, which ended when its streams were discarded.
-    settled
-        Function of an application that returns whether none of its replicas is being rebuilt; while one is, its
-        readers need the streams of the others, and nothing is discarded.
-    """
+    """Collects and revives streams between active replicas."""
 
     def __init__(
         self,
         peer: Peer,
         changes: GraphChanges,
         latency: Latency,
-        is_dead: Callable[[str], bool],
+        is_dead: Callable[[str], bool],  # function from an address to whether that peer is known to have died
         config: ReplicationConfig,
+        # function of (application, replica) that has this replica rebuilt, which ended when its streams were discarded
         want: Callable[[str, str], None] = lambda _application, _replica: None,
+        # function of an application that returns whether none of its replicas is being rebuilt; while one is, its
+        # readers need the streams of the others, and nothing is discarded
         settled: Callable[[str], bool] = lambda _application: True,
     ) -> None:
         super().__init__(peer)

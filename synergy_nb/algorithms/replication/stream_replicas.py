@@ -21,25 +21,15 @@ __all__ = ["ReplicaGraph", "StreamReplica", "ranked_weights"]
 
 
 class StreamReplica(msgspec.Struct, frozen=True, order=True):
-    """The stream from one replica to one reader.
+    """The stream from one replica to one reader."""
 
-    Parameters
-    ----------
-    producer, consumer
-        Names of the replica, source or application at either end.
-    stream
-        Name of the stream of the query of which this is a replica; those that the consumer merges have the same.
-    rate
-        Data rate, such as tuples/s.
-    latency
-        Network latency, such as seconds.
-    """
-
+    # producer, consumer: names of the replica, source or application at either end
     producer: str
     consumer: str
+    # name of the stream of the query of which this is a replica; those that the consumer merges have the same
     stream: str
-    rate: float
-    latency: float
+    rate: float  # data rate, such as tuples/s
+    latency: float  # network latency, such as seconds
 
     @property
     def cost(self) -> float:
@@ -65,17 +55,10 @@ def ranked_weights(arrivals: Iterable[Iterable[str]]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class ReplicaGraph:
-    """The stream replicas of a query that run.
-
-    Parameters
-    ----------
-    streams
-        Stream replicas.
-    operators
-        Operator of each replica. All other ends of streams are sources and applications.
-    """
+    """The stream replicas of a query that run."""
 
     streams: tuple[StreamReplica, ...]
+    # operator of each replica. All other ends of streams are sources and applications
     operators: Mapping[str, str]
 
     @property
@@ -143,16 +126,10 @@ class ReplicaGraph:
         The utility of an application is 1, that of a replica the sum of the utilities of its outputs. The streams that
         a replica merges for one input share the utility of the replica by their weights; each input shares all of it.
 
-        Parameters
-        ----------
-        weights
-            Accumulated weight of each stream replica; 0 where there is none. If all of an input are 0, they have equal
-            shares.
+        ``weights``: accumulated weight of each stream replica; 0 where there is none. If all of an input are 0, they
+        have equal shares.
 
-        Returns
-        -------
-        tuple
-            Utilities of the streams, and of their ends.
+        Returns: utilities of the streams, and of their ends.
         """
         streams: dict[StreamReplica, float] = {}
         ends: dict[str, float] = {}

@@ -20,40 +20,23 @@ Placement: TypeAlias = Mapping[str, Sequence[int]]  # numbers of the servers tha
 
 
 class QueryEdge(NamedTuple):
-    """A stream of a query.
+    """A stream of a query."""
 
-    Parameters
-    ----------
-    producer, consumer
-        Names of the operator, source or application at either end.
-    rate
-        Data rate; its unit is that of costs, such as tuples/s.
-    """
-
+    # producer, consumer: names of the operator, source or application at either end
     producer: str
     consumer: str
-    rate: float
+    rate: float  # data rate; its unit is that of costs, such as tuples/s
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query of which the operators are to be deployed.
+    """A query of which the operators are to be deployed."""
 
-    Parameters
-    ----------
-    loads
-        Load of a replica of each operator, in the unit of the servers' capacities.
-    edges
-        Streams between sources, operators and applications; without cycles.
-    pinned
-        Number of the server of each source and application. These are not replicated.
-    eligible
-        Numbers of the servers that may run an operator, where these are not all.
-    """
-
-    loads: Mapping[str, float]
-    edges: Sequence[QueryEdge]
+    loads: Mapping[str, float]  # load of a replica of each operator, in the unit of the servers' capacities
+    edges: Sequence[QueryEdge]  # streams between sources, operators and applications; without cycles
+    # number of the server of each source and application. These are not replicated
     pinned: Mapping[str, int]
+    # numbers of the servers that may run an operator, where these are not all
     eligible: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,22 +68,13 @@ class Query:
 
 @dataclass(frozen=True)
 class Servers:
-    """Servers of a logical cluster.
+    """Servers of a logical cluster."""
 
-    Parameters
-    ----------
-    latency
-        Network latency between any two servers, shape (servers, servers); zero diagonal. Its unit is also that of
-        ``d_min`` and of costs, such as ms.
-    capacity
-        Processing capacity of each server.
-    load
-        Load of each server by other work; 0 by default.
-    """
-
+    # network latency between any two servers, shape (servers, servers); zero diagonal. Its unit is also that of `d_min`
+    # and of costs, such as ms
     latency: npt.NDArray[np.float64]
-    capacity: npt.NDArray[np.float64]
-    load: npt.NDArray[np.float64] | None = None
+    capacity: npt.NDArray[np.float64]  # processing capacity of each server
+    load: npt.NDArray[np.float64] | None = None  # load of each server by other work; 0 by default
 
     def __post_init__(self) -> None:
         count = len(self.capacity)

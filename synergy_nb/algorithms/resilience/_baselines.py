@@ -63,12 +63,7 @@ def connected(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike
     The operator of the largest load goes to the least loaded node. Then the operators connected to those on the node
     follow, the largest first, while the node has less than its share of all load; and so on.
 
-    Parameters
-    ----------
-    load, capacity, rates
-        Arguments of :func:`largest_load_first`.
-    arcs
-        Streams between operators.
+    ``arcs``: streams between operators.
     """
     series, shares = _loads(load, capacity, rates)
     loads = series.mean(axis=0)
@@ -105,12 +100,7 @@ def correlation_based(
     own, among the nodes that are less than ``slack`` above their share of the average load. (Without slack, few nodes
     would be left for the last and lightest operators, and the gain would shrink with the number of operators.)
 
-    Parameters
-    ----------
-    load, capacity, rates
-        Arguments of :func:`largest_load_first`.
-    slack
-        Share by which the average load of a node may exceed its balanced one.
+    ``slack``: share by which the average load of a node may exceed its balanced one.
     """
     series, shares = _loads(load, capacity, rates)
     loads = series.mean(axis=0)

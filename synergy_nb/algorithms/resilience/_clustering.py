@@ -30,21 +30,11 @@ QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.95)  # quantiles of the initial rati
 
 
 class Clustered(NamedTuple):
-    """A placement of clusters.
+    """A placement of clusters."""
 
-    Parameters
-    ----------
-    assignment
-        Node of each operator.
-    groups
-        Label of each operator's cluster.
-    distance
-        Least plane distance, communication included.
-    """
-
-    assignment: Ints
-    groups: Ints
-    distance: float
+    assignment: Ints  # node of each operator
+    groups: Ints  # label of each operator's cluster
+    distance: float  # least plane distance, communication included
 
 
 def cluster(
@@ -112,24 +102,14 @@ def cluster(
 def clustered_rod(
     load: npt.ArrayLike,
     capacity: npt.ArrayLike,
-    arcs: Arcs,
+    arcs: Arcs,  # streams between operators, with the load of their transfer
     lower_bound: npt.ArrayLike | None = None,
     tie: Tie = "distance",
     *,
     pinned: npt.ArrayLike | None = None,
-    limits: Sequence[float] = LIMITS,
+    limits: Sequence[float] = LIMITS,  # greatest weights of a cluster that are tried
 ) -> Clustered:
-    """ROD over clusters, with the method, threshold and limit that give the greatest plane distance.
-
-    Parameters
-    ----------
-    load, capacity, lower_bound, tie, pinned
-        Arguments of :func:`rod`.
-    arcs
-        Streams between operators, with the load of their transfer.
-    limits
-        Greatest weights of a cluster that are tried.
-    """
+    """ROD over clusters, with the method, threshold and limit that give the greatest plane distance."""
     best: Clustered | None = None
     seen: set[bytes] = set()
     for groups in _clusterings(load, capacity, arcs, limits, pinned):

@@ -21,63 +21,31 @@ FEW = 3  # maximum number of operators that are named
 
 @dataclass(frozen=True)
 class SingleStreamGrowth:
-    """Limit to which one stream can grow while the others stay at the lower bound.
+    """Limit to which one stream can grow while the others stay at the lower bound."""
 
-    Parameters
-    ----------
-    variable
-        Number of the variable.
-    node
-        Node that is overloaded first.
-    rate
-        Tuples/s at which it is; infinite for a stream without load.
-    utilisation
-        Share of the total capacity that is used then; 1 in the ideal placement.
-    """
-
-    variable: int
-    node: int
-    rate: float
-    utilisation: float
+    variable: int  # number of the variable
+    node: int  # node that is overloaded first
+    rate: float  # tuples/s at which it is; infinite for a stream without load
+    utilisation: float  # share of the total capacity that is used then; 1 in the ideal placement
 
 
 @dataclass(frozen=True)
 class BottleneckExplanation:
-    """The bottleneck of a placement, and the limits of each stream.
-
-    Parameters
-    ----------
-    node
-        The bottleneck.
-    distance
-        Plane distance of the node over that of the ideal hyperplane, r / r*: at most 1, and below 0 if it is overloaded
-        at the lower bound.
-    direction
-        Growth of the rates, from the lower bound, that fills it first: tuples/s of each variable, up to where it is
-        full.
-    rates
-        Tuples/s of each variable there.
-    utilisation
-        Share of the total capacity that is used there.
-    operators
-        Number and share of each operator in the node's load there, the largest share first.
-    communication
-        Share of the load there that is the transfer of streams.
-    alone
-        Limit to which each variable can grow alone.
-    distances
-        Plane distances of all nodes over that of the ideal hyperplane.
-    """
+    """The bottleneck of a placement, and the limits of each stream."""
 
     node: int
+    # plane distance of the node over that of the ideal hyperplane, r / r*: at most 1, and below 0 if it is overloaded
+    # at the lower bound
     distance: float
+    # growth of the rates, from the lower bound, that fills it first: tuples/s of each variable, up to where it is full
     direction: Floats
-    rates: Floats
-    utilisation: float
+    rates: Floats  # tuples/s of each variable there
+    utilisation: float  # share of the total capacity that is used there
+    # number and share of each operator in the node's load there, the largest share first
     operators: tuple[tuple[int, float], ...]
-    communication: float
-    alone: tuple[SingleStreamGrowth, ...]
-    distances: Floats
+    communication: float  # share of the load there that is the transfer of streams
+    alone: tuple[SingleStreamGrowth, ...]  # limit to which each variable can grow alone
+    distances: Floats  # plane distances of all nodes over that of the ideal hyperplane
 
     def to_text(
         self, nodes: Sequence[str] | None = None, operators: Sequence[str] | None = None,

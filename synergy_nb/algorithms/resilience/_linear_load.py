@@ -36,30 +36,16 @@ SAME: Final = 1e-9  # relative difference up to which two load vectors count as 
 
 @dataclass(frozen=True)
 class QueryOperator:
-    """An operator of a query graph, with the properties that determine its load.
+    """An operator of a query graph, with the properties that determine its load."""
 
-    Parameters
-    ----------
-    name
-        Unique in its graph.
-    inputs
-        Streams that it reads: names of operators before it, or of input streams.
-    cost
-        Work a tuple, such as seconds of a core; one for all inputs, or one each. Of a join: a pair.
-    selectivity
-        Output tuples per input tuple; one for all inputs, or one each. Of a join: output tuples per pair.
-    varies
-        Whether the selectivity is not constant; what is stated is then what is expected.
-    window
-        Window w of a join, which compares w r_u r_v pairs; None if the operator is no join.
-    """
-
-    name: str
-    inputs: tuple[str, ...]
+    name: str  # unique in its graph
+    inputs: tuple[str, ...]  # streams that it reads: names of operators before it, or of input streams
+    # work a tuple, such as seconds of a core; one for all inputs, or one each. Of a join: a pair
     cost: float | tuple[float, ...]
+    # output tuples per input tuple; one for all inputs, or one each. Of a join: output tuples per pair
     selectivity: float | tuple[float, ...] = 1.0
-    varies: bool = False
-    window: float | None = None
+    varies: bool = False  # whether the selectivity is not constant; what is stated is then what is expected
+    window: float | None = None  # window w of a join, which compares w r_u r_v pairs; None if the operator is no join
 
     def __post_init__(self) -> None:
         for field, value in (("cost", self.cost), ("selectivity", self.selectivity), ("window", self.window or 0.0)):
@@ -88,45 +74,27 @@ class NonlinearStream(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadModel:
-    """Loads of operators, linear in the variables x: rates of input streams, and of streams at which the graph is cut.
+    """Loads of operators, linear in the variables x: rates of inputs, and of streams at which the graph is cut."""
 
-    Parameters
-    ----------
-    operators
-        Names, one a row.
-    variables
-        Names, one a column: input streams first, then the operators whose output or pairs they are.
-    inputs
-        Number of variables that are input streams.
-    load
-        L^o: operators x variables.
-    arcs
-        Streams between operators with the load of their transfer; that of a stream behind a cut on which no operator's
-        load depends is left out.
-    cuts, stands_for
-        All streams behind cuts, and of each variable behind the input streams, how much of each it holds.
-    """
-
-    operators: tuple[str, ...]
+    operators: tuple[str, ...]  # names, one a row
+    # names, one a column: input streams first, then the operators whose output or pairs they are
     variables: tuple[str, ...]
-    inputs: int
-    load: Floats
+    inputs: int  # number of variables that are input streams
+    load: Floats  # L^o: operators x variables
+    # streams between operators with the load of their transfer; that of a stream behind a cut on which no operator's
+    # load depends is left out
     arcs: Arcs
+    # cuts, stands_for: all streams behind cuts, and of each variable behind the input streams, how much of each it
+    # holds
     cuts: tuple[NonlinearStream, ...]
     stands_for: Floats
 
     def rates(self, inputs: npt.ArrayLike) -> Floats:
         """Values of all variables at given rates of the input streams, selectivities as expected.
 
-        Parameters
-        ----------
-        inputs
-            Points x input streams, in the order of ``variables``.
+        ``inputs``: points x input streams, in the order of ``variables``.
 
-        Returns
-        -------
-        ndarray
-            Points x variables.
+        Returns: points x variables.
         """
         found = checked_rates(inputs, self.inputs)
         values = np.hstack([found, np.zeros((len(found), len(self.cuts)))])

@@ -101,49 +101,26 @@ def _bring(
 @compiled
 def improve(
     places: Any,
-    movable: Any,
-    loads: Any,
+    movable: Any,  # mask of the units that are not pinned
+    loads: Any,  # units x sample points; if `bounded` is 1, the last column is the load at the lower bound
+    # first, other, which: streams of unit u are at `first[u]` to `first[u + 1]`: the unit at their other end, and their
+    # row in `streams`. There is one between two units at most
     first: Any,
     other: Any,
     which: Any,
+    # transfer load at each end of a stream if its ends are on different nodes: streams x columns of `loads`
     streams: Any,
-    shares: Any,
+    shares: Any,  # capacity of each node
+    # bounded, room: whether there is a lower bound, and the distance of the ideal hyperplane from it
     bounded: int,
     room: float,
-    power: int,
-    least_gain: float,
-    budget: int,
+    power: int,  # d, or 0 for a sample of rates
+    least_gain: float,  # smallest improvement of the value for which a change is made, or preferred to an earlier one
+    budget: int,  # largest number of evaluated changes; the changes of the last pair of nodes are all evaluated
 ) -> tuple[float, int]:
     """Move and swap units while the value grows: for one pair of nodes after the other, make the best change.
 
-    Parameters
-    ----------
-    places
-        Node of each unit; changed in place.
-    movable
-        Mask of the units that are not pinned.
-    loads
-        Units x sample points; if ``bounded`` is 1, the last column is the load at the lower bound.
-    first, other, which
-        Streams of unit u are at ``first[u]`` to ``first[u + 1]``: the unit at their other end, and their row in
-        ``streams``. There is one between two units at most.
-    streams
-        Transfer load at each end of a stream if its ends are on different nodes: streams x columns of ``loads``.
-    shares
-        Capacity of each node.
-    bounded, room
-        Whether there is a lower bound, and the distance of the ideal hyperplane from it.
-    power
-        d, or 0 for a sample of rates.
-    least_gain
-        Smallest improvement of the value for which a change is made, or preferred to an earlier one.
-    budget
-        Largest number of evaluated changes; the changes of the last pair of nodes are all evaluated.
-
-    Returns
-    -------
-    tuple
-        Value, and number of evaluated changes.
+    Returns: value, and number of evaluated changes.
     """
     units, width = loads.shape
     points = width - bounded

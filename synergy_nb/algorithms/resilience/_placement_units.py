@@ -13,29 +13,17 @@ FREE: Final = -1
 
 
 class Units(NamedTuple):
-    """Units of a placement problem.
+    """Units of a placement problem."""
 
-    Parameters
-    ----------
-    share
-        Load of each unit, in normalised coordinates; shape (u, d).
-    pinned
-        Node of each unit, or :data:`FREE`; shape (u,).
-    of
-        Unit of each operator; shape (m,).
-    """
-
-    share: Floats
-    pinned: Ints
-    of: Ints
+    share: Floats  # load of each unit, in normalised coordinates; shape (u, d)
+    pinned: Ints  # node of each unit, or `FREE`; shape (u,)
+    of: Ints  # unit of each operator; shape (m,)
 
     def places(self, assignment: npt.ArrayLike, nodes: int) -> Ints:
         """Convert nodes of operators to nodes of units.
 
-        Raises
-        ------
-        ValueError
-            If operators of a unit are on different nodes, or not at the node to which they are pinned.
+        Raises ``ValueError`` if operators of a unit are on different nodes, or not at the node to which they are
+        pinned.
         """
         nodes_of = checked_nodes("assignment", assignment, len(self.of), nodes)
         found = np.zeros(len(self.pinned), dtype=np.int64)
@@ -54,19 +42,11 @@ class Units(NamedTuple):
 def units(setting: Normalised, groups: npt.ArrayLike | None = None, pinned: npt.ArrayLike | None = None) -> Units:
     """Group the operators of a placement problem into units.
 
-    Parameters
-    ----------
-    setting
-        Placement problem.
-    groups
-        Label of each operator; operators with equal labels stay together.
-    pinned
-        Node to which each operator is pinned; -1 if it is free.
+    ``groups``: label of each operator; operators with equal labels stay together; ``pinned``: node to which each
+    operator is pinned; -1 if it is free.
 
-    Raises
-    ------
-    ValueError
-        If the shape of an argument is wrong, a node does not exist, or a group is pinned to two nodes.
+    Raises ``ValueError`` if the shape of an argument is wrong, a node does not exist, or a group is pinned to two
+    nodes.
     """
     operators, nodes = len(setting.share), len(setting.capacity)
     of = np.arange(operators) if groups is None else _numbers(groups, operators)

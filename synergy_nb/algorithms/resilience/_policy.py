@@ -25,27 +25,15 @@ from synergy_nb.plan.terms.units import WrongValue, nearest
 
 @dataclass(frozen=True)
 class Placement:
-    """The peers of the operators of a plan, with the quality of the placement.
+    """The peers of the operators of a plan, with the quality of the placement."""
 
-    Parameters
-    ----------
-    assignment
-        Peer of each operator, by id.
-    ratio
-        Size of the feasible set as a share of the ideal one, with its error.
-    utilisation
-        Load of each peer at the rates that the plan states, as a share of its capacity.
-    explanation
-        Description of the node that is overloaded first; nodes, operators and variables are indices of ``peers`` and
-        ``model``.
-    model, peers
-        Load model, and the addresses of the peers.
-    """
-
-    assignment: Mapping[str, str]
-    ratio: Ratio
-    utilisation: Mapping[str, float]
+    assignment: Mapping[str, str]  # peer of each operator, by id
+    ratio: Ratio  # size of the feasible set as a share of the ideal one, with its error
+    utilisation: Mapping[str, float]  # load of each peer at the rates that the plan states, as a share of its capacity
+    # description of the node that is overloaded first; nodes, operators and variables are indices of `peers` and
+    # `model`
     explanation: BottleneckExplanation
+    # model, peers: load model, and the addresses of the peers
     model: LoadModel
     peers: tuple[str, ...]
 

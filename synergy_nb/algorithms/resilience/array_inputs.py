@@ -18,46 +18,23 @@ Ints = npt.NDArray[np.int64]
 
 
 class Arcs(NamedTuple):
-    """Streams between operators, and the load of sending them from one node to another (section 6.3).
+    """Streams between operators, and the load of sending them from one node to another (section 6.3)."""
 
-    Parameters
-    ----------
-    ends
-        Shape (a, 2): the operators that give and that read each.
-    load
-        Shape (a, d): load coefficients of its transfer, which both ends pay if they are on different nodes; 0 where
-        communication costs nothing.
-    """
-
-    ends: Ints
+    ends: Ints  # shape (a, 2): the operators that give and that read each
+    # shape (a, d): load coefficients of its transfer, which both ends pay if they are on different nodes; 0 where
+    # communication costs nothing
     load: Floats
 
 
 class Normalised(NamedTuple):
-    """A placement problem in normalised coordinates, over the variables that carry load.
+    """A placement problem in normalised coordinates, over the variables that carry load."""
 
-    Parameters
-    ----------
-    share
-        Shape (m, d): l^o_jk / l_k.
-    capacity
-        Shape (n,): C_i / C_T.
-    bound
-        Shape (d,): B'.
-    total
-        Shape (d,): l_k.
-    carries
-        Shape (all variables,): which of them carry load.
-    power
-        C_T.
-    """
-
-    share: Floats
-    capacity: Floats
-    bound: Floats
-    total: Floats
-    carries: npt.NDArray[np.bool_]
-    power: float
+    share: Floats  # shape (m, d): l^o_jk / l_k
+    capacity: Floats  # shape (n,): C_i / C_T
+    bound: Floats  # shape (d,): B'
+    total: Floats  # shape (d,): l_k
+    carries: npt.NDArray[np.bool_]  # shape (all variables,): which of them carry load
+    power: float  # C_T
 
     @property
     def room(self) -> float:
@@ -73,10 +50,7 @@ class Normalised(NamedTuple):
 def normalised(load: npt.ArrayLike, capacity: npt.ArrayLike, lower_bound: npt.ArrayLike | None = None) -> Normalised:
     """Check and normalise L^o, C and B.
 
-    Raises
-    ------
-    ValueError
-        If an argument is wrong; the text names the field, its value, and what was expected.
+    Raises ``ValueError`` if an argument is wrong; the text names the field, its value, and what was expected.
     """
     coefficients = _numbers("load", load, 2, "operators x input streams")
     power = _numbers("capacity", capacity, 1, "one a node")
@@ -98,10 +72,7 @@ def normalised(load: npt.ArrayLike, capacity: npt.ArrayLike, lower_bound: npt.Ar
 def checked_nodes(name: str, given: npt.ArrayLike, operators: int, nodes: int, least: int = 0) -> Ints:
     """A checked array with a node for each operator; -1 stands for no node if ``least`` is -1.
 
-    Raises
-    ------
-    ValueError
-        If the argument is no such array.
+    Raises ``ValueError`` if the argument is no such array.
     """
     found = np.asarray(given)
     expected = f"{operators} whole numbers from {least} to {nodes - 1}, the node of each operator"

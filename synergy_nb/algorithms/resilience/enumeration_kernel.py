@@ -21,25 +21,13 @@ def best_placements(
     differ only in the names of nodes are visited once. A branch ends if its value, which further operators can only
     lower, does not exceed the least value in ``found``.
 
-    Parameters
-    ----------
-    loads
-        Operators x sample points of directions; if ``bounded`` is 1, the last column is the load at the lower bound.
-    shares
-        Capacity of each node.
-    alike
-        Label of each node; nodes with equal labels are interchangeable.
-    fixed
-        Node of each pinned operator; -1 for the others.
-    bounded, room, power
-        Arguments of :func:`~synergy_nb.algorithms.resilience._local_search_kernel.improve`.
-    found, values
-        Best placements so far, with their values; initially, the values to be exceeded.
+    ``loads``: operators x sample points of directions; if ``bounded`` is 1, the last column is the load at the lower
+    bound; ``shares``: capacity of each node; ``alike``: label of each node; nodes with equal labels are
+    interchangeable; ``fixed``: node of each pinned operator; -1 for the others; ``bounded``, ``room``, ``power``:
+    arguments of :func:`~synergy_nb.algorithms.resilience._local_search_kernel.improve`; ``found``, ``values``: best
+    placements so far, with their values; initially, the values to be exceeded.
 
-    Returns
-    -------
-    int
-        Number of evaluated placements and partial placements.
+    Returns: number of evaluated placements and partial placements.
     """
     operators, width = loads.shape
     points = width - bounded

@@ -55,15 +55,9 @@ CONFIDENCE: Final = 0.999
 
 
 class Ratio(float):
-    """A share from 0 to 1, with the error of its estimate.
+    """A share from 0 to 1, with the error of its estimate."""
 
-    Attributes
-    ----------
-    error : float
-        Half of the width of the 99.9 % interval of a sampled share; the rounding error of an exact one.
-    """
-
-    error: float
+    error: float  # half of the width of the 99.9 % interval of a sampled share; the rounding error of an exact one
 
     def __new__(cls, value: float, error: float) -> Ratio:
         """The share ``value``, known up to ``error``."""
@@ -282,25 +276,14 @@ def placed(
     lower_bound: npt.ArrayLike | None = None,
     arcs: Arcs | None = None,
 ) -> Floats | None:
-    """V: the hyperplanes of the nodes relative to the lower bound, scaled so that the ideal set is the simplex.
-
-    Returns
-    -------
-    ndarray or None
-        Shape (n, d), over the variables that carry load; None where a node is overloaded at the lower bound.
-    """
+    """V: the hyperplanes of the nodes relative to the lower bound, scaled so that the ideal set is the simplex."""
     return _planes(*_placed(load, capacity, assignment, lower_bound, arcs))
 
 
 def reach(planes: Floats, along: Floats) -> Floats:
     """Distance to the boundary of the feasible set in each direction, 1 / max_i V_i u.
 
-    Parameters
-    ----------
-    planes
-        V, as :func:`placed` returns it.
-    along
-        Directions u from the lower bound, of sum 1; shape (points, d).
+    ``along``: directions u from the lower bound, of sum 1; shape (points, d).
     """
     found: Floats = 1.0 / (along @ planes.T).max(axis=1)
     return found

@@ -21,18 +21,11 @@ PATIENCE: Final = 3.0  # seconds after which a follower ends that no graph has n
 
 
 class EarlyFollowers:
-    """Followers that two peers have agreed upon, at either of them.
-
-    Parameters
-    ----------
-    changes
-        The protocol for changed graphs.
-    start
-        Function of (member, graph, operator) that starts a follower here; returns the reason of a refusal, or "".
-    """
+    """Followers that two peers have agreed upon, at either of them."""
 
     def __init__(self, changes: GraphChanges, start: Callable[[Member, Graph, str], str]) -> None:
         self.changes = changes
+        # function of (member, graph, operator) that starts a follower here; returns the reason of a refusal, or ""
         self.start = start
 
     def expect(self, application: str, operator: str, to: str) -> None:

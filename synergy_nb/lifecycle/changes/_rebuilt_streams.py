@@ -21,37 +21,20 @@ from synergy_nb.plan.derived.active_replicas import original, replicas_of
 
 
 class _RebuiltStream:
-    """The stream of a rebuilt replica (step 5), whose readers may still need the other replicas.
-
-    Attributes
-    ----------
-    source
-        Replica from whose state the rebuilt one began; empty where an earlier origin has rebuilt it.
-    epoch
-        Epoch of the graph in which the rebuilt replica began to execute.
-    began
-        Time at which the rebuild began, seconds.
-    complete
-        Addresses of the peers at whose readers the stream is complete.
-    """
+    """The stream of a rebuilt replica (step 5), whose readers may still need the other replicas."""
 
     __slots__ = ("began", "complete", "epoch", "source")
 
     def __init__(self, source: str, epoch: int, began: float) -> None:
+        # replica from whose state the rebuilt one began; empty where an earlier origin has rebuilt it
         self.source = source
-        self.epoch = epoch
-        self.began = began
-        self.complete: set[str] = set()
+        self.epoch = epoch  # epoch of the graph in which the rebuilt replica began to execute
+        self.began = began  # time at which the rebuild began, seconds
+        self.complete: set[str] = set()  # addresses of the peers at whose readers the stream is complete
 
 
 class RebuiltStreams(GraphChanger):
-    """Finds when the streams of rebuilt replicas are complete, and answers other origins that ask for that.
-
-    Parameters
-    ----------
-    changes
-        The protocol for changed graphs.
-    """
+    """Finds when the streams of rebuilt replicas are complete, and answers other origins that ask for that."""
 
     def __init__(self, changes: GraphChanges) -> None:
         super().__init__(changes)
@@ -67,14 +50,9 @@ class RebuiltStreams(GraphChanger):
     def watch(self, application: str, replica: str, source: str, began: float) -> None:
         """Ask the readers of a rebuilt replica, which executes, until its stream is complete at all of them.
 
-        Parameters
-        ----------
-        application, replica
-            Id of the application, and of the rebuilt replica.
-        source
-            Replica from whose state it began; empty where an earlier origin has rebuilt it.
-        began
-            Time at which the rebuild began, seconds.
+        ``application``, ``replica``: id of the application, and of the rebuilt replica; ``source``: replica from whose
+        state it began; empty where an earlier origin has rebuilt it; ``began``: time at which the rebuild began,
+        seconds.
         """
         stream = _RebuiltStream(source, self.led[application].graph.roles.rebuilt[replica], began)
         self._streams[application, replica] = stream

@@ -19,19 +19,9 @@ Value = TypeVar("Value")
 
 
 class Asked(NamedTuple):
-    """A request to execute a component.
+    """A request to execute a component."""
 
-    Parameters
-    ----------
-    by
-        Address of the peer that executes the component, and asks.
-    number
-        Number of the request there.
-    application, operator
-        The component.
-    """
-
-    by: str
+    by: str  # address of the peer that executes the component, and asks
     number: int
     application: str
     operator: str

@@ -20,51 +20,27 @@ __all__ = ["AwaitedPeers"]
 
 
 class _Pause:
-    """What an application waits for.
-
-    Attributes
-    ----------
-    began
-        Time at which the pause began, seconds.
-    peers
-        Address of each awaited peer to the names of its components.
-    since
-        Address of each awaited peer to the time since when it is awaited, seconds.
-    timer
-        Timer that ends the application.
-    """
+    """What an application waits for."""
 
     __slots__ = ("began", "peers", "since", "timer")
 
     def __init__(self, now: float) -> None:
-        self.began = now
-        self.peers: dict[str, list[str]] = {}
-        self.since: dict[str, float] = {}
-        self.timer: Timer | None = None
+        self.began = now  # time at which the pause began, seconds
+        self.peers: dict[str, list[str]] = {}  # address of each awaited peer to the names of its components
+        self.since: dict[str, float] = {}  # address of each awaited peer to the time since when it is awaited, seconds
+        self.timer: Timer | None = None  # timer that ends the application
 
 
 class AwaitedPeers:
-    """The peers that the applications of one origin wait for.
-
-    Parameters
-    ----------
-    peer
-        The origin.
-    led
-        Applications that it leads.
-    patience
-        Time for which an application waits for a peer, seconds.
-    fail
-        Callback with (application, attempt, reason) when an application has waited too long.
-    """
+    """The peers that the applications of one origin wait for."""
 
     def __init__(
         self, peer: Peer, led: Mapping[str, Request], patience: float, fail: Callable[[str, int, str], None]
     ) -> None:
         self._peer = peer
         self._led = led
-        self._patience = patience
-        self._fail = fail
+        self._patience = patience  # time for which an application waits for a peer, seconds
+        self._fail = fail  # callback with (application, attempt, reason) when an application has waited too long
         self._pauses: dict[str, _Pause] = {}
 
     def of(self, application: str) -> Mapping[str, Sequence[str]]:

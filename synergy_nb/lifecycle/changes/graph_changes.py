@@ -31,27 +31,7 @@ OWNER_REPORTS: Final = 5.0
 
 
 class GraphChanges:
-    """Publishes changed graphs of the applications that a peer leads, and adopts those of other origins.
-
-    Parameters
-    ----------
-    participation
-        Applications in which the peer takes part, and those that it leads.
-
-    Attributes
-    ----------
-    on_published : list of callables (application)
-        Listeners, called after each published graph of an application that this peer leads.
-    on_change_ended : list of callables (application)
-        Listeners, called when a move (completed or given up) or a take-over in an application of this peer has ended.
-    taking_over : dict of str to set of str
-        Application of this peer to the operators whose backups have not taken over yet. Its graph is not told until
-        they have: a backup that learned from it that it has a component would discard the copy that it needs for that.
-    on_adopted : list of callables (application)
-        Listeners, called with each application whose new graph this peer has adopted.
-    on_led_anew : list of callables (member)
-        Listeners, called with each record whose application another peer leads now than before.
-    """
+    """Publishes changed graphs of the applications that a peer leads, and adopts those of other origins."""
 
     def __init__(self, participation: Participation) -> None:
         self.participation = participation
@@ -62,10 +42,16 @@ class GraphChanges:
         self.deploying = participation.deploying
         self.members = participation.members
         self.led = participation.led
+        # application of this peer to the operators whose backups have not taken over yet. Its graph is not told until
+        # they have: a backup that learned from it that it has a component would discard the copy that it needs for that
         self.taking_over: dict[str, set[str]] = {}
+        # listeners, called after each published graph of an application that this peer leads
         self.on_published: list[Callable[[str], None]] = []
+        # listeners, called when a move (completed or given up) or a take-over in an application of this peer has ended
         self.on_change_ended: list[Callable[[str], None]] = []
+        # listeners, called with each application whose new graph this peer has adopted
         self.on_adopted: list[Callable[[str], None]] = []
+        # listeners, called with each record whose application another peer leads now than before
         self.on_led_anew: list[Callable[[Member], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {GraphChanged: self._graph_changed}
 
@@ -262,13 +248,7 @@ class GraphChanges:
 
 
 class GraphChanger:
-    """Base of the protocols that change the graphs of running applications.
-
-    Parameters
-    ----------
-    changes
-        Protocol for changed graphs.
-    """
+    """Base of the protocols that change the graphs of running applications."""
 
     def __init__(self, changes: GraphChanges) -> None:
         self.peer = changes.peer

@@ -28,28 +28,15 @@ __all__ = ["LaggingCopies"]
 
 
 class LaggingCopies:
-    """Reports copies that cannot take over, and collects such reports of the applications that a peer leads.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    led, members
-        Applications that the peer leads, and member records of those in which it takes part, by id.
-
-    Attributes
-    ----------
-    on_ready : list of callables (member, operator)
-        Listeners, called with each copy at this peer that can take over.
-    on_failed : list of callables (member, operator, reason)
-        Listeners, called with each follower at this peer that cannot take over, and the reason.
-    """
+    """Reports copies that cannot take over, and collects such reports of the applications that a peer leads."""
 
     def __init__(self, peer: Peer, led: Mapping[str, Request], members: Mapping[str, Member]) -> None:
         self.peer = peer
         self.led = led
         self.members = members
+        # listeners, called with each copy at this peer that can take over
         self.on_ready: list[Callable[[Member, str], object]] = []
+        # listeners, called with each follower at this peer that cannot take over, and the reason
         self.on_failed: list[Callable[[Member, str, str], object]] = []
         self._sent: dict[tuple[str, str], CopiesLag] = {}  # (application, operator) to the last report
         self._number = 0

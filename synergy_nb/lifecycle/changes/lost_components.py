@@ -24,17 +24,7 @@ __all__ = ["LostComponents"]
 
 
 class LostComponents:
-    """Reports lost components of this peer, and handles such reports to applications that this peer leads.
-
-    Parameters
-    ----------
-    changes, moves, rebuilds, takeovers
-        Changed graphs, moves, rebuilds and take-overs of the applications that the peer leads.
-    fail
-        Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
-    ended_elsewhere
-        Callback with an application that this peer leads, and that its successor has ended.
-    """
+    """Reports lost components of this peer, and handles such reports to applications that this peer leads."""
 
     def __init__(
         self,
@@ -42,7 +32,9 @@ class LostComponents:
         moves: Migrations,
         rebuilds: Rebuilds,
         takeovers: TakeOvers,
+        # callback with (application, attempt, reason) when an application that this peer leads cannot go on
         fail: Callable[[str, int, str], None],
+        # callback with an application that this peer leads, and that its successor has ended
         ended_elsewhere: Callable[[str], None],
     ) -> None:
         self._peer = changes.peer

@@ -174,33 +174,21 @@ class _Command(NamedTuple):
 
 
 class Migrations(GraphChanger):
-    """Leads the moves in applications of this peer, and runs followers at this peer.
-
-    Parameters
-    ----------
-    changes
-        The protocol for changed graphs.
-    impact_refusal
-        Function of (member, operator) that returns the reason why the operator would harm an application at this peer;
-        empty if it harms none.
-    spark
-        Function that returns whether this peer has a Spark server.
-    handle_death
-        Function of (application, address of a dead peer) that has backups take over or ends the application; returns
-        whether the application goes on.
-    sharers
-        Function of (application, operator) that returns the applications that share the operator's stream.
-    cannot_take_over
-        Function of (application, operator) that returns the peers whose copy cannot take over at present.
-    """
+    """Leads the moves in applications of this peer, and runs followers at this peer."""
 
     def __init__(
         self,
         changes: GraphChanges,
+        # function of (member, operator) that returns the reason why the operator would harm an application at this
+        # peer; empty if it harms none
         impact_refusal: Callable[[Member, str], str],
-        spark: Callable[[], bool],
+        spark: Callable[[], bool],  # function that returns whether this peer has a Spark server
+        # function of (application, address of a dead peer) that has backups take over or ends the application; returns
+        # whether the application goes on
         handle_death: Callable[[str, str], bool],
+        # function of (application, operator) that returns the applications that share the operator's stream
         sharers: Callable[[str, str], tuple[str, ...]],
+        # function of (application, operator) that returns the peers whose copy cannot take over at present
         cannot_take_over: Callable[[str, str], Collection[str]],
     ) -> None:
         super().__init__(changes)
@@ -225,19 +213,12 @@ class Migrations(GraphChanger):
     def move(self, application: str, operator: str, to: str, moved: Callable[[str], None], asked: int = 0) -> None:
         """Move a component of a running application of this peer to another peer, without a pause.
 
-        Parameters
-        ----------
-        application, operator, to
-            Component that moves, and address of the peer that it moves to.
-        moved
-            Callback for the result: an empty text after the move, or the reason why the component was not moved.
-        asked
-            Number of the question by which the component's peer asks the other one, which has to accept; 0: none.
+        ``application``, ``operator``, ``to``: component that moves, and address of the peer that it moves to;
+        ``moved``: callback for the result: an empty text after the move, or the reason why the component was not moved;
+        ``asked``: number of the question by which the component's peer asks the other one, which has to accept; 0:
+        none.
 
-        Raises
-        ------
-        ValueError
-            If the component cannot move at all, to that peer, or at present.
+        Raises ``ValueError`` if the component cannot move at all, to that peer, or at present.
         """
         request, operator = self._checked(application, operator, to)
         if request.state in CHANGING:
@@ -261,15 +242,10 @@ class Migrations(GraphChanger):
         What could not be carried out later either is refused at once. If the component is at that peer when its turn
         comes, the command has been carried out.
 
-        Parameters
-        ----------
-        application, operator, to, moved
-            Component, address of its new peer, and callback for the result, as for :meth:`move`.
+        ``application``, ``operator``, ``to``, ``moved``: component, address of its new peer, and callback for the
+        result, as for :meth:`move`.
 
-        Raises
-        ------
-        ValueError
-            If the component cannot move at all, or to that peer.
+        Raises ``ValueError`` if the component cannot move at all, or to that peer.
         """
         request, operator = self._checked(application, operator, to)
         if request.state not in CHANGING:

@@ -51,39 +51,25 @@ __all__ = ["Rebuilds"]
 
 
 class _RunningRebuild:
-    """A rebuild that this peer, the origin, leads.
-
-    Attributes
-    ----------
-    before, graph
-        Graph before the rebuild, and the graph in which the new peer has a copy.
-    replica, source, to
-        Lost replica, the replica from whose state it begins, and the address of its new peer. For a backup both are the
-        operator.
-    began
-        Time at which the rebuild began, seconds.
-    done
-        Callback for the result, see :meth:`Rebuilds.rebuild`.
-    published
-        Whether that graph has been published, as the new peer has agreed.
-    executes
-        Whether the graph in which the new peer executes the replica has been published.
-    """
+    """A rebuild that this peer, the origin, leads."""
 
     __slots__ = ("before", "began", "done", "executes", "graph", "published", "replica", "source", "timer", "to")
 
     def __init__(
         self, before: Graph, replica: str, source: str, to: str, began: float, done: Callable[[str], None]
     ) -> None:
+        # before, graph: graph before the rebuild, and the graph in which the new peer has a copy
         self.before = before
         self.graph = before.changed(before.roles.rebuilding(replica, source, to))
+        # replica, source, to: lost replica, the replica from whose state it begins, and the address of its new peer.
+        # For a backup both are the operator
         self.replica = replica
         self.source = source
         self.to = to
-        self.began = began
-        self.done = done
-        self.published = False
-        self.executes = False
+        self.began = began  # time at which the rebuild began, seconds
+        self.done = done  # callback for the result, see `Rebuilds.rebuild`
+        self.published = False  # whether that graph has been published, as the new peer has agreed
+        self.executes = False  # whether the graph in which the new peer executes the replica has been published
         self.timer: AnswerLimit | None = None
 
     @property
@@ -93,23 +79,15 @@ class _RunningRebuild:
 
 
 class Rebuilds(GraphChanger):
-    """Leads the rebuilds in applications of this peer, and takes part in those of others.
-
-    Parameters
-    ----------
-    changes
-        The protocol for changed graphs.
-    impact_refusal
-        Function of (member, operator) that returns the reason why the operator would harm an application at this peer;
-        empty if it harms none.
-    cannot_take_over
-        Function of (application, operator) that returns the peers whose copy cannot take over at present.
-    """
+    """Leads the rebuilds in applications of this peer, and takes part in those of others."""
 
     def __init__(
         self,
-        changes: GraphChanges,
+        changes: GraphChanges,  # the protocol for changed graphs
+        # function of (member, operator) that returns the reason why the operator would harm an application at this
+        # peer; empty if it harms none
         impact_refusal: Callable[[Member, str], str],
+        # function of (application, operator) that returns the peers whose copy cannot take over at present
         cannot_take_over: Callable[[str, str], Collection[str]],
     ) -> None:
         super().__init__(changes)
@@ -128,22 +106,13 @@ class Rebuilds(GraphChanger):
     def rebuild(self, application: str, replica: str, source: str, to: str, done: Callable[[str], None]) -> None:
         """Rebuild a lost replica, or a lost backup, in a running application of this peer.
 
-        Parameters
-        ----------
-        application, replica
-            Id of the application, and of the replica that was lost, or of the operator that is to have another backup.
-        source
-            Id of the replica from whose state the lost one begins again; for a backup, of the operator.
-        to
-            Address of the new peer of the lost replica, or of the backup.
-        done
-            Callback for the result: an empty text once the replica executes, or the backup could take over; or the
-            reason why it does not.
+        ``application``, ``replica``: id of the application, and of the replica that was lost, or of the operator that
+        is to have another backup; ``source``: id of the replica from whose state the lost one begins again; for a
+        backup, of the operator; ``to``: address of the new peer of the lost replica, or of the backup; ``done``:
+        callback for the result: an empty text once the replica executes, or the backup could take over; or the reason
+        why it does not.
 
-        Raises
-        ------
-        ValueError
-            If the replica cannot be rebuilt from ``source``, at ``to``, or at present.
+        Raises ``ValueError`` if the replica cannot be rebuilt from ``source``, at ``to``, or at present.
         """
         request = self.led.get(application)
         if request is None or request.state is not State.RUNNING or application in self._rebuilds:

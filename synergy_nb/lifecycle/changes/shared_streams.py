@@ -42,23 +42,14 @@ DEAD: Final = 1 << 60  # later than any epoch: the origin has died
 
 
 class SharedStreams(GraphChanger):
-    """Reports moved components to the origins of sharers, and follows those that the applications of a peer share.
-
-    Parameters
-    ----------
-    changes
-        The protocol for changed graphs.
-    moves
-        Moves in the applications that the peer leads.
-    handle_death
-        Function of (application, address of a dead peer) that has an application of this peer wait for it, or ends the
-        application.
-    """
+    """Reports moved components to the origins of sharers, and follows those that the applications of a peer share."""
 
     def __init__(
         self,
         changes: GraphChanges,
         moves: Migrations,
+        # function of (application, address of a dead peer) that has an application of this peer wait for it, or ends
+        # the application
         handle_death: Callable[[str, str], bool],
     ) -> None:
         super().__init__(changes)

@@ -62,14 +62,8 @@ def not_executed(
 def ending(ends: Iterable[End | None], origin: str, *, sinks_ended: bool) -> tuple[State, str]:
     """The state and the reason of the end of an application that its origin has ended.
 
-    Parameters
-    ----------
-    ends
-        Ends of which its members were told, or None; the first that says a status counts.
-    origin
-        Address of its origin.
-    sinks_ended
-        Whether all streams have ended at this peer's sinks: then it has finished.
+    ``ends``: ends of which its members were told, or None; the first that says a status counts; ``sinks_ended``:
+    whether all streams have ended at this peer's sinks: then it has finished.
     """
     told = next((end for end in ends if end is not None and end.status), None)
     if sinks_ended:

@@ -108,31 +108,19 @@ class Leading(NamedTuple):
 
 
 class _Claim:
-    """A claim of this peer that members are being asked about.
-
-    Attributes
-    ----------
-    graph
-        Graph that this peer knew when it began.
-    entrusted
-        Message by which the origin has entrusted the application to it.
-    asked, answers
-        Addresses of the peers that were asked, and the answers.
-    stopped
-        Whether a user has stopped the application at its origin meanwhile.
-    until
-        Time until which it waits for silent peers without which the application could not go on, seconds.
-    """
+    """A claim of this peer that members are being asked about."""
 
     __slots__ = ("answers", "asked", "entrusted", "graph", "stopped", "until")
 
     def __init__(self, graph: Graph, entrusted: Entrust, until: float) -> None:
-        self.graph = graph
-        self.entrusted = entrusted
+        self.graph = graph  # graph that this peer knew when it began
+        self.entrusted = entrusted  # message by which the origin has entrusted the application to it
+        # time until which it waits for silent peers without which the application could not go on, seconds
         self.until = until
+        # asked, answers: addresses of the peers that were asked, and the answers
         self.asked = set(graph.addresses)
         self.answers: dict[str, Claimed] = {}
-        self.stopped: End | None = None
+        self.stopped: End | None = None  # whether a user has stopped the application at its origin meanwhile
 
     @property
     def latest(self) -> Graph:
@@ -141,34 +129,20 @@ class _Claim:
 
 
 class Succession(GraphChanger):
-    """Leads applications whose origin has died, and follows the successors of others.
-
-    Parameters
-    ----------
-    changes
-        The protocol for changed graphs.
-    leading
-        Parts of the session that lead an application.
-
-    Attributes
-    ----------
-    placement : callable (request)
-        Function that returns the number of the attempt by which the replicas of a request were placed; 0 for none.
-    on_succeeded : list of callables (request, record)
-        Listeners, called with each application that this peer leads instead of its origin.
-    on_superseded : list of callables (request)
-        Listeners, called with each application of this peer that another one leads now.
-    """
+    """Leads applications whose origin has died, and follows the successors of others."""
 
     def __init__(
         self,
-        changes: GraphChanges,
-        leading: Leading,
+        changes: GraphChanges,  # the protocol for changed graphs
+        leading: Leading,  # parts of the session that lead an application
     ) -> None:
         super().__init__(changes)
         self._leading = leading
+        # function that returns the number of the attempt by which the replicas of a request were placed; 0 for none
         self.placement: Callable[[Request], int] = lambda _request: 0
+        # listeners, called with each application that this peer leads instead of its origin
         self.on_succeeded: list[Callable[[Request, Entrusted], None]] = []
+        # listeners, called with each application of this peer that another one leads now
         self.on_superseded: list[Callable[[Request], None]] = []
         self._entrusted: dict[str, Entrust] = {}  # by application
         self._claims: dict[str, _Claim] = {}

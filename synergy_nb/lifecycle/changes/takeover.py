@@ -39,33 +39,21 @@ __all__ = ["TakeOvers"]
 
 
 class TakeOvers(GraphChanger):
-    """Leads the take-overs in applications of this peer, and makes backups at this peer active.
-
-    Parameters
-    ----------
-    changes
-        The protocol for changed graphs.
-    fail
-        Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
-    awaited
-        Peers that the applications wait for.
-    shared
-        Function of an application that returns the peers of components that it shares, and that it has to wait for, to
-        the names of these; None if one of them is lost for good.
-    cannot_take_over
-        Function of (application, operator) that returns the peers whose copy cannot take over; such a copy is chosen
-        only if there is no other.
-    incomplete
-        Function of an application that returns its rebuilt replicas whose readers still need the other ones.
-    """
+    """Leads the take-overs in applications of this peer, and makes backups at this peer active."""
 
     def __init__(
         self,
         changes: GraphChanges,
+        # callback with (application, attempt, reason) when an application that this peer leads cannot go on
         fail: Callable[[str, int, str], None],
-        awaited: AwaitedPeers,
+        awaited: AwaitedPeers,  # peers that the applications wait for
+        # function of an application that returns the peers of components that it shares, and that it has to wait for,
+        # to the names of these; None if one of them is lost for good
         shared: Callable[[str], Mapping[str, Sequence[str]] | None],
+        # function of (application, operator) that returns the peers whose copy cannot take over; such a copy is chosen
+        # only if there is no other
         cannot_take_over: Callable[[str, str], Collection[str]],
+        # function of an application that returns its rebuilt replicas whose readers still need the other ones
         incomplete: Callable[[str], set[str]],
     ) -> None:
         super().__init__(changes)
@@ -112,24 +100,12 @@ class TakeOvers(GraphChanger):
 
         What nothing can replace is waited for, if its peer is only silent. Calling it again has no effect.
 
-        Parameters
-        ----------
-        application
-            Application that this peer leads.
-        address
-            Address of the peer that died or has returned, or at which components have failed.
-        reason
-            Reason why the components have failed; empty if the peer died.
-        failed
-            Operators of the components that have failed; empty if the peer died.
-        forgot
-            Whether the peer has no session of the application any more, so that its backups are lost, too.
+        ``application``: application that this peer leads; ``address``: address of the peer that died or has returned,
+        or at which components have failed; ``reason``: reason why the components have failed; empty if the peer died;
+        ``failed``: operators of the components that have failed; empty if the peer died.
 
-        Returns
-        -------
-        bool
-            Whether the application goes on: for each lost component there is a living backup, another active replica,
-            or a silent peer that may answer again.
+        Returns whether the application goes on: for each lost component there is a living backup, another active
+        replica, or a silent peer that may answer again.
         """
         request = self.led[application]
         graph = request.graph

@@ -25,24 +25,19 @@ __all__ = ["Verdicts"]
 
 
 class Verdicts:
-    """Has the applications of a peer follow the verdicts of its failure detector.
-
-    Parameters
-    ----------
-    changes, takeovers, moves, rebuilds, sharers, succession
-        Parts of the session that change graphs, and that know who leads.
-    fail
-        Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
-    """
+    """Has the applications of a peer follow the verdicts of its failure detector."""
 
     def __init__(
         self,
+        # changes, takeovers, moves, rebuilds, sharers, succession: parts of the session that change graphs, and that
+        # know who leads
         changes: GraphChanges,
         takeovers: TakeOvers,
         moves: Migrations,
         rebuilds: Rebuilds,
         sharers: SharedStreams,
         succession: Succession,
+        # callback with (application, attempt, reason) when an application that this peer leads cannot go on
         fail: Callable[[str, int, str], None],
     ) -> None:
         self._membership = changes.membership

@@ -29,45 +29,23 @@ ComponentId: TypeAlias = tuple[str, str]
 
 
 class HostedComponent:
-    """A component of this peer.
-
-    Parameters
-    ----------
-    plan
-        Plan of the application that had the component deployed.
-    operator
-        Id of the component's operator in that plan.
-    producers
-        All components that produce its stream, at any peer: those upstream of it, and itself.
-    reached
-        Projected time from a source until a tuple leaves the component, seconds.
-    epoch
-        Number of moves and take-overs of the component before this one.
-
-    Attributes
-    ----------
-    users : set of str
-        Applications that use its stream.
-    offered : bool
-        Whether its stream is in the directory.
-    load : tuple of Segment or None
-        Measured load as a signature of the input stream, in shares of the peer's capacity; None before the driver has
-        measured one.
-    promised : float or None
-        Execution time that was promised to its application, seconds; None if none was.
-    """
+    """A component of this peer."""
 
     __slots__ = ("epoch", "load", "offered", "operator", "plan", "producers", "promised", "reached", "users")
 
     def __init__(self, plan: Plan, operator: str, producers: tuple[Producer, ...], reached: float, epoch: int) -> None:
-        self.epoch = epoch
+        self.epoch = epoch  # number of moves and take-overs of the component before this one
         self.plan = plan
-        self.operator = operator
+        self.operator = operator  # id of the component's operator in that plan
+        # all components that produce its stream, at any peer: those upstream of it, and itself
         self.producers = producers
-        self.reached = reached
-        self.users: set[str] = set()
-        self.offered = False
+        self.reached = reached  # projected time from a source until a tuple leaves the component, seconds
+        self.users: set[str] = set()  # applications that use its stream
+        self.offered = False  # whether its stream is in the directory
+        # measured load as a signature of the input stream, in shares of the peer's capacity; None before the driver has
+        # measured one
         self.load: tuple[Segment, ...] | None = None
+        # execution time that was promised to its application, seconds; None if none was
         self.promised: float | None = None
 
     @property
@@ -80,28 +58,14 @@ class HostedComponent:
 
 
 class Components:
-    """The components of a peer, the applications that use each, and the streams that the directory offers.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    ledger
-        Resources of the peer; a component holds its share until it is removed.
-    streams
-        Directory of running streams; None where this peer offers none.
-
-    Attributes
-    ----------
-    touched : dict of str to None
-        Applications of which the components at this peer, their users or their loads have changed since the projection
-        of impact last emptied this dictionary; in the order of the changes.
-    """
+    """The components of a peer, the applications that use each, and the streams that the directory offers."""
 
     def __init__(self, peer: Peer, ledger: Ledger, streams: PublishedStreams | None) -> None:
         self.peer = peer
-        self.ledger = ledger
-        self.streams = streams
+        self.ledger = ledger  # resources of the peer; a component holds its share until it is removed
+        self.streams = streams  # directory of running streams; None where this peer offers none
+        # applications of which the components at this peer, their users or their loads have changed since the
+        # projection of impact last emptied this dictionary; in the order of the changes
         self.touched: dict[str, None] = {}
         self._components: dict[ComponentId, HostedComponent] = {}
         self._used: dict[str, set[ComponentId]] = {}  # by application that uses them
@@ -247,17 +211,9 @@ class Components:
     def leave(self, application: str, retained: Collection[str]) -> set[str]:
         """Unregister an application that has ended, and remove the components without further users.
 
-        Parameters
-        ----------
-        application
-            Application that has ended.
-        retained
-            Ids of its sinks that stay because of their results, without their share of resources.
+        ``retained``: ids of its sinks that stay because of their results, without their share of resources.
 
-        Returns
-        -------
-        set of str
-            Applications that had deployed the components that it used at this peer.
+        Returns: applications that had deployed the components that it used at this peer.
         """
         self.touched[application] = None
         owners = {application}

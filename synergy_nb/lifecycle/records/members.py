@@ -26,19 +26,14 @@ __all__ = [
 
 
 class Ended(NamedTuple):
-    """The latest attempt of an application that this peer has left.
+    """The latest attempt of an application that this peer has left."""
 
-    Parameters
-    ----------
-    attempt, until
-        Number of the attempt, and the last epoch of its graphs whose messages this peer refuses; infinite where the
-        application has ended.
-    status, reason
-        Status with which its origin has ended it, and the reason; both are empty where this peer was not told.
-    """
-
+    # attempt, until: number of the attempt, and the last epoch of its graphs whose messages this peer refuses; infinite
+    # where the application has ended
     attempt: int
     until: float
+    # status, reason: status with which its origin has ended it, and the reason; both are empty where this peer was not
+    # told
     status: str = ""
     reason: str = ""
 
@@ -49,16 +44,7 @@ NEVER_ENDED: Final = Ended(0, 0.0)
 class Member:
     """The record of an application at a peer that takes part in it (a member of its session).
 
-    Parameters
-    ----------
-    graph
-        Component graph of the application, as the peer knows it.
-    plan
-        Plan of the graph.
-    address
-        Address of the peer.
-    now
-        Time from which the lease of the session counts, seconds.
+    ``now``: time from which the lease of the session counts, seconds.
     """
 
     __slots__ = (
@@ -91,7 +77,7 @@ class Member:
     )
 
     def __init__(self, graph: Graph, plan: Plan, address: str, now: float) -> None:
-        self.graph = graph
+        self.graph = graph  # component graph of the application, as the peer knows it
         self.plan = plan
         self.leader = (
             graph.origin
@@ -149,10 +135,7 @@ class Member:
 def plan_of(graph: Graph) -> Plan:
     """Return the plan of a component graph.
 
-    Raises
-    ------
-    ValueError
-        If the operators or taps of the graph are not those of the plan.
+    Raises ``ValueError`` if the operators or taps of the graph are not those of the plan.
     """
     plan = Plan.from_bytes(graph.plan)
     if graph.roles.peers.keys() != plan.operators.keys():

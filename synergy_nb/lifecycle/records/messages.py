@@ -54,42 +54,23 @@ __all__ = [
 
 
 class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A component graph: an application, and the roles of all peers in it.
+    """A component graph: an application, and the roles of all peers in it."""
 
-    Parameters
-    ----------
-    application, attempt, origin
-        Id of the application, number of the attempt to set it up, and address of the peer that leads it.
-    plan
-        Encoded plan (``Plan.to_bytes()``) that is composed; streams of other applications stand in it as taps.
-    roles
-        Peer, backups and follower of each operator. The peer of a tap is the peer of the component that makes its
-        stream.
-    shared
-        Tap to all components of other applications that produce its stream.
-    reached
-        Operator to the projected seconds from a source until a tuple leaves the operator.
-    epoch
-        Number of changes of this graph since the application began.
-    promised
-        Operator to its projected execution time, seconds; empty where peers need no agreement
-        (:mod:`synergy_nb.lifecycle.sessions.agreements`).
-    known
-        Applications whose streams the origin knew when it decided: it could not, or need not, share them.
-    successor
-        Address of the peer that leads the application from the death of the origin on; empty if that death ends it
-        (:mod:`synergy_nb.lifecycle.changes.succession`).
-    """
-
+    # application, attempt, origin: id of the application, number of the attempt to set it up, and address of the peer
+    # that leads it
     application: str
     attempt: int
     origin: str
-    plan: bytes
+    plan: bytes  # encoded plan (`Plan.to_bytes()`) that is composed; streams of other applications stand in it as taps
+    # peer, backups and follower of each operator. The peer of a tap is the peer of the component that makes its stream
     roles: Roles
-    shared: dict[str, tuple[Producer, ...]] = {}
-    reached: dict[str, float] = {}
-    epoch: int = 0
+    shared: dict[str, tuple[Producer, ...]] = {}  # tap to all components of other applications that produce its stream
+    reached: dict[str, float] = {}  # operator to the projected seconds from a source until a tuple leaves the operator
+    epoch: int = 0  # number of changes of this graph since the application began
+    # operator to its projected execution time, seconds; empty where peers need no agreement
+    # (`synergy_nb.lifecycle.sessions.agreements`)
     promised: dict[str, float] = {}
+    # applications whose streams the origin knew when it decided: it could not, or need not, share them
     known: tuple[str, ...] = ()
     successor: str = ""
 
@@ -218,66 +199,35 @@ class Begin(Message, frozen=True):
 
 
 class ComponentTimes(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Predicted times of a component (section 3.3.1).
+    """Predicted times of a component (section 3.3.1)."""
 
-    Parameters
-    ----------
-    seconds
-        Predicted execution time t̂_e, seconds.
-    processing
-        Processing time τ of a tuple, seconds.
-    hops
-        Operator upstream to the mean communication time t̂_c from its peer, seconds.
-    """
-
-    seconds: float
-    processing: float
-    hops: dict[str, float] = {}
+    seconds: float  # predicted execution time t̂_e, seconds
+    processing: float  # processing time τ of a tuple, seconds
+    hops: dict[str, float] = {}  # operator upstream to the mean communication time t̂_c from its peer, seconds
 
 
 class MeasuredApplication(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Measurements of an application.
-
-    Parameters
-    ----------
-    application, attempt
-        Id of the application, and number of the attempt to set it up.
-    delay
-        Measured end-to-end execution time t̂, seconds; negative if none was measured yet.
-    times
-        Operator to the predicted times of its component; empty if they have hardly changed since they were sent last.
-    helpless
-        Operators whose peers have found no target for the components that have to leave them.
-    account
-        End-to-end execution time by the account of its origin, seconds; negative without one
-        (:mod:`synergy_nb.lifecycle.sessions.agreements`).
-    epoch
-        Epoch of its graph; 0 while that changes.
-    """
+    """Measurements of an application."""
 
     application: str
     attempt: int
-    delay: float
+    delay: float  # measured end-to-end execution time t̂, seconds; negative if none was measured yet
+    # operator to the predicted times of its component; empty if they have hardly changed since they were sent last
     times: dict[str, ComponentTimes] = {}
+    # operators whose peers have found no target for the components that have to leave them
     helpless: tuple[str, ...] = ()
+    # end-to-end execution time by the account of its origin, seconds; negative without one
+    # (`synergy_nb.lifecycle.sessions.agreements`)
     account: float = -1.0
-    epoch: int = 0
+    epoch: int = 0  # epoch of its graph; 0 while that changes
 
 
 class ApplicationTimes(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Predicted times of the components of an application at one peer.
-
-    Parameters
-    ----------
-    application, attempt
-        Id of the application, and number of the attempt to set it up.
-    components
-        Operator to the predicted times of its component.
-    """
+    """Predicted times of the components of an application at one peer."""
 
     application: str
     attempt: int
-    components: dict[str, ComponentTimes]
+    components: dict[str, ComponentTimes]  # operator to the predicted times of its component
 
 
 class TimesReported(Message, frozen=True, gc=False):
@@ -346,27 +296,16 @@ class TookOver(Message, frozen=True):
 
 
 class Follow(Message, frozen=True):
-    """A move of ``operator`` begins: the new peer starts a follower, and the peer that executes it agrees.
+    """A move of ``operator`` begins: the new peer starts a follower, and the peer that executes it agrees."""
 
-    Parameters
-    ----------
-    graph
-        Component graph with the follower.
-    operator
-        Operator of the component that moves.
-    sharers
-        Applications that share its stream; the follower is not ready before its peer knows their graphs.
-    request
-        Number of the old peer's request to the new one, which has to accept it before it follows; 0: none is needed.
-    backup
-        Whether the new peer has a backup of the component, which the old one will have instead: it is ready as soon as
-        it has kept a snapshot.
-    """
-
-    graph: Graph
-    operator: str
+    graph: Graph  # component graph with the follower
+    operator: str  # operator of the component that moves
+    # applications that share its stream; the follower is not ready before its peer knows their graphs
     sharers: tuple[str, ...] = ()
+    # number of the old peer's request to the new one, which has to accept it before it follows; 0: none is needed
     request: int = 0
+    # whether the new peer has a backup of the component, which the old one will have instead: it is ready as soon as it
+    # has kept a snapshot
     backup: bool = False
 
 
@@ -438,46 +377,27 @@ class GraphChanged(Message, frozen=True):
 
 
 class CopiesLag(Message, frozen=True):
-    """A report to the origin that copies of ``operator`` cannot take over; the sender executes it or keeps a copy.
+    """A report to the origin that copies of ``operator`` cannot take over; the sender executes it or keeps a copy."""
 
-    Parameters
-    ----------
-    application, attempt, operator
-        Id of the application, number of the attempt to set it up, and id of the operator.
-    number
-        Sequence number of the sender's reports; the origin uses the report with the highest one.
-    peers
-        Address of each such copy to the reason; empty if all copies that the sender reported can take over again.
-    """
-
+    # application, attempt, operator: id of the application, number of the attempt to set it up, and id of the operator
     application: str
     attempt: int
     operator: str
-    number: int
+    number: int  # sequence number of the sender's reports; the origin uses the report with the highest one
+    # address of each such copy to the reason; empty if all copies that the sender reported can take over again
     peers: dict[str, str]
 
 
 class ProducersMoved(Message, frozen=True):
-    """A report of the present peers of the components of ``owner``, to the origin of an application that shares some.
-
-    Parameters
-    ----------
-    application, attempt
-        Application that shares streams, and number of the attempt to set it up.
-    owner, epoch
-        Application whose components these are, and the epoch of its graph.
-    producers
-        All components of the owner except sinks and taps, with their peers and copies.
-    ended
-        Whether the owner has ended: its shared components then run on at their peers, without copies.
-    """
+    """Where the components of ``owner`` are now, for the origin of an application that shares some of them."""
 
     application: str
     attempt: int
+    # owner, epoch: application whose components these are, and the epoch of its graph
     owner: str
     epoch: int
-    producers: tuple[Producer, ...]
-    ended: bool
+    producers: tuple[Producer, ...]  # all components of the owner except sinks and taps, with their peers and copies
+    ended: bool  # whether the owner has ended: its shared components then run on at their peers, without copies
 
 
 class ProducersFollowed(Message, frozen=True):
@@ -496,21 +416,15 @@ class SharerLed(Message, frozen=True):
 
 
 class Sharer(msgspec.Struct, frozen=True, array_like=True):
-    """An application that shares streams of another one.
+    """An application that shares streams of another one."""
 
-    Parameters
-    ----------
-    attempt, epoch, origin, successor
-        Number of the attempt to set it up, epoch of its graph, its origin, and its successor.
-    operators
-        Components of the other application that it uses.
-    """
-
+    # attempt, epoch, origin, successor: number of the attempt to set it up, epoch of its graph, its origin, and its
+    # successor
     attempt: int
     epoch: int
     origin: str
     successor: str
-    operators: frozenset[str]
+    operators: frozenset[str]  # components of the other application that it uses
 
     @classmethod
     def of(cls, graph: Graph, application: str) -> Sharer:
@@ -548,28 +462,16 @@ class SkippedReported(Message, frozen=True):
 
 
 class Entrusted(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a successor has to know of an application beside its graph.
+    """What a successor has to know of an application beside its graph."""
 
-    Parameters
-    ----------
-    plan
-        Submitted plan, encoded.
-    decided_by, spread
-        Name of the decider, and whether graphs with the most peers were preferred.
-    submitted
-        Time of the submission, seconds.
-    placement
-        Number of the attempt by which its replicas were placed; 0 where the placement protocol has placed none.
-    lease
-        Lease of its client, seconds; 0 for none.
-    """
-
-    plan: bytes
+    plan: bytes  # submitted plan, encoded
+    # decided_by, spread: name of the decider, and whether graphs with the most peers were preferred
     decided_by: str
     spread: bool
-    submitted: float
+    submitted: float  # time of the submission, seconds
+    # number of the attempt by which its replicas were placed; 0 where the placement protocol has placed none
     placement: int
-    lease: float = 0.0
+    lease: float = 0.0  # lease of its client, seconds; 0 for none
 
 
 class Entrust(Message, frozen=True):
@@ -587,32 +489,15 @@ class Claim(Message, frozen=True):
 
 
 class Claimed(Message, frozen=True, gc=False):
-    """The answer to :class:`Claim`: a promise to adopt no graph of the origin before, and what the sender knows.
-
-    Parameters
-    ----------
-    application, attempt
-        Id of the application, and number of the attempt to set it up.
-    graph
-        Latest graph that the sender has adopted; None if it takes no part.
-    executes, ready
-        Operators that it executes, and those whose copy there could take over.
-    runs
-        Whether it was told that the application runs.
-    ended
-        End of the application of which it was told; None if it was told of none.
-    lagging
-        Last reports of copies that cannot take over.
-    sharers
-        Applications that share streams of its components, by id.
-    """
+    """The answer to :class:`Claim`: a promise to adopt no graph of the origin before, and what the sender knows."""
 
     application: str
     attempt: int
-    graph: Graph | None
+    graph: Graph | None  # latest graph that the sender has adopted; None if it takes no part
+    # executes, ready: operators that it executes, and those whose copy there could take over
     executes: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
-    runs: bool = False
-    ended: End | None = None
-    lagging: tuple[CopiesLag, ...] = ()
-    sharers: tuple[tuple[str, Sharer], ...] = ()
+    runs: bool = False  # whether it was told that the application runs
+    ended: End | None = None  # end of the application of which it was told; None if it was told of none
+    lagging: tuple[CopiesLag, ...] = ()  # last reports of copies that cannot take over
+    sharers: tuple[tuple[str, Sharer], ...] = ()  # applications that share streams of its components, by id

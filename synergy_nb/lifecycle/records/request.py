@@ -20,85 +20,15 @@ __all__ = ["Alternative", "Request"]
 
 
 class Alternative(NamedTuple):
-    """One way to run a submitted plan: an equivalent plan, and the streams of other applications that it reads.
+    """One way to run a submitted plan: an equivalent plan, and the streams of other applications that it reads."""
 
-    Parameters
-    ----------
-    plan
-        Query plan that is to be run; a stream of another application stands in it as a tap.
-    shared
-        Tap, then address of a peer that provides its stream, to the components that produce this stream.
-    """
-
-    plan: Plan
+    plan: Plan  # query plan that is to be run; a stream of another application stands in it as a tap
+    # tap, then address of a peer that provides its stream, to the components that produce this stream
     shared: Mapping[str, Mapping[str, tuple[Producer, ...]]] = {}
 
 
 class Request:
-    """A submitted plan, the decision about it, and its state.
-
-    Parameters
-    ----------
-    name
-        Id of the application.
-    plan
-        Query plan that was submitted.
-    decided_by
-        Name of the decider that chooses the peers of its components.
-    now
-        Time of the submission, seconds.
-    spread
-        Whether the graphs with the most peers are preferred.
-    trial
-        Whether it is only decided on, and never run.
-    origin_names
-        Address and name of its origin, by which plans bind operators to that.
-
-    Attributes
-    ----------
-    began : float or None
-        Time at which its sources were started, seconds.
-    reason : str
-        Reason of its end; empty where no reason is known or needed.
-    on_spark : bool
-        Whether at least one alternative that was found has parts on Spark.
-    alternatives : list of Alternative or None
-        Alternatives that have not been tried, the preferred one first; None until the directory has answered.
-    alternative : Alternative
-        Alternative that is being tried, or that runs.
-    unconfirmed : set of str
-        Ids of the sources that have not been confirmed during set-up, and addresses of the helpers (peers with backups
-        or shared streams) that have not confirmed; an empty text for the successor.
-    rounds : int
-        Rounds of probes that were sent for it, the number of the last one.
-    waits_because : str
-        Reason why it has waited for a stream that could be shared soon; empty if it has not.
-    owners : set of str
-        Applications that make streams of its plan, as far as its origin knows.
-    silent_looks : int
-        Number of looks since its client was heard of (:mod:`.client_leases`).
-    sharable_soon : bool
-        Whether a peer has refused its graph because of a stream that its origin did not know.
-    refused_by : set of str
-        Addresses of the peers that have refused to commit a component of it.
-    tried : Roles or None
-        Placement that was decided on for a trial.
-    placed : Roles
-        Roles with which it was set up last: its backups are as many as it is to have.
-    delays : dict of str to float
-        Address of a peer with sinks to the end-to-end execution time that it has reported last, seconds.
-    former : set of str
-        Addresses of the peers that have taken part, and take no part any more.
-    ended_sinks : set of str
-        Addresses of the peers at whose sinks all streams have ended.
-    skipped : dict of str to SkippedLines
-        Source to the malformed lines of its trace that it skips.
-    timer : AnswerLimit or None
-        Limit of the set-up.
-    unanswered : bool
-        Whether some peer has not answered in time since candidates were looked up last, so that the request is tried
-        again rather than rejected.
-    """
+    """A submitted plan, the decision about it, and its state."""
 
     __slots__ = (
         "_graph",
@@ -137,41 +67,48 @@ class Request:
         self,
         name: str,
         plan: Plan,
-        decided_by: str,
-        now: float,
+        decided_by: str,  # name of the decider that chooses the peers of its components
+        now: float,  # time of the submission, seconds
         *,
-        spread: bool = False,
-        trial: bool = False,
+        spread: bool = False,  # whether the graphs with the most peers are preferred
+        trial: bool = False,  # whether it is only decided on, and never run
         lease: float = 0.0,
-        origin_names: tuple[str, ...] = (),
+        origin_names: tuple[str, ...] = (),  # address and name of its origin, by which plans bind operators to that
     ) -> None:
         self.name = name
         self.origin_names = origin_names
         self.trial = trial
         self.lease = lease
-        self.silent_looks = 0
-        self.tried: Roles | None = None
-        self.placed = Roles()
+        self.silent_looks = 0  # number of looks since its client was heard of (`.client_leases`)
+        self.tried: Roles | None = None  # placement that was decided on for a trial
+        self.placed = Roles()  # roles with which it was set up last: its backups are as many as it is to have
         self.plan = plan
         self.decided_by = decided_by
         self.spread = spread
         self.submitted = now
-        self.began: float | None = None
-        self.reason = ""
-        self.on_spark = False
+        self.began: float | None = None  # time at which its sources were started, seconds
+        self.reason = ""  # reason of its end; empty where no reason is known or needed
+        self.on_spark = False  # whether at least one alternative that was found has parts on Spark
+        # alternatives that have not been tried, the preferred one first; None until the directory has answered
         self.alternatives: list[Alternative] | None = None
-        self.alternative = Alternative(plan)
+        self.alternative = Alternative(plan)  # alternative that is being tried, or that runs
+        # ids of the sources that have not been confirmed during set-up, and addresses of the helpers (peers with
+        # backups or shared streams) that have not confirmed; an empty text for the successor
         self.unconfirmed: set[str] = set()
-        self.rounds = 0
-        self.waits_because = ""
+        self.rounds = 0  # rounds of probes that were sent for it, the number of the last one
+        self.waits_because = ""  # reason why it has waited for a stream that could be shared soon; empty if it has not
+        # whether a peer has refused its graph because of a stream that its origin did not know
         self.sharable_soon = False
-        self.owners: set[str] = set()
-        self.refused_by: set[str] = set()
+        self.owners: set[str] = set()  # applications that make streams of its plan, as far as its origin knows
+        self.refused_by: set[str] = set()  # addresses of the peers that have refused to commit a component of it
+        # address of a peer with sinks to the end-to-end execution time that it has reported last, seconds
         self.delays: dict[str, float] = {}
-        self.former: set[str] = set()
-        self.ended_sinks: set[str] = set()
-        self.skipped: dict[str, SkippedLines] = {}
-        self.timer: AnswerLimit | None = None
+        self.former: set[str] = set()  # addresses of the peers that have taken part, and take no part any more
+        self.ended_sinks: set[str] = set()  # addresses of the peers at whose sinks all streams have ended
+        self.skipped: dict[str, SkippedLines] = {}  # source to the malformed lines of its trace that it skips
+        self.timer: AnswerLimit | None = None  # limit of the set-up
+        # whether some peer has not answered in time since candidates were looked up last, so that the request is tried
+        # again rather than rejected
         self.unanswered = False
         self._state = State.DISCOVERING
         self._graph: Graph | None = None
@@ -184,10 +121,7 @@ class Request:
     def enter(self, state: State, reason: str = "") -> None:
         """Change to another state.
 
-        Raises
-        ------
-        IllegalTransition
-            If that state may not follow the present one.
+        Raises ``IllegalTransition`` if that state may not follow the present one.
         """
         check(self.name, self._state, state)
         self._state = state

@@ -16,30 +16,16 @@ SENDS: Final = 3  # number of times that a message is sent to a peer that does n
 
 
 class SessionConfig(msgspec.Struct, frozen=True):
-    """Time limits and intervals of sessions.
+    """Time limits and intervals of sessions."""
 
-    Parameters
-    ----------
-    setup
-        Time limit of the set-up: from the first Confirm to the last Confirmed of a source or helper, seconds.
-    feedback
-        Interval between two feedback messages, seconds.
-    lease
-        Time without feedback after which a peer asks whether the application goes on, seconds.
-    prepare
-        Additional time limit of set-up and lease while parts on Spark start, seconds.
-    moving
-        Time limit for the follower of a moving component to become ready, seconds.
-    patience
-        Time for which an application waits for a peer that is silent, and has no backup, before it ends, seconds. A
-        peer whose process has ended is not waited for.
-    """
-
+    # time limit of the set-up: from the first Confirm to the last Confirmed of a source or helper, seconds
     setup: float = 3.0
-    feedback: float = 1.0
-    lease: float = 10.0
-    prepare: float = 120.0
-    moving: float = 60.0
+    feedback: float = 1.0  # interval between two feedback messages, seconds
+    lease: float = 10.0  # time without feedback after which a peer asks whether the application goes on, seconds
+    prepare: float = 120.0  # additional time limit of set-up and lease while parts on Spark start, seconds
+    moving: float = 60.0  # time limit for the follower of a moving component to become ready, seconds
+    # time for which an application waits for a peer that is silent, and has no backup, before it ends, seconds. A peer
+    # whose process has ended is not waited for
     patience: float = 60.0
 
     @property

@@ -21,22 +21,11 @@ def _refusal_by_plan(plan: Plan, operator: str, _inside: Collection[str]) -> str
 
 
 class SparkOffer(msgspec.Struct, frozen=True):
-    """Properties of the Spark server that a peer can use.
+    """Properties of the Spark server that a peer can use."""
 
-    Parameters
-    ----------
-    micro_batch
-        Time of a micro-batch, seconds.
-    state_bytes
-        Expected state above which an operator is too heavy for a peer, bytes.
-    cores
-        Expected processing above which an operator is too heavy for a peer, cores.
-    refuses
-        Function of (plan, operator, other operators of the same part) that returns the reason why Spark cannot execute
-        the operator, empty if it can. The driver's function checks more than the plan alone can show.
-    """
-
-    micro_batch: float = MICRO_BATCH
-    state_bytes: float = 256e6
-    cores: float = 1.0
+    micro_batch: float = MICRO_BATCH  # time of a micro-batch, seconds
+    state_bytes: float = 256e6  # expected state above which an operator is too heavy for a peer, bytes
+    cores: float = 1.0  # expected processing above which an operator is too heavy for a peer, cores
+    # function of (plan, operator, other operators of the same part) that returns the reason why Spark cannot execute
+    # the operator, empty if it can. The driver's function checks more than the plan alone can show
     refuses: Callable[[Plan, str, Collection[str]], str] = _refusal_by_plan

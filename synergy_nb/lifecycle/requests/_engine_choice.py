@@ -34,35 +34,20 @@ NAMED_BY_PLAN: Final = "asked for by the plan"
 
 
 class EngineChoice(msgspec.Struct, frozen=True):
-    """The plan to compose, and the fallback if that cannot be composed.
+    """The plan to compose, and the fallback if that cannot be composed."""
 
-    Parameters
-    ----------
-    plan
-        Plan to compose; each part on Spark is a single operator of it.
-    otherwise
-        Fallback plan, in which peers execute all that ``auto`` had chosen for Spark; None if ``auto`` chose nothing.
-    reasons
-        Operator id to engine and reason, for operators with a choice of engine.
-    """
-
-    plan: Plan
+    plan: Plan  # plan to compose; each part on Spark is a single operator of it
+    # fallback plan, in which peers execute all that `auto` had chosen for Spark; None if `auto` chose nothing
     otherwise: Plan | None
-    reasons: dict[str, tuple[str, str]]
+    reasons: dict[str, tuple[str, str]]  # operator id to engine and reason, for operators with a choice of engine
 
 
 def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]) -> EngineChoice:
     """Choose the operators that Spark executes.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ.
-    offer
-        Properties of the Spark server of this peer; None if it has none. Then Spark is chosen only for operators that
-        the plan names, and composition rejects the plan because it finds no candidate for them.
-    profiles
-        Measured profiles of operators by stream name.
+    ``offer``: properties of the Spark server of this peer; None if it has none. Then Spark is chosen only for operators
+    that the plan names, and composition rejects the plan because it finds no candidate for them; ``profiles``: measured
+    profiles of operators by stream name.
 
     Examples
     --------

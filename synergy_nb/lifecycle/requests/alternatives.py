@@ -31,27 +31,13 @@ _producers_decoder = msgspec.json.Decoder(tuple[Producer, ...])
 
 def sharing_alternative(
     plan: Plan,
-    found: DirectoryEntries,
-    is_dead: Callable[[str], bool],
+    found: DirectoryEntries,  # entries of the directory by the names of streams
+    is_dead: Callable[[str], bool],  # function from an address to whether that peer is known to have died
     *,
-    everything: bool,
+    everything: bool,  # whether to share also streams whose beginning a later reader misses
     without: Collection[str] = (),
 ) -> Alternative | None:
-    """The alternative that starts from the maximum sharable points of a plan; None if it can share no stream.
-
-    Parameters
-    ----------
-    plan
-        Query plan ξ.
-    found
-        Entries of the directory by the names of streams.
-    is_dead
-        Function from an address to whether that peer is known to have died.
-    everything
-        Whether to share also streams whose beginning a later reader misses.
-    without
-        Operators whose streams are not to be shared.
-    """
+    """The alternative that starts from the maximum sharable points of a plan; None if it can share no stream."""
     providers: dict[str, dict[str, Provider]] = {}
     shared: dict[str, dict[str, tuple[Producer, ...]]] = {}
 
@@ -108,42 +94,24 @@ def owners_of(alternatives: Iterable[Alternative]) -> set[str]:
 
 
 class Alternatives:
-    """Finds the alternatives of the plans that are submitted at a peer.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    is_dead
-        Function from an address to whether that peer is known to have died.
-    sharing
-        Running streams to share: ``all``, ``live`` or ``off``, see
-        :class:`~synergy_nb.algorithms.composition.CompositionConfig`.
-    spark
-        Function that returns the properties of the Spark server of this peer, or None where it has none.
-    backtracks
-        Whether the sharable points before the maximum ones are alternatives, too.
-
-    Attributes
-    ----------
-    on_spark_parts : list of callables (application)
-        Listeners, called with each application that has an alternative with parts on Spark.
-    """
+    """Finds the alternatives of the plans that are submitted at a peer."""
 
     def __init__(
         self,
         peer: Peer,
-        is_dead: Callable[[str], bool],
-        sharing: str,
+        is_dead: Callable[[str], bool],  # function from an address to whether that peer is known to have died
+        sharing: str,  # running streams to share: `all`, `live` or `off`, see `CompositionConfig`
+        # function that returns the properties of the Spark server of this peer, or None where it has none
         spark: Callable[[], SparkOffer | None],
         *,
-        backtracks: bool = False,
+        backtracks: bool = False,  # whether the sharable points before the maximum ones are alternatives, too
     ) -> None:
         self._peer = peer
         self._is_dead = is_dead
         self._sharing = sharing
         self._spark = spark
         self._backtracks = backtracks
+        # listeners, called with each application that has an alternative with parts on Spark
         self.on_spark_parts: list[Callable[[str], None]] = []
 
     def names(self, plan: Plan) -> set[str]:
@@ -156,14 +124,7 @@ class Alternatives:
 
         They are: from streams that run already, with parts on Spark, and with fewer parts on Spark.
 
-        Parameters
-        ----------
-        application
-            Id of the application.
-        plan
-            Query plan that was submitted.
-        found
-            Entries of the directory by name.
+        ``found``: entries of the directory by name.
         """
         alternatives: list[Alternative] = []
         if self._sharing != "off":

@@ -37,21 +37,12 @@ COMPOSING: Final = "composing"
 
 
 class Claims:
-    """Claims the streams of the requests of one origin.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    streams
-        Streams of this peer in the directory.
-    patience
-        Greatest number of seconds that a request waits; 0: it claims nothing and does not wait.
-    """
+    """Claims the streams of the requests of one origin."""
 
     def __init__(self, peer: Peer, streams: PublishedStreams, patience: float) -> None:
         self._peer = peer
         self._streams = streams
+        # greatest number of seconds that a request waits; 0: it claims nothing and does not wait
         self._patience = patience
         self._claimed: dict[str, str] = {}  # request to the name of its stream
 

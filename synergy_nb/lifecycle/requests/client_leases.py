@@ -25,22 +25,12 @@ LOOKS: Final = 6  # looks in the duration of a lease
 
 
 class ClientLeases:
-    """Ends the applications that this peer leads when the leases of their clients expire.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    requests
-        Requests that it leads, by id.
-    stop
-        Function that ends a request, by its id and the reason.
-    """
+    """Ends the applications that this peer leads when the leases of their clients expire."""
 
     def __init__(self, peer: Peer, requests: Mapping[str, Request], stop: Callable[[str, str], object]) -> None:
         self._peer = peer
         self._requests = requests
-        self._stop = stop
+        self._stop = stop  # function that ends a request, by its id and the reason
 
     def begin(self, request: Request) -> None:
         """Begin the lease of a request that this peer leads from now on."""

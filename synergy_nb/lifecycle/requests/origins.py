@@ -39,16 +39,9 @@ TIED_SHARE: Final = 0.1  # share of the least delay; peers whose delays differ b
 def ends_of(plan: Plan, policy: str, peers: Mapping[str, Collection[str]], names: Mapping[str, str]) -> list[_End]:
     """Find the ends of an application that its origin should be near.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ.
-    policy
-        Rule by which the origin is chosen, from :data:`POLICIES`.
-    peers
-        Address of each peer that answers to the names of the components that it offers.
-    names
-        Address of a peer to its name, as plans may pin operators by name.
+    ``policy``: rule by which the origin is chosen, from :data:`POLICIES`; ``peers``: address of each peer that answers
+    to the names of the components that it offers; ``names``: address of a peer to its name, as plans may pin operators
+    by name.
 
     Examples
     --------
@@ -74,26 +67,17 @@ def ends_of(plan: Plan, policy: str, peers: Mapping[str, Collection[str]], names
 
 
 def nearest(
-    candidates: Sequence[str],
+    candidates: Sequence[str],  # addresses of the peers that may become the origin
+    # ends of the application, see `ends_of`. An end to which no candidate has a known delay is ignored
     ends: Sequence[_End],
-    client: Mapping[str, float],
+    client: Mapping[str, float],  # address of a peer to the round-trip time between it and the client, in seconds
+    # function that returns the round-trip time between two peers, seconds; None if it was not measured
     between: Callable[[str, str], float | None],
 ) -> list[str]:
     """Sort candidates by the sum of their delays to all ends, the nearest first.
 
     Peers are equally near if their sums exceed the least by less than a tenth or 2 ms; they remain in the given order.
     Peers without a known delay come last, in the given order.
-
-    Parameters
-    ----------
-    candidates
-        Addresses of the peers that may become the origin.
-    ends
-        Ends of the application, see :func:`ends_of`. An end to which no candidate has a known delay is ignored.
-    client
-        Address of a peer to the round-trip time between it and the client, in seconds.
-    between
-        Function that returns the round-trip time between two peers, seconds; None if it was not measured.
 
     Examples
     --------

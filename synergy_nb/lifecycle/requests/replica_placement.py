@@ -46,18 +46,10 @@ class Placements(Protocol):
 
 
 class ReplicaPlacement:
-    """The decider that gives an application the availability that its plan asks for.
-
-    Parameters
-    ----------
-    placements
-        Placement protocol, which proposes primaries and backups.
-    probes
-        Prober that checks the primaries.
-    """
+    """The decider that gives an application the availability that its plan asks for."""
 
     def __init__(self, placements: Placements, probes: Prober) -> None:
-        self._placements = placements
+        self._placements = placements  # placement protocol, which proposes primaries and backups
         self._probes = probes
         self._refused: dict[str, Refusal] = {}  # request to the refusal of its first placement
 

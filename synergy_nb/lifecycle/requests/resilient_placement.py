@@ -20,21 +20,11 @@ __all__ = ["ResilientPlacement"]
 
 
 class ResilientPlacement:
-    """The decider that chooses peers so that they can process as large a set of source rates as possible (ROD).
-
-    Parameters
-    ----------
-    peer
-        The peer, whose driver computes placements.
-    is_dead
-        Function from an address to whether that peer is known to have died.
-    probes
-        Prober that checks the proposed peers.
-    """
+    """The decider that chooses peers so that they can process as large a set of source rates as possible (ROD)."""
 
     def __init__(self, peer: Peer, is_dead: Callable[[str], bool], probes: Prober) -> None:
         self._peer = peer
-        self._is_dead = is_dead
+        self._is_dead = is_dead  # function from an address to whether that peer is known to have died
         self._probes = probes
         self._asked: dict[str, tuple[int, Request, Decided]] = {}
         self._number = 0

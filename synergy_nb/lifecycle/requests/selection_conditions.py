@@ -32,17 +32,9 @@ def violated_condition(
 
     Condition 2.1 holds for every merged graph.
 
-    Parameters
-    ----------
-    plan, graph
-        Query plan ξ, and its complete component graph.
-    late
-        Share of the tuples that may exceed the delay limit if the plan states no miss rate; None: the mean delay is
-        compared with the limit.
-    phi
-        Aggregate φ of the resource use of the graph; infinite if a peer or a link lacks capacity.
-    tolerated
-        Share of the delay limit by which the projected delay may exceed it.
+    ``late``: share of the tuples that may exceed the delay limit if the plan states no miss rate; None: the mean delay
+    is compared with the limit; ``phi``: aggregate φ of the resource use of the graph; infinite if a peer or a link
+    lacks capacity; ``tolerated``: share of the delay limit by which the projected delay may exceed it.
     """
     qos = plan.qos
     if qos.delay is not None:

@@ -36,43 +36,21 @@ def known_peers_phrase(living: Iterable[str]) -> str:
 
 def check_submission(
     plan: Plan,
+    # name of the peer that becomes its origin, or the rule by which one is chosen; None: the default rule
     origin: str | None,
-    feeds: Mapping[str, Any],
-    names: Mapping[str, str],
-    living: Iterable[str],
-    no_spark: str,
+    feeds: Mapping[str, Any],  # rows of sources, by operator id or name
+    names: Mapping[str, str],  # peer address to name
+    living: Iterable[str],  # names of the peers that answer
+    no_spark: str,  # reason why the cluster has no Spark; empty if it has
     *,
-    local: bool,
+    local: bool,  # whether all peers run on this machine and see its files
 ) -> tuple[str | None, dict[str, Any]]:
     """Check a submission and raise one error for all that the cluster lacks, before anything is started.
 
-    Parameters
-    ----------
-    plan
-        Query plan to run.
-    origin
-        Name of the peer that becomes its origin, or the rule by which one is chosen; None: the default rule.
-    feeds
-        Rows of sources, by operator id or name.
-    names
-        Peer address to name.
-    living
-        Names of the peers that answer.
-    no_spark
-        Reason why the cluster has no Spark; empty if it has.
-    local
-        Whether all peers run on this machine and see its files.
+    Returns: origin to use (what was given, or else the peer to which the first sink is bound that is bound to one), and
+    the rows of each fed source by operator id.
 
-    Returns
-    -------
-    origin, feeding
-        Origin to use (what was given, or else the peer to which the first sink is bound that is bound to one), and the
-        rows of each fed source by operator id.
-
-    Raises
-    ------
-    ClusterError
-        If the cluster lacks anything; the message names all of it.
+    Raises ``ClusterError`` if the cluster lacks anything; the message names all of it.
     """
     if not isinstance(plan, Plan):
         raise ClusterError(_no_plan(plan))
@@ -105,17 +83,10 @@ def check_submission(
 def check_detached(fed: Collection[str], *, started_here: bool) -> None:
     """Refuse to detach an application from a client without which it cannot go on.
 
-    Parameters
-    ----------
-    fed
-        Sources whose rows come from the client.
-    started_here
-        Whether the client has started the peers, which end with it.
+    ``fed``: sources whose rows come from the client; ``started_here``: whether the client has started the peers, which
+    end with it.
 
-    Raises
-    ------
-    ClusterError
-        Saying what ends with the client.
+    Raises ``ClusterError``: saying what ends with the client.
     """
     if started_here:
         raise ClusterError(

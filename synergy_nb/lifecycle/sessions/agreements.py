@@ -77,21 +77,13 @@ class _Question:
 
 
 class Agreements:
-    """Keeps the accounts of the applications that a peer leads, and asks the origins of others.
-
-    Parameters
-    ----------
-    peer, impacts, answers
-        The peer, its projection of impact, and its time limits on the answers of others.
-    members
-        Member records of the applications in which the peer takes part, by id.
-    """
+    """Keeps the accounts of the applications that a peer leads, and asks the origins of others."""
 
     def __init__(self, peer: Peer, impacts: Impacts, members: Mapping[str, Member], answers: AnswerLimits) -> None:
         self.peer = peer
         self._answers = answers
         self.impacts = impacts
-        self.members = members
+        self.members = members  # member records of the applications in which the peer takes part, by id
         self._accounts: dict[str, _Account] = {}
         self._waiting: deque[_Question] = deque()  # the first one has been asked
         self._told: dict[str, tuple[str, int, float]] = {}  # application to its origin, attempt, and booked seconds
@@ -141,14 +133,9 @@ class Agreements:
     def ask(self, member: Member, operator: str, answered: Agreed) -> None:
         """Ask whether a component may be committed here, or for no operator whether shared streams may be read.
 
-        Parameters
-        ----------
-        member
-            Record of the application.
-        operator
-            Operator that is to be executed here; empty for the components of others whose streams it reads.
-        answered
-            Callback for the answer; it is called before the next question is asked.
+        ``member``: record of the application; ``operator``: operator that is to be executed here; empty for the
+        components of others whose streams it reads; ``answered``: callback for the answer; it is called before the next
+        question is asked.
         """
         if any(each.member is member and each.operator == operator for each in self._waiting):
             return  # a duplicate

@@ -24,30 +24,17 @@ __all__ = ["Commitments"]
 
 
 class Commitments:
-    """Commits and deploys components at one peer during set-up.
-
-    Parameters
-    ----------
-    participation, impacts
-        Applications in which the peer takes part, and its projection of impact.
-    admit
-        Function that registers the graph of a sharer of applications that this peer leads; it returns a tap and the
-        reason of a refusal, or two empty texts.
-    agreements
-        Agreements of origins to what a component adds to the delays of their applications.
-
-    Attributes
-    ----------
-    on_deploy : list of callables (plan, operator)
-        Listeners, called with each component that this peer is to execute.
-    """
+    """Commits and deploys components at one peer during set-up."""
 
     def __init__(
         self,
+        # participation, impacts: applications in which the peer takes part, and its projection of impact
         participation: Participation,
         impacts: Impacts,
+        # function that registers the graph of a sharer of applications that this peer leads; it returns a tap and the
+        # reason of a refusal, or two empty texts
         admit: Callable[[Graph], tuple[str, str]],
-        agreements: Agreements,
+        agreements: Agreements,  # agreements of origins to what a component adds to the delays of their applications
     ) -> None:
         self.peer = participation.peer
         self.deploying = participation.deploying
@@ -57,6 +44,7 @@ class Commitments:
         self.join = participation.join
         self.admit = admit
         self.agreements = agreements
+        # listeners, called with each component that this peer is to execute
         self.on_deploy: list[Callable[[Plan, str], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Confirm: self._confirm, Share: self._share}
 

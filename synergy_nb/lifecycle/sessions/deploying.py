@@ -71,22 +71,12 @@ class _SharingGraph(NamedTuple):
 
 
 class Deploying:
-    """Computes the deployments of one peer, and instructs its driver.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    components
-        Components of the peer, and the users of each.
-    members
-        Member records of the applications in which the peer takes part, by id.
-    """
+    """Computes the deployments of one peer, and instructs its driver."""
 
     def __init__(self, peer: Peer, components: Components, members: Mapping[str, Member]) -> None:
         self.peer = peer
         self.components = components
-        self.members = members
+        self.members = members  # member records of the applications in which the peer takes part, by id
         self._instructed: dict[str, Deployment] = {}  # application to its last deployment, unless that is empty
         # application to its graph and the deployment of that graph, see _outline()
         self._outlines: dict[str, tuple[Graph, Deployment]] = {}
@@ -282,10 +272,7 @@ class Deploying:
     def add_user(self, member: Member) -> tuple[str, str]:
         """Register an application as a user of this peer's components.
 
-        Returns
-        -------
-        tap, reason : str
-            Tap whose producer cannot be used, and why; empty if all can.
+        Returns: tap whose producer cannot be used, and why; empty if all can.
         """
         graph, address = member.graph, self.peer.address
         for tap, producers in graph.shared.items():

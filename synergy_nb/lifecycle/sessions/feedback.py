@@ -66,28 +66,20 @@ def _differ(one: ComponentTimes, other: ComponentTimes) -> bool:
 
 
 class Feedbacks:
-    """Sends the feedback of the applications that a peer leads, and expires leases of those in which it takes part.
-
-    Parameters
-    ----------
-    participation
-        Applications in which the peer takes part; their sources here run, and their streams are offered, from the first
-        feedback on.
-    outdated
-        Callback with a member record whose graph is older than that of the feedback.
-    account
-        Function that returns the delay of an application that the peer leads by its account, seconds; negative without
-        one.
-    delay
-        Function that returns the measured delay of an application that the peer leads, seconds; negative before the
-        first measurement.
-    """
+    """Sends the feedback of the applications that a peer leads, and expires leases of those in which it takes part."""
 
     def __init__(
         self,
+        # applications in which the peer takes part; their sources here run, and their streams are offered, from the
+        # first feedback on
         participation: Participation,
+        # callback with a member record whose graph is older than that of the feedback
         outdated: Callable[[Member], None],
+        # function that returns the delay of an application that the peer leads by its account, seconds; negative
+        # without one
         account: Callable[[str], float],
+        # function that returns the measured delay of an application that the peer leads, seconds; negative before the
+        # first measurement
         delay: Callable[[str], float],
     ) -> None:
         self._participation = participation

@@ -29,17 +29,6 @@ QUEUED: Final = 1e-9  # seconds: less queued work than this counts as none
 class Impacts:
     """Projects the impact of requests on the applications at one peer.
 
-    Parameters
-    ----------
-    components, members, ledger
-        Components, member records and resources of the peer.
-    config
-        Parameters of the projection; None if impact is not projected.
-    spark
-        Function that returns the properties of the Spark server of this peer, or None where it has none.
-    processing
-        Function that returns the processing time τ of (plan, operator) at this peer, seconds.
-
     Notes
     -----
     Loads are shares of what the peer's thread can do, since tuples wait for it; those of parts on Spark are shares of
@@ -51,8 +40,10 @@ class Impacts:
         components: Components,
         members: Mapping[str, Member],
         ledger: Ledger,
-        config: ProjectionConfig | None = None,
+        config: ProjectionConfig | None = None,  # parameters of the projection; None if impact is not projected
+        # function that returns the properties of the Spark server of this peer, or None where it has none
         spark: Callable[[], SparkOffer | None] = lambda: None,
+        # function that returns the processing time τ of (plan, operator) at this peer, seconds
         processing: Callable[[Plan, str], float] = Plan.processing_time,
     ) -> None:
         self.config = config
@@ -84,21 +75,12 @@ class Impacts:
     ) -> tuple[float, list[Impact]]:
         """Project the impact of executing one more operator at this peer.
 
-        Parameters
-        ----------
-        request, plan, operator
-            Id of the request, its plan, and the operator.
-        beside
-            Other operators of the same request that would be executed at this peer.
-        so_far
-            Time from a source until a tuple of the request arrives at this peer, seconds.
+        ``beside``: other operators of the same request that would be executed at this peer; ``so_far``: time from a
+        source until a tuple of the request arrives at this peer, seconds.
 
-        Returns
-        -------
-        float
-            Execution time x of the operator at this peer, waiting included, seconds.
-        list of Impact
-            Impact on each application at this peer, except the request itself.
+        Returns: execution time x of the operator at this peer, waiting included, seconds.
+
+        Returns: impact on each application at this peer, except the request itself.
         """
         tau = self.processing(plan, operator)
         if self.config is None:
@@ -157,16 +139,10 @@ class Impacts:
     def grown(self, member: Member | None = None, operator: str = "") -> dict[str, float]:
         """By how much longer the components here now take than their applications were promised.
 
-        Parameters
-        ----------
-        member, operator
-            Component that would be executed here, too; none by default.
+        ``member``, ``operator``: component that would be executed here, too; none by default.
 
-        Returns
-        -------
-        dict of str to float
-            Application with a limit and promised times to the seconds, summed over its components here: for parallel
-            ones that is more than what its delay grows by. Infinite if the peer would be overloaded.
+        Returns: application with a limit and promised times to the seconds, summed over its components here: for
+        parallel ones that is more than what its delay grows by. Infinite if the peer would be overloaded.
         """
         config = self.config or ProjectionConfig()
         traffic = Traffic.together([each.traffic("maximum") for each in self.running().values()])

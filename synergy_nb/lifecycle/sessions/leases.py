@@ -23,22 +23,13 @@ __all__ = ["Leases"]
 
 
 class Leases:
-    """Has a peer ask about applications of which it hears nothing, and leave them.
-
-    Parameters
-    ----------
-    participation
-        Applications in which the peer takes part: it asks about them, and leaves them.
-    sinks
-        Reports of sinks, which know the results that are retained.
-    tell
-        Function of (application, address) that sends a peer the graph of an application that this one leads.
-    """
+    """Has a peer ask about applications of which it hears nothing, and leave them."""
 
     def __init__(
         self,
-        participation: Participation,
-        sinks: SinkReports,
+        participation: Participation,  # applications in which the peer takes part: it asks about them, and leaves them
+        sinks: SinkReports,  # reports of sinks, which know the results that are retained
+        # function of (application, address) that sends a peer the graph of an application that this one leads
         tell: Callable[[str, str], None],
     ) -> None:
         self._participation = participation

@@ -29,40 +29,19 @@ ENDED_SESSIONS: Final = 4096  # ended sessions that a peer remembers, so as to r
 
 
 class Participation:
-    """Joins and leaves applications, and knows which messages about them are outdated here.
-
-    Parameters
-    ----------
-    peer, membership, config
-        The peer, its failure detector, and the time limits of sessions.
-    led, members
-        Applications that the peer leads, and member records of those in which it takes part, by id.
-    deploying
-        Instructions of the peer to its driver.
-    agreements
-        Agreements of origins to what components add to the delays of their applications.
-
-    Attributes
-    ----------
-    ended : Latest of Ended
-        Application to the latest attempt that has ended here.
-    on_joined : list of callables (member)
-        Listeners, called with each new member record.
-    on_received : list of callables (graph)
-        Listeners, called with each graph of a message that changes one, before it is adopted.
-    on_left : list of callables (application)
-        Listeners, called with each application of which the peer retains nothing.
-    """
+    """Joins and leaves applications, and knows which messages about them are outdated here."""
 
     def __init__(
         self,
+        # peer, membership, config: the peer, its failure detector, and the time limits of sessions
         peer: Peer,
         membership: Membership,
         config: SessionConfig,
+        # led, members: applications that the peer leads, and member records of those in which it takes part, by id
         led: dict[str, Request],
         members: dict[str, Member],
         deploying: Deploying,
-        agreements: Agreements,
+        agreements: Agreements,  # agreements of origins to what components add to the delays of their applications
     ) -> None:
         self.peer = peer
         self.membership = membership
@@ -73,9 +52,11 @@ class Participation:
         self.components = deploying.components
         self.ledger = deploying.components.ledger
         self._agreements = agreements
-        self.ended: Latest[Ended] = Latest(ENDED_SESSIONS)
-        self.on_joined: list[Callable[[Member], None]] = []
+        self.ended: Latest[Ended] = Latest(ENDED_SESSIONS)  # application to the latest attempt that has ended here
+        self.on_joined: list[Callable[[Member], None]] = []  # listeners, called with each new member record
+        # listeners, called with each graph of a message that changes one, before it is adopted
         self.on_received: list[Callable[[Graph], None]] = []
+        # listeners, called with each application of which the peer retains nothing
         self.on_left: list[Callable[[str], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Begin: self._begin}
 

@@ -30,23 +30,15 @@ def sink_peers(graph: Graph) -> set[str]:
 
 
 class SinkReports:
-    """Reports the sinks of a peer, and collects such reports of the applications that it leads.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    led, members
-        Applications that the peer leads, and member records of those in which it takes part, by id.
-    end
-        Callback with an application of this peer whose streams have ended at all sinks, and its state from then on.
-    """
+    """Reports the sinks of a peer, and collects such reports of the applications that it leads."""
 
     def __init__(
         self,
         peer: Peer,
+        # led, members: applications that the peer leads, and member records of those in which it takes part, by id
         led: Mapping[str, Request],
         members: Mapping[str, Member],
+        # callback with an application of this peer whose streams have ended at all sinks, and its state from then on
         end: Callable[[str, State], None],
     ) -> None:
         self._peer = peer

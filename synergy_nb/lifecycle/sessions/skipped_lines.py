@@ -32,23 +32,16 @@ INTERVAL: Final = 1.0  # seconds between two reports of the same lines
 
 
 class SkippedReports(Protocol):
-    """Reports malformed lines of the sources at a peer, and keeps such reports of the applications that it leads.
-
-    Parameters
-    ----------
-    peer
-        The peer.
-    components, members
-        Components of the peer, and member records of the applications in which it takes part, by id.
-    requests
-        Records of the applications that the peer leads, or led until their end, by id.
-    """
+    """Reports malformed lines of the sources at a peer, and keeps such reports of the applications that it leads."""
 
     def __init__(
         self,
         peer: Peer,
+        # components, members: components of the peer, and member records of the applications in which it takes part, by
+        # id
         components: Components,
         members: Mapping[str, Member],
+        # records of the applications that the peer leads, or led until their end, by id
         requests: Mapping[str, Request],
     ) -> None:
         super().__init__(peer)
