@@ -20,17 +20,15 @@ peer executes what waits at the old one, too. An origin elsewhere has to hear th
 one has to hear from it. The dissertation's 1144 ms are of other hosts, years and machines.
 
 On 200 placements with measured delays, all phases led by the old peer take .79 times two round trips with one stream,
-.79 with two and 1.37 with four (the placements of a run together). If another peer leads, it is 1.02, .95 and 1.51. The
-least that is possible while the leader alone changes the graph is .75, .75 and .77, and .99, .95 and .94. So with one
+.79 with two and 1.36 with four (the placements of a run together). If another peer leads, it is 1.02, .97 and 1.49. The
+least that is possible while the leader alone changes the graph is .75, .75 and .76, and 1.00, .96 and .95. So with one
 and two streams there is nothing left to gain but another leader. With four, the new peer has to measure the round trips
 to peers upstream before it can project, as it did not do so in the two seconds since the start; from the command on it
-is .79 and 1.16. Where the origin waited for answers to its graph, migrations that another peer leads took 1.48 and 1.37
+is .80 and 1.21. Where the origin waited for answers to its graph, migrations that another peer leads took 1.48 and 1.37
 times two round trips with one and two streams on 40 other placements, where 1.15 and 1.13 is the least.
 
-In eight of the 60 cells of the stored run a placement failed, and their points are missing. In seven the new peer
-refused, as a peer beside it in the graph was 2.7 to 3.0 s away there and back: it waits a second for the answer by
-which it measures that. This is an outcome now, and its share a metric. In one the old peer, which had released its
-component, took the application for ended before the origin told it that the component had moved: it asks on now.
+In one or two of 200 placements the new peer refuses, as a peer beside it in the graph is 2.7 to 3.0 s away there and
+back: it waits a second for the answer by which it measures that. The share is a metric, and the times are of the others.
 
 Until the old peer sent the snapshot without being asked, a move took 1.4 times the two round trips from the command,
 and until it had those upstream send to the new peer, .98 to 1.07 times; with request and reply 1.31 to 1.37, and 1.2

@@ -19,7 +19,7 @@ Findings
 --------
 The cost of a degree is that of decoding a batch and of looking its tuples up: 0.2 to 0.5 % of the core that it was
 measured on. The paper has 0.7 to 0.84 % of another processor, which also sends, so these are not compared. A further
-input of a filter costs .43 of the plain filter. The ratios of the union are above the paper's, since ours passes tables
+input of a filter costs .47 of the plain filter. The ratios of the union are above the paper's, since ours passes tables
 on and takes much less. Those of a join that tries 100 pairs for each tuple are near the paper's; those of one that
 looks its partner up are above.
 """
