@@ -28,7 +28,7 @@ is .80 and 1.21. Where the origin waited for answers to its graph, migrations th
 times two round trips with one and two streams on 40 other placements, where 1.15 and 1.13 is the least.
 
 In one or two of 200 placements the new peer refuses, as a peer beside it in the graph is 2.7 to 3.0 s away there and
-back: it waits a second for the answer by which it measures that. The share is a metric, and the times are of the others.
+back: it waits a second for the answer by which it measures that. The share is a metric; times are of the others.
 
 Until the old peer sent the snapshot without being asked, a move took 1.4 times the two round trips from the command,
 and until it had those upstream send to the new peer, .98 to 1.07 times; with request and reply 1.31 to 1.37, and 1.2

@@ -2,7 +2,7 @@
 
 What a coordinator of a cluster does: every 30 s it begins a new period of weights, every 5 minutes it discards streams
 by the weights of the last period (algorithm 6), and it revives streams for an input of which all streams are late, from
-replicas that are not late themselves.
+replicas that are not late themselves or, if so chosen, from all that run.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def coordinated(
     k_min: int,
     failures: Sequence[Collection[str | StreamReplica]] = (),
     revives: bool = True,
+    late_too: bool = False,
 ) -> Coordinated:
     """Run replicas with a coordinator.
 
@@ -104,6 +105,8 @@ def coordinated(
         Sets of replicas and streams that may fail together, which collection leaves survivable.
     revives
         Whether streams are revived when an input is late.
+    late_too
+        Whether streams are also revived from replicas that wait for a late input themselves.
     """
     inputs = _Inputs(graph)
 
@@ -128,7 +131,7 @@ def coordinated(
                 for stream in group.streams:
                     inputs.end(stream)
         late = inputs.late(now) if revives else {}
-        hindered = {consumer for consumer, _ in late}
+        hindered = set() if late_too else {consumer for consumer, _ in late}
         for consumer, name in late:
             found = revival(run.graph, collected, consumer, name, hindered - {consumer})
             if found is None:
