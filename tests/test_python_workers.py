@@ -52,7 +52,7 @@ class Workers:
             listener.bind(path)
             listener.listen()
             kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-            code = "from spark_stream import worker_fork_server as w; w.PRELOAD = ('numpy',); w.main({})"
+            code = "from spark_stream import _worker_fork_server as w; w.PRELOAD = ('numpy',); w.main({})"
             self.server = subprocess.Popen(
                 [sys.executable, "-P", "-c", code.format(listener.fileno())],
                 stdin=subprocess.DEVNULL,
