@@ -16,15 +16,10 @@ class BirthTimes:
 
     Rows that were born at about the same time get the birth time of the oldest, see
     :func:`~synergy_nb.dataflow.streams.log.chunking.mergeable`.
-
-    Attributes
-    ----------
-    oldest
-        Birth time of the oldest tuples that were read last; rows without a window have this age.
     """
 
     def __init__(self, now: float) -> None:
-        self.oldest = now
+        self.oldest = now  # birth time of the oldest tuples that were read last; rows without a window have this age
         self._times: list[int] = []
         self._born: list[float] = []
 
@@ -55,12 +50,7 @@ class BirthTimes:
     def parted(self, table: pl.DataFrame, *, windowed: bool) -> Iterator[tuple[pl.DataFrame, float]]:
         """Split rows in the order of event times into parts that were born at about the same time.
 
-        Parameters
-        ----------
-        table
-            The rows.
-        windowed
-            Whether they are of windows, and so were born with what has closed these.
+        ``windowed``: whether they are of windows, and so were born with what has closed these.
         """
         if not windowed:
             yield table, self.oldest

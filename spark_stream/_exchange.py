@@ -45,53 +45,27 @@ PATIENCE: Final = 1.0  # seconds for which a query without new input waits befor
 
 
 class Exchange:
-    """The state of one query at the endpoint of a peer. Its methods may be called from any thread.
-
-    Parameters
-    ----------
-    name
-        Name of the query.
-    columns
-        Columns of its result with their types.
-    windowed
-        Whether its result is a stream of windows.
-    lag
-        Microseconds by which the slowest operator with state is behind the watermark of the inputs; None: none has any.
-    arrange
-        Puts the rows of a micro-batch in order; by default they are put in the order of their event times.
-    on_items
-        Takes results, in order; Spark waits until it returns.
-    on_room
-        Called when it is no longer full.
-    clock
-        Wall-clock seconds.
-    on_handed
-        Called behind ``on_items`` with how far that is. Spark commits the micro-batch when it returns.
-    on_committed
-        Called when inputs are needed no longer up to a later place than before.
-    since
-        Deliveries of the exchange that this one replaces.
-
-    Attributes
-    ----------
-    batch
-        Number of the last micro-batch that was handed over; -1 before the first.
-    """
+    """The state of one query at the endpoint of a peer. Its methods may be called from any thread."""
 
     def __init__(
         self,
         name: str,
-        columns: Mapping[str, str],
+        columns: Mapping[str, str],  # columns of its result with their types
         *,
-        windowed: bool,
+        windowed: bool,  # whether its result is a stream of windows
+        # microseconds by which the slowest operator with state is behind the watermark of the inputs; None: none has
+        # any
         lag: int | None = None,
+        # puts the rows of a micro-batch in order; by default they are put in the order of their event times
         arrange: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
-        on_items: Callable[[list[Item]], None],
-        on_room: Callable[[], None] | None = None,
-        clock: Callable[[], float] = time.time,
+        on_items: Callable[[list[Item]], None],  # takes results, in order; Spark waits until it returns
+        on_room: Callable[[], None] | None = None,  # called when it is no longer full
+        clock: Callable[[], float] = time.time,  # wall-clock seconds
+        # called behind `on_items` with how far that is. Spark commits the micro-batch when it returns
         on_handed: Callable[[DeliveryProgress], None] | None = None,
+        # called when inputs are needed no longer up to a later place than before
         on_committed: Callable[[], None] | None = None,
-        since: DeliveryProgress = NONE,
+        since: DeliveryProgress = NONE,  # deliveries of the exchange that this one replaces
     ) -> None:
         self.name = name
         self.inlets: list[Inlet] = []  # by port
@@ -116,7 +90,7 @@ class Exchange:
         self._seen: set[tuple[int, int]] = set()  # that Spark has asked for at all
         self._low = START
         self._ages = BirthTimes(clock())
-        self.batch = since.batch
+        self.batch = since.batch  # number of the last micro-batch that was handed over; -1 before the first
         self._since = since
         self._before = since.covered  # with it
         self._ended = since.emitted == END
@@ -129,14 +103,8 @@ class Exchange:
     def attach(self, inlet: Inlet, schema: pa.Schema, taps: int) -> int:
         """Add the input of the next port, before the query runs; return the number of the port.
 
-        Parameters
-        ----------
-        inlet
-            Input of the part that the query reads on this port.
-        schema
-            See :func:`arrow_schema`.
-        taps
-            Readers.
+        ``inlet``: input of the part that the query reads on this port; ``schema``: see :func:`arrow_schema`; ``taps``:
+        readers.
         """
         with self._changed:
             port = len(self.inlets)
@@ -238,10 +206,7 @@ class Exchange:
     def begin(self, end_time: int) -> int:
         """Start a run and return its number; calls of earlier runs are refused from now on.
 
-        Parameters
-        ----------
-        end_time
-            Event time that stands for the end of a stream in Spark, in microseconds.
+        ``end_time``: event time that stands for the end of a stream in Spark, in microseconds.
         """
         with self._changed:
             self._run += 1

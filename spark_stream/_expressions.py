@@ -82,21 +82,12 @@ def literal(text: str) -> str:
 def translate(text: str, schema: Mapping[str, str], kind: str | None = None) -> str:
     """The Spark SQL of one SQL expression.
 
-    Parameters
-    ----------
-    text
-        An expression of the subset of ``sql.py``, without aggregate calls.
-    schema
-        Column to type of the stream that it is used on.
-    kind
-        Type that the result must have; it may be a float where the expression gives an integer.
+    ``text``: an expression of the subset of ``sql.py``, without aggregate calls; ``schema``: column to type of the
+    stream that it is used on; ``kind``: type that the result must have; it may be a float where the expression gives an
+    integer.
 
-    Raises
-    ------
-    synergy_nb.plan.sql.sql.SqlError
-        If ``text`` is outside the subset or does not fit ``schema``.
-    UntranslatableExpression
-        If Spark sees some part of it differently.
+    Raises ``synergy_nb.plan.sql.sql.SqlError`` if ``text`` is outside the subset or does not fit ``schema``;
+    ``UntranslatableExpression`` if Spark sees some part of it differently.
 
     Examples
     --------

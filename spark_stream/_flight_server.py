@@ -36,20 +36,13 @@ class _TokenCheck(fl.ServerMiddlewareFactory):  # type: ignore[misc]
 class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
     """Listens on a free port of ``host``.
 
-    Parameters
-    ----------
-    host
-        Address that it is reached at.
-    token
-        Token that clients have to present.
-    exchange
-        Function that returns the exchange of the query with a name.
+    ``host``: address that it is reached at; ``token``: token that clients have to present.
     """
 
     def __init__(self, host: str, token: str, exchange: Callable[[str], Exchange]) -> None:
         super().__init__(f"grpc://{host}:0", middleware={"token": _TokenCheck(token)})
         self.address = f"grpc://{host}:{self.port}"
-        self._exchange = exchange
+        self._exchange = exchange  # function that returns the exchange of the query with a name
 
     def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
         """Answer a JSON question of Spark's source or sink by JSON."""

@@ -15,36 +15,18 @@ if TYPE_CHECKING:
 
 
 class Port(NamedTuple):
-    """What a query reads on one port.
-
-    Parameters
-    ----------
-    number
-        Number of the port.
-    columns
-        Columns of the stream with their types.
-    files
-        Files that Spark reads itself, or None.
-    layout
-        Layout of these files.
-    """
+    """What a query reads on one port."""
 
     number: int
-    columns: Mapping[str, str]
-    files: Files | None
-    layout: Layout
+    columns: Mapping[str, str]  # columns of the stream with their types
+    files: Files | None  # files that Spark reads itself, or None
+    layout: Layout  # layout of these files
 
     def frame(self, session: SparkSession, tap: int, options: Mapping[str, str]) -> DataFrame:
         """The stream as operators take it: rows and punctuations.
 
-        Parameters
-        ----------
-        session
-            Session that the inputs belong to.
-        tap
-            Number of the reader.
-        options
-            Options of source and sink, see :mod:`spark_stream._sources`.
+        ``session``: session that the inputs belong to; ``tap``: number of the reader; ``options``: options of source
+        and sink, see :mod:`spark_stream._sources`.
         """
         from pyspark.sql.connect import functions as sf  # noqa: PLC0415 - imports Spark
 

@@ -13,34 +13,17 @@ _CYCLE: Final = timedelta(days=146_097)  # 400 years, after which dates repeat
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The statistics of a finished micro-batch.
+    """The statistics of a finished micro-batch."""
 
-    Parameters
-    ----------
-    batch
-        Number of the micro-batch.
-    rows
-        Number of rows that it has read.
-    seconds
-        Seconds that it took.
-    rate
-        Rows/s that it could have read: ``rows / seconds``.
-    state_rows, state_bytes
-        Rows and bytes of state that the query holds now.
-    watermark
-        Event time in microseconds that it went by; ``START`` where it goes by none.
-    late
-        Rows that Spark has dropped as late; there should be none, see :mod:`spark_stream._spool`.
-    """
-
-    batch: int
-    rows: int
-    seconds: float
-    rate: float
+    batch: int  # number of the micro-batch
+    rows: int  # number of rows that it has read
+    seconds: float  # seconds that it took
+    rate: float  # rows/s that it could have read: `rows / seconds`
+    # state_rows, state_bytes: rows and bytes of state that the query holds now
     state_rows: int
     state_bytes: int
-    watermark: int
-    late: int
+    watermark: int  # event time in microseconds that it went by; `START` where it goes by none
+    late: int  # rows that Spark has dropped as late; there should be none, see `spark_stream._spool`
 
 
 def progress_of(event: Any) -> Progress | None:

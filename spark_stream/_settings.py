@@ -74,31 +74,18 @@ _SERVER: Final[Mapping[str, str]] = {
 
 
 class Archives(NamedTuple):
-    """Paths of archives of classes (class data sharing).
+    """Paths of archives of classes (class data sharing)."""
 
-    Parameters
-    ----------
-    java
-        Path of the archive of Java's own classes: not each runtime has one, and that of Spark's is made on top of it.
-    spark
-        Path of the archive of Spark's classes.
-    """
-
+    # path of the archive of Java's own classes: not each runtime has one, and that of Spark's is made on top of it
     java: Path
-    spark: Path
+    spark: Path  # path of the archive of Spark's classes
 
 
 def java_options(major: int, folder: Path, heap: str = HEAP) -> list[str]:
     """Make the options of the Java virtual machine of a server.
 
-    Parameters
-    ----------
-    major
-        Release of Java.
-    folder
-        Folder of the server; all temporary files go there.
-    heap
-        Maximum size of the heap, as ``-Xmx`` takes it.
+    ``major``: release of Java; ``folder``: folder of the server; all temporary files go there; ``heap``: maximum size
+    of the heap, as ``-Xmx`` takes it.
     """
     options = [
         f"-Xmx{heap}",
@@ -155,14 +142,8 @@ def log_file(folder: Path) -> Path:
 def server_settings(folder: Path, port: int, cores: int = CORES) -> dict[str, str]:
     """Make the Spark settings of a server on this machine, which only its user can access.
 
-    Parameters
-    ----------
-    folder
-        Folder of the server; all files go there.
-    port
-        Port for sessions, at 127.0.0.1.
-    cores
-        Number of tasks that run at once.
+    ``folder``: folder of the server; all files go there; ``port``: port for sessions, at 127.0.0.1; ``cores``: number
+    of tasks that run at once.
     """
     return {
         **_SERVER,

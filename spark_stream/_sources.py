@@ -86,16 +86,10 @@ class PeerSource(DataSource):
 
 
 class Reader(DataSourceStreamReader):
-    """One input of a part.
-
-    Parameters
-    ----------
-    options
-        Options of the table above.
-    """
+    """One input of a part."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._options = options
+        self._options = options  # options of the table above
         self._where = {"port": int(options["port"]), "tap": int(options["tap"])}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
@@ -126,29 +120,17 @@ class Reader(DataSourceStreamReader):
 
 
 class Written(WriterCommitMessage):
-    """The upload of a task to the endpoint.
-
-    Parameters
-    ----------
-    put
-        Name of the upload at the endpoint; empty if there were no rows.
-    """
+    """The upload of a task to the endpoint."""
 
     def __init__(self, put: str) -> None:
-        self.put = put
+        self.put = put  # name of the upload at the endpoint; empty if there were no rows
 
 
 class Writer(DataSourceStreamArrowWriter):
-    """The result of a part.
-
-    Parameters
-    ----------
-    options
-        Options of the table above.
-    """
+    """The result of a part."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._options = options
+        self._options = options  # options of the table above
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Upload the rows of a task to the endpoint, where they wait for the commit."""

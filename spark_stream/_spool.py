@@ -33,21 +33,11 @@ OVERHEAD: Final = 64  # bytes that a punctuation or a batch takes beside its row
 
 
 class Offset(NamedTuple):
-    """The progress of a reader.
+    """The progress of a reader."""
 
-    Parameters
-    ----------
-    position
-        Rows of the stream received so far; of files, files handed out.
-    time
-        Event time of the last punctuation among them, microseconds; ``START`` before the first.
-    turn
-        Counts the times that Spark was asked to go on without anything new.
-    """
-
-    position: int
-    time: int
-    turn: int = 0
+    position: int  # rows of the stream received so far; of files, files handed out
+    time: int  # event time of the last punctuation among them, microseconds; `START` before the first
+    turn: int = 0  # counts the times that Spark was asked to go on without anything new
 
 
 FIRST: Final = Offset(0, START)
@@ -104,54 +94,30 @@ class _Segment(msgspec.Struct, gc=False):
 
 
 class Spool:
-    """The stream of one input of a part, as it arrives from peers.
-
-    Parameters
-    ----------
-    limit
-        Bytes that have not been read from which on it is full; it has room again at half of that. What is being read
-        is kept beside that until it is committed.
-    most
-        Rows that :meth:`latest` gives at once, at most, if there is a punctuation to stop at.
-    taps
-        Readers.
-    numbered
-        Whether rows keep their position in the stream, in a column ``_position``.
-    start, point
-        Offset up to which the spool that it replaces was committed, and point from which it receives the stream.
-
-    Attributes
-    ----------
-    late
-        Rows that were dropped because they came after a punctuation which had promised that there would be none.
-    low
-        Time of the last punctuation.
-    freed
-        Offset that all taps have committed.
-    committed
-        Place in the stream from which on it holds what has not been committed.
-    loose
-        Bytes of rows that no punctuation covers yet.
-    wanted
-        Time in microseconds that Spark waits for; it is not full before.
-    """
+    """The stream of one input of a part, as it arrives from peers."""
 
     def __init__(
         self,
         *,
+        # bytes that have not been read from which on it is full; it has room again at half of that. What is being read
+        # is kept beside that until it is committed
         limit: int = INPUT_BYTES,
-        most: int = MICRO_BATCH_ROWS,
-        taps: int = 1,
-        numbered: bool = False,
+        most: int = MICRO_BATCH_ROWS,  # rows that `latest` gives at once, at most, if there is a punctuation to stop at
+        taps: int = 1,  # readers
+        numbered: bool = False,  # whether rows keep their position in the stream, in a column `_position`
+        # start, point: offset up to which the spool that it replaces was committed, and point from which it receives
+        # the stream
         start: Offset = FIRST,
         point: Point = ORIGIN,
     ) -> None:
+        # rows that were dropped because they came after a punctuation which had promised that there would be none
         self.late = 0
-        self.low = start.time
+        self.low = start.time  # time of the last punctuation
+        # offset that all taps have committed
         self.freed = start  # all up to here was committed by all taps
-        self.committed = point
-        self.loose = 0
-        self.wanted = START
+        self.committed = point  # place in the stream from which on it holds what has not been committed
+        self.loose = 0  # bytes of rows that no punctuation covers yet
+        self.wanted = START  # time in microseconds that Spark waits for; it is not full before
         self.retained_bytes = 0  # bytes of rows and punctuations that are kept
         self.unread = 0  # of these, bytes that have not been read by all taps
         self._limit = limit
@@ -314,10 +280,7 @@ class Spool:
     def tables(self, start: Offset, end: Offset, first: int = 0, count: int | None = None) -> list[pl.DataFrame]:
         """Rows between two offsets in order, of these ``count`` from the one numbered ``first``.
 
-        Raises
-        ------
-        LookupError
-            If they were committed, and are no longer kept.
+        Raises ``LookupError`` if they were committed, and are no longer kept.
         """
         found: list[pl.DataFrame] = []
         left = count

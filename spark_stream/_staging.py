@@ -41,36 +41,18 @@ _FITTING: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
 
 
 class Staged(NamedTuple):
-    """A file for Spark to read.
-
-    Parameters
-    ----------
-    path
-        Path of the file.
-    time
-        Event time that no row of a later file precedes, microseconds; ``END`` for the last.
-    temporary
-        Whether it is to be deleted when it was read.
-    """
+    """A file for Spark to read."""
 
     path: Path
-    time: int
-    temporary: bool = True
+    time: int  # event time that no row of a later file precedes, microseconds; `END` for the last
+    temporary: bool = True  # whether it is to be deleted when it was read
 
 
 class Layout(NamedTuple):
-    """The mapping of a stream's columns to the columns of files.
+    """The mapping of a stream's columns to the columns of files."""
 
-    Parameters
-    ----------
-    clock
-        Column that is called ``time`` in the stream.
-    zoneless
-        Columns of the files whose times have no zone.
-    """
-
-    clock: str = "time"
-    zoneless: frozenset[str] = frozenset()
+    clock: str = "time"  # column that is called `time` in the stream
+    zoneless: frozenset[str] = frozenset()  # columns of the files whose times have no zone
 
 
 def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layout] | None:
@@ -80,12 +62,7 @@ def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layo
     is one micro-batch), whose columns have exactly the types of the stream's, and whose times are of the years 1 to
     9999.
 
-    Parameters
-    ----------
-    operator
-        The source.
-    columns
-        Columns of the stream with their types.
+    ``operator``: the source; ``columns``: columns of the stream with their types.
     """
     params = operator.params
     if params["connector"] != "trace" or params["format"] != "parquet" or params.get("lateness") is not None:
@@ -119,21 +96,11 @@ def convert(
 ) -> Iterator[Staged]:
     """Write the stream of a source into files, one each time the next is asked for.
 
-    Parameters
-    ----------
-    operator
-        A source with connector ``trace`` or ``packets``.
-    folder
-        Folder of the converted files.
-    skipped
-        Callback for malformed lines, see :func:`synergy_nb.traces.read`.
-    numbered
-        Whether rows keep their position in the stream, in a column ``_position``.
+    ``operator``: a source with connector ``trace`` or ``packets``; ``skipped``: callback for malformed lines, see
+    :func:`synergy_nb.traces.read`; ``numbered``: whether rows keep their position in the stream, in a column
+    ``_position``.
 
-    Raises
-    ------
-    ValueError
-        If the trace cannot be read.
+    Raises ``ValueError`` if the trace cannot be read.
     """
     spool = Spool(numbered=numbered)
     reached = FIRST
@@ -164,24 +131,12 @@ class Files:
     being prepared then. So the time that a file covers is reported one offset later than the file, when it has
     certainly been read.
 
-    Parameters
-    ----------
-    folder
-        Folder that holds the folders of the taps.
-    taps
-        Readers.
-
-    Attributes
-    ----------
-    low
-        Time that files cover which have been read for sure, by the tap that has come farthest.
-    first
-        Offset from which readers begin.
+    ``folder``: folder that holds the folders of the taps; ``taps``: readers.
     """
 
     def __init__(self, folder: Path, *, taps: int = 1) -> None:
-        self.low = START
-        self.first = FIRST
+        self.low = START  # time that files cover which have been read for sure, by the tap that has come farthest
+        self.first = FIRST  # offset from which readers begin
         self._folders = [folder / f"tap-{tap}" for tap in range(taps)]
         for each in self._folders:
             each.mkdir(parents=True)

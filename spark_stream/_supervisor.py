@@ -37,19 +37,11 @@ IS_LINUX: Final = sys.platform == "linux"
 
 
 class Supervisor:
-    """Runs one server at a time, and ends it with all that belongs to it.
-
-    Parameters
-    ----------
-    folder
-        Folder of the server.
-    owner
-        Process id of the owner.
-    """
+    """Runs one server at a time, and ends it with all that belongs to it."""
 
     def __init__(self, folder: Path, owner: int) -> None:
         self._folder = folder
-        self._owner = owner
+        self._owner = owner  # process id of the owner
         self._server: subprocess.Popen[bytes] | None = None
         self._starting: tuple[str, float] | None = None  # what its log says when it is ready, and until when
         self._fork_server: subprocess.Popen[bytes] | None = None

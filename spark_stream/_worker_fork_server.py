@@ -65,10 +65,7 @@ class _Worker(NamedTuple):
 def serve(listener: socket.socket) -> NoReturn:
     """Fork a worker for each connection to ``listener``, for ever.
 
-    Parameters
-    ----------
-    listener
-        Socket that listens for launchers.
+    ``listener``: socket that listens for launchers.
     """
     selector = selectors.DefaultSelector()
     selector.register(listener, selectors.EVENT_READ)

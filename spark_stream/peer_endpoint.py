@@ -16,16 +16,10 @@ __all__ = ["PeerEndpoint"]
 
 
 class PeerEndpoint:
-    """The endpoint of a peer for Spark, opened with the first query; call :meth:`close` at the end.
-
-    Parameters
-    ----------
-    host
-        Address that Spark's workers reach this machine at.
-    """
+    """The endpoint of a peer for Spark, opened with the first query; call :meth:`close` at the end."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
-        self.host = host
+        self.host = host  # address that Spark's workers reach this machine at
         self.token = secrets.token_urlsafe(24)
         self._lock = threading.Lock()
         self._exchanges: dict[str, Exchange] = {}
@@ -62,10 +56,7 @@ class PeerEndpoint:
     def exchange(self, name: str) -> Exchange:
         """The exchange of a query.
 
-        Raises
-        ------
-        ExchangeRefused
-            If there is no such query.
+        Raises ``ExchangeRefused`` if there is no such query.
         """
         with self._lock:
             found = self._exchanges.get(name)

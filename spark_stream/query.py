@@ -66,69 +66,40 @@ _SESSION: Final[Mapping[str, str]] = {
 
 
 class PartQuery:
-    """A part as a streaming query. Start it once, and always stop it. Callbacks may be called on any thread.
-
-    Parameters
-    ----------
-    part
-        Part of a plan that the query executes.
-    connect
-        Function that opens a session for the query; it may wait, and raises ``SparkUnavailable`` without a server.
-    endpoint
-        Endpoint of this peer, which serves the tuples of the query.
-    folder
-        Function that returns a query's own folder by its name, once ``connect`` has returned; None if Spark is on
-        another machine.
-    keys
-        Secrets by the name that plans use for them.
-    on_items
-        Function that receives results, in order; Spark waits until it returns.
-    on_ready
-        Callback for the start of the query; if it reads streams of peers, called after its first micro-batch, which has
-        no tuples.
-    on_failed
-        Callback for the failure of the query, with the reason.
-    on_skipped
-        Callback for the malformed lines of a trace that Spark reads itself, with the source that skips them.
-    on_progress
-        Callback for the progress of each completed micro-batch.
-    on_room
-        Callback for the moment when the query is no longer :attr:`full`.
-    leave
-        Function that receives a session back, and whether it was lost; by default it ends the session.
-    on_handed
-        Callback after ``on_items`` of each micro-batch, which Spark commits when it returns; if it raises, Spark does
-        not commit.
-    on_committed
-        Callback for an advance of the position from which inputs are still needed.
-    since
-        Progress of the query at another peer, from which this one continues; None for a new query.
-    epoch
-        Number of peers that have executed the query before.
-    server
-        Function that returns the name of the server, once ``connect`` has returned.
-    """
+    """A part as a streaming query. Start it once, and always stop it. Callbacks may be called on any thread."""
 
     def __init__(
         self,
         part: Part,
+        # function that opens a session for the query; it may wait, and raises `SparkUnavailable` without a server
         connect: Callable[[], SparkSession],
-        endpoint: PeerEndpoint,
+        endpoint: PeerEndpoint,  # endpoint of this peer, which serves the tuples of the query
+        # function that returns a query's own folder by its name, once `connect` has returned; None if Spark is on
+        # another machine
         folder: Callable[[str], Path | None],
         *,
-        keys: Mapping[str, bytes],
+        keys: Mapping[str, bytes],  # secrets by the name that plans use for them
+        # function that receives results, in order; Spark waits until it returns
         on_items: Callable[[list[Item]], None],
+        # callback for the start of the query; if it reads streams of peers, called after its first micro-batch, which
+        # has no tuples
         on_ready: Callable[[], None],
-        on_failed: Callable[[str], None],
+        on_failed: Callable[[str], None],  # callback for the failure of the query, with the reason
         on_progress: Callable[[Progress], None],
-        on_room: Callable[[], None],
+        on_room: Callable[[], None],  # callback for the moment when the query is no longer `full`
+        # callback for the malformed lines of a trace that Spark reads itself, with the source that skips them
         on_skipped: Callable[[str, SkippedLines], None] = lambda _source, _lines: None,
+        # function that receives a session back, and whether it was lost; by default it ends the session
         leave: Callable[[SparkSession, bool], None] | None = None,
+        # callback after `on_items` of each micro-batch, which Spark commits when it returns; if it raises, Spark does
+        # not commit
         on_handed: Callable[[DeliveryProgress], None] | None = None,
+        # callback for an advance of the position from which inputs are still needed
         on_committed: Callable[[], None] | None = None,
+        # progress of the query at another peer, from which this one continues; None for a new query
         since: Resumption | None = None,
         epoch: int = 0,
-        server: Callable[[], str] = str,
+        server: Callable[[], str] = str,  # function that returns the name of the server, once `connect` has returned
     ) -> None:
         self.part = part
         self.name = named(part) if since is None else since.name

@@ -23,26 +23,13 @@ class ExchangeRefused(SynergyError, RuntimeError):
 
 
 class DeliveryProgress(NamedTuple):
-    """How far the results of a query have been handed over.
+    """How far the results of a query have been handed over."""
 
-    Parameters
-    ----------
-    batch
-        Number of the last micro-batch that was; -1 before the first.
-    position
-        Rows of the result up to it.
-    emitted
-        Time in microseconds below which the result is complete.
-    covered
-        Time in microseconds that the inputs had passed with it.
-    readers
-        Port and tap of each reader that the query has, and the time in microseconds up to which it had read.
-    """
-
-    batch: int
-    position: int
-    emitted: int
-    covered: int
+    batch: int  # number of the last micro-batch that was; -1 before the first
+    position: int  # rows of the result up to it
+    emitted: int  # time in microseconds below which the result is complete
+    covered: int  # time in microseconds that the inputs had passed with it
+    # port and tap of each reader that the query has, and the time in microseconds up to which it had read
     readers: tuple[tuple[int, int, int], ...]
 
 
@@ -50,56 +37,31 @@ NONE: Final = DeliveryProgress(-1, 0, START, START, ())
 
 
 class Slice(NamedTuple):
-    """What one task reads of what lies between two offsets.
+    """What one task reads of what lies between two offsets."""
 
-    Parameters
-    ----------
-    first, rows
-        Number of its first row, and how many.
-    mark
-        Whether the punctuation goes with it.
-    """
-
+    # first, rows: number of its first row, and how many
     first: int
     rows: int
-    mark: bool
+    mark: bool  # whether the punctuation goes with it
 
 
 class Results:
-    """The results of one query: what its tasks have brought, and what of it becomes its stream.
-
-    Parameters
-    ----------
-    columns
-        Columns of the result with their types.
-    windowed
-        Whether it is a stream of windows.
-    lag
-        Microseconds by which the slowest operator with state is behind the watermark of the inputs; None: none has any.
-    arrange
-        Puts the rows of a micro-batch in order; by default they are put in the order of their event times.
-    since
-        Deliveries before this exchange.
-
-    Attributes
-    ----------
-    position
-        Rows up to the last micro-batch.
-    emitted
-        Time in microseconds below which it is complete.
-    """
+    """The results of one query: what its tasks have brought, and what of it becomes its stream."""
 
     def __init__(
         self,
-        columns: Mapping[str, str],
+        columns: Mapping[str, str],  # columns of the result with their types
         *,
         windowed: bool,
+        # microseconds by which the slowest operator with state is behind the watermark of the inputs; None: none has
+        # any
         lag: int | None,
+        # puts the rows of a micro-batch in order; by default they are put in the order of their event times
         arrange: Callable[[pl.DataFrame], pl.DataFrame] | None,
-        since: DeliveryProgress,
+        since: DeliveryProgress,  # deliveries before this exchange
     ) -> None:
-        self.position = since.position
-        self.emitted = since.emitted
+        self.position = since.position  # rows up to the last micro-batch
+        self.emitted = since.emitted  # time in microseconds below which it is complete
         self._columns = dict(columns)
         self._windowed = windowed
         self._lag = lag

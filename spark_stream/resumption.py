@@ -24,30 +24,15 @@ _EPOCH = "epoch"  # file in the folder of a query
 
 
 class Resumption(msgspec.Struct, frozen=True):
-    """How far a query is.
-
-    Parameters
-    ----------
-    name
-        Name of the query.
-    handed
-        Results that it has handed over.
-    inputs
-        Offset that Spark has committed, and position from which on tuples are still needed, for each input from peers.
-    server
-        Name of the Spark server that executes it.
-    checkpoint
-        Folder or URL of its checkpoint; empty if it has none yet.
-    former
-        Folders or URLs of its checkpoints on other servers.
-    """
+    """How far a query is."""
 
     name: str
-    handed: DeliveryProgress = NONE
+    handed: DeliveryProgress = NONE  # results that it has handed over
+    # offset that Spark has committed, and position from which on tuples are still needed, for each input from peers
     inputs: tuple[tuple[Offset, Point], ...] = ()
-    server: str = ""
-    checkpoint: str = ""
-    former: tuple[str, ...] = ()
+    server: str = ""  # name of the Spark server that executes it
+    checkpoint: str = ""  # folder or URL of its checkpoint; empty if it has none yet
+    former: tuple[str, ...] = ()  # folders or URLs of its checkpoints on other servers
 
 
 def claim(folder: Path, epoch: int) -> None:

@@ -47,78 +47,43 @@ GRACE: Final = 10.0  # time limit for the supervisor to end all processes, secon
 
 
 class Endpoint(NamedTuple):
-    """The address of a server, with all that is needed to open sessions on it.
+    """The address of a server, with all that is needed to open sessions on it."""
 
-    Parameters
-    ----------
-    url
-        URL of the server, such as ``sc://127.0.0.1:40123``.
-    token
-        Token that clients have to present; empty if the server requires none.
-    folder
-        Folder for the checkpoints of queries, each in a folder of its own; empty for a server on another machine.
-    """
-
-    url: str
-    token: str | None = None
+    url: str  # URL of the server, such as `sc://127.0.0.1:40123`
+    token: str | None = None  # token that clients have to present; empty if the server requires none
+    # folder for the checkpoints of queries, each in a folder of its own; empty for a server on another machine
     folder: str | None = None
 
 
 class Event(NamedTuple):
-    """A change of the state of a server.
+    """A change of the state of a server."""
 
-    Parameters
-    ----------
-    kind
-        Kind of change: ``ready``; ``died``, and is being restarted; ``failed``, as it could not be started or died too
-        often.
-    detail
-        Reason and remedy; for ``ready``, the URL.
-    seconds
-        Time since the start of the server, seconds; only for ``ready``.
-    """
-
+    # kind of change: `ready`; `died`, and is being restarted; `failed`, as it could not be started or died too often
     kind: Literal["ready", "died", "failed"]
-    detail: str
-    seconds: float = 0.0
+    detail: str  # reason and remedy; for `ready`, the URL
+    seconds: float = 0.0  # time since the start of the server, seconds; only for `ready`
 
 
 class Server:
     """One Spark Connect server on 127.0.0.1; close it when done, or use it as a context manager.
 
     It may be used from any thread. Nothing is started before :meth:`start` or :meth:`ready`.
-
-    Parameters
-    ----------
-    cores
-        Number of tasks that run at once.
-    timeout
-        Time limit until the server must accept sessions, seconds.
-    directory
-        Directory in which its folder is created; by default the directory of temporary files.
-    runtime
-        Java runtime to use; by default the one that :func:`spark_stream.java.find` finds.
-    on_event
-        Callback for changes of the server's state, called on a thread of the server; it should return soon.
-
-    Attributes
-    ----------
-    pid : int or None
-        Process id of Java while it runs.
     """
 
     def __init__(
         self,
         *,
-        cores: int = settings.CORES,
-        timeout: float = READY_WITHIN,
+        cores: int = settings.CORES,  # number of tasks that run at once
+        timeout: float = READY_WITHIN,  # time limit until the server must accept sessions, seconds
+        # directory in which its folder is created; by default the directory of temporary files
         directory: Path | None = None,
-        runtime: Java | None = None,
+        runtime: Java | None = None,  # java runtime to use; by default the one that `spark_stream.java.find` finds
+        # callback for changes of the server's state, called on a thread of the server; it should return soon
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         if cores < 1:
             raise ValueError(f"cores: {cores}; expected at least 1")
-        self.pid: int | None = None
+        self.pid: int | None = None  # process id of Java while it runs
         self._cores = cores
         self._timeout = timeout
         self._directory = directory
@@ -154,17 +119,10 @@ class Server:
     def ready(self, timeout: float | None = None) -> Endpoint:
         """Wait until the server accepts sessions; start it if necessary.
 
-        Parameters
-        ----------
-        timeout
-            Time limit, seconds; by default until the server is ready or has failed.
+        ``timeout``: time limit, seconds; by default until the server is ready or has failed.
 
-        Raises
-        ------
-        SparkUnavailable
-            If the server cannot be started; the text names the reason and a remedy.
-        TimeoutError
-            If the server is not ready within ``timeout``.
+        Raises ``SparkUnavailable`` if the server cannot be started; the text names the reason and a remedy;
+        ``TimeoutError`` if the server is not ready within ``timeout``.
         """
         with self._changed:
             if self._fault is None:

@@ -27,36 +27,20 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 def connect(
-    where: Endpoint | str,
+    where: Endpoint | str,  # the endpoint of a `Server`, or the URL of a server elsewhere, `sc://host:port`
+    # token that the server requires, if neither the endpoint nor the URL contains it. It is sent to other machines only
+    # over TLS
     token: str | None = None,
     *,
-    timeout: float = CONNECT_WITHIN,
+    timeout: float = CONNECT_WITHIN,  # time limit for opening the session, seconds
+    # Spark settings for this session, which override those of `spark_stream._settings.SESSION`
     settings: Mapping[str, str] | None = None,
-    patience: float = 5.0,
+    patience: float = 5.0,  # time for which a request is retried if the server has gone, seconds
 ) -> SparkSession:
     """Open a new session; ``session.stop()`` ends it, and no other.
 
-    Parameters
-    ----------
-    where
-        The endpoint of a :class:`~spark_stream.server.Server`, or the URL of a server elsewhere,
-        ``sc://host:port``.
-    token
-        Token that the server requires, if neither the endpoint nor the URL contains it. It is sent to other machines
-        only over TLS.
-    timeout
-        Time limit for opening the session, seconds.
-    settings
-        Spark settings for this session, which override those of :data:`spark_stream._settings.SESSION`.
-    patience
-        Time for which a request is retried if the server has gone, seconds.
-
-    Raises
-    ------
-    ValueError
-        If the URL is invalid.
-    SparkUnavailable
-        If no server answers, or it refuses the session; the text names the reason and a remedy.
+    Raises ``ValueError`` if the URL is invalid; ``SparkUnavailable`` if no server answers, or it refuses the session;
+    the text names the reason and a remedy.
     """
     endpoint = Endpoint(where) if isinstance(where, str) else where
     address = parse_url(endpoint.url)
@@ -92,12 +76,8 @@ def connect(
 def disconnect(session: SparkSession, timeout: float = 2.0) -> None:
     """End a session and its queries; no error if its server has gone already.
 
-    Parameters
-    ----------
-    session
-        Session from :func:`connect`; one that has ended already is ignored.
-    timeout
-        Time limit for the server to release the resources of the session, seconds.
+    ``session``: session from :func:`connect`; one that has ended already is ignored; ``timeout``: time limit for the
+    server to release the resources of the session, seconds.
     """
     if not session.is_stopped:
         channels = session.client._builder

@@ -20,14 +20,7 @@ __all__ = ["supported", "supported_source"]
 def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> str:
     """The reason why Spark cannot execute an operator; empty if it can.
 
-    Parameters
-    ----------
-    operator
-        An operator of ``plan``.
-    plan
-        The plan.
-    inside
-        Operators of the plan that are to be executed in the same query.
+    ``operator``: an operator of ``plan``; ``inside``: operators of the plan that are to be executed in the same query.
     """
     reason = off_spark(operator.kind, operator.params)
     if reason or operator.kind == "source":
@@ -68,12 +61,7 @@ def _translated(operator: Operator, plan: Plan) -> None:
 def supported_source(operator: Operator, local: bool) -> str:
     """The reason why Spark cannot read a source itself; empty if it can.
 
-    Parameters
-    ----------
-    operator
-        The source.
-    local
-        Whether Spark runs on this machine.
+    ``local``: whether Spark runs on this machine.
     """
     why = off_spark(operator.kind, operator.params)
     return why or ("" if local else "the trace is on this machine, and Spark is on another")

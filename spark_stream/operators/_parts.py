@@ -40,36 +40,18 @@ def _check(operator: Operator, plan: Plan, inside: Collection[str]) -> None:
 
 def build(
     plan: Plan,
-    members: Collection[str],
-    end: str,
+    members: Collection[str],  # ids of the operators of the part
+    end: str,  # id of the operator whose stream is the result
+    # function that returns a new streaming DataFrame of a stream that the part reads, in the format of the input of
+    # `enter`, with positions if the stream is in `numbered`. It is called in the order of `readings`
     read: Callable[[str], DataFrame],
     *,
-    keys: Mapping[str, bytes] | None = None,
-    ordered: bool = False,
+    keys: Mapping[str, bytes] | None = None,  # secrets for `encrypt` and `decrypt`, by the name that the plan uses
+    ordered: bool = False,  # whether to retain the columns that `arrange` needs
 ) -> DataFrame:
     """Translate a part of a plan to the streaming DataFrame of its result.
 
-    Parameters
-    ----------
-    plan
-        Query plan.
-    members
-        Ids of the operators of the part.
-    end
-        Id of the operator whose stream is the result.
-    read
-        Function that returns a new streaming DataFrame of a stream that the part reads, in the format of the input of
-        :func:`~spark_stream.operators.enter`, with positions if the stream is in :func:`numbered`. It is called in the
-        order of :func:`readings`.
-    keys
-        Secrets for ``encrypt`` and ``decrypt``, by the name that the plan uses.
-    ordered
-        Whether to retain the columns that :func:`~spark_stream.operators.arrange` needs.
-
-    Raises
-    ------
-    ValueError
-        If Spark cannot execute an operator, or a key is missing or too short.
+    Raises ``ValueError`` if Spark cannot execute an operator, or a key is missing or too short.
     """
     inside, positions = frozenset(members), numbered(plan, members, end)
 

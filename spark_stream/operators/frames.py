@@ -70,27 +70,14 @@ EVENT_TIME: Final = {"spark.watermarkDelayMs": 0}
 
 
 class Work(NamedTuple):
-    """An operator to be applied, with its inputs.
-
-    Parameters
-    ----------
-    operator, plan
-        The operator, and its plan.
-    inputs
-        Input streams of the operator.
-    inside
-        Operators of the plan that are executed in the same query.
-    keys
-        Secrets by the name that plans use for them.
-    order
-        Columns by which the first input is sorted before the operator is applied; empty: it is not sorted.
-    """
+    """An operator to be applied, with its inputs."""
 
     operator: Operator
     plan: Plan
-    inputs: tuple[DataFrame, ...]
-    inside: frozenset[str]
-    keys: Mapping[str, bytes]
+    inputs: tuple[DataFrame, ...]  # input streams of the operator
+    inside: frozenset[str]  # operators of the plan that are executed in the same query
+    keys: Mapping[str, bytes]  # secrets by the name that plans use for them
+    # columns by which the first input is sorted before the operator is applied; empty: it is not sorted
     order: tuple[str, ...] = ()
 
     @property
@@ -132,15 +119,10 @@ def struct(parts: Iterable[str]) -> str:
 def enter(source: DataFrame, schema: Mapping[str, str], *, numbered: bool = False) -> DataFrame:
     """Convert a stream of rows and punctuations to the format of operators.
 
-    Parameters
-    ----------
-    source
-        A streaming DataFrame with the columns of ``schema``, times as TIMESTAMP, and ``MARK``, which is never NULL. No
-        row of a micro-batch may be later than its last punctuation, and none older than the last one before it.
-    schema
-        Column to type of the stream.
-    numbered
-        Whether ``source`` has the positions of rows in their stream (``POSITION``).
+    ``source``: a streaming DataFrame with the columns of ``schema``, times as TIMESTAMP, and ``MARK``, which is never
+    NULL. No row of a micro-batch may be later than its last punctuation, and none older than the last one before it;
+    ``schema``: column to type of the stream; ``numbered``: whether ``source`` has the positions of rows in their stream
+    (``POSITION``).
     """
     clocked = source.select("*", named(moved("`time`", SHIFT), CLOCK)).withWatermark(quote(CLOCK), "0 seconds")
     rows = clocked.filter(f"NOT ({quote(MARK)} AND length(uuid()) > 0)")
@@ -151,14 +133,7 @@ def enter(source: DataFrame, schema: Mapping[str, str], *, numbered: bool = Fals
 def leave(frame: DataFrame, schema: Mapping[str, str], *, ordered: bool = False) -> DataFrame:
     """Convert a stream from the format of operators to the columns of its plan.
 
-    Parameters
-    ----------
-    frame
-        Streaming DataFrame of an operator.
-    schema
-        Column to type of the stream.
-    ordered
-        Whether to retain ``ORDER``, which :func:`arrange` needs.
+    ``schema``: column to type of the stream; ``ordered``: whether to retain ``ORDER``, which :func:`arrange` needs.
     """
     names = [*schema, ORDER] if ordered else list(schema)
     return frame.select(*(sf.col(quote(name)) for name in names))
@@ -169,10 +144,7 @@ def arrange(rows: pl.DataFrame) -> pl.DataFrame:
 
     Rows of windows are ordered by the ends of their windows, others by position, or by time if they have no positions.
 
-    Parameters
-    ----------
-    rows
-        Rows of one or more micro-batches, from a stream that was left with ``ordered=True``.
+    ``rows``: rows of one or more micro-batches, from a stream that was left with ``ordered=True``.
     """
     order = rows.get_column(ORDER)
     plain = rows.drop(ORDER)

@@ -50,18 +50,10 @@ def _keys(by: Sequence[str], schema: Mapping[str, str]) -> dict[str, bool]:
 
 
 class _Sorting(NamedTuple):
-    """The structs by which the rows of a window are sorted.
+    """The structs by which the rows of a window are sorted."""
 
-    Parameters
-    ----------
-    parts
-        SQL of the fields of a struct that sorts like the rows and contains all columns.
-    places
-        Column to the number of its field.
-    """
-
-    parts: list[str]
-    places: dict[str, int]
+    parts: list[str]  # SQL of the fields of a struct that sorts like the rows and contains all columns
+    places: dict[str, int]  # column to the number of its field
 
     def columns(self, work: Work) -> dict[str, str]:
         """SQL of the columns of a result, from rows in `` row``."""

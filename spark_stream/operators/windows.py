@@ -36,25 +36,14 @@ _NEVER: Final = f"({quote(CLOCK)} < TIMESTAMP '0001-01-01 00:00:00')"  # the opt
 
 
 class Windowed(NamedTuple):
-    """A stream with the window of each row; a row is repeated for each of its windows.
-
-    Parameters
-    ----------
-    frame
-        Streaming DataFrame.
-    window
-        Column with the window, a struct of start and end on Spark's clock.
-    start, end
-        Differences between the bounds in the struct and the true ones, microseconds.
-    keys
-        Columns to group by in addition to the window, if Spark requires at least one.
-    """
+    """A stream with the window of each row; a row is repeated for each of its windows."""
 
     frame: DataFrame
-    window: Column
+    window: Column  # column with the window, a struct of start and end on Spark's clock
+    # start, end: differences between the bounds in the struct and the true ones, microseconds
     start: int = SHIFT
     end: int = SHIFT
-    keys: tuple[Column, ...] = ()
+    keys: tuple[Column, ...] = ()  # columns to group by in addition to the window, if Spark requires at least one
 
     def by(self, columns: Sequence[Column] = ()) -> GroupedData:
         """Group rows by window and ``columns``."""
@@ -63,14 +52,8 @@ class Windowed(NamedTuple):
     def finished(self, rows: DataFrame, columns: Mapping[str, str], order: str) -> DataFrame:
         """Make a stream from the results of groups.
 
-        Parameters
-        ----------
-        rows
-            Results of the groups, with their window.
-        columns
-            Column to SQL, for all columns except the time and the bounds of windows.
-        order
-            SQL for ``ORDER``.
+        ``rows``: results of the groups, with their window; ``columns``: column to SQL, for all columns except the time
+        and the bounds of windows; ``order``: SQL for ``ORDER``.
         """
         start, end = (f"{quote(WINDOW_COLUMN)}.{bound}" for bound in ("start", "end"))
         bounds = {

@@ -24,24 +24,12 @@ ARCHIVE: Final = "archive"  # name of the finding about the archive of Spark's c
 
 
 class Finding(NamedTuple):
-    """The result of one check.
+    """The result of one check."""
 
-    Parameters
-    ----------
-    name
-        Name of the checked thing.
-    state
-        ``good``; ``note`` if it works with a restriction; or ``bad``.
-    found
-        Text that describes what was found.
-    advice
-        Remedy; empty if nothing is wrong.
-    """
-
-    name: str
-    state: str
-    found: str
-    advice: str = ""
+    name: str  # name of the checked thing
+    state: str  # `good`; `note` if it works with a restriction; or `bad`
+    found: str  # text that describes what was found
+    advice: str = ""  # remedy; empty if nothing is wrong
 
 
 def examine(progress: Callable[[str], None] = lambda _: None, *, archive: bool = False) -> Iterator[Finding]:

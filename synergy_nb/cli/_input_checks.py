@@ -134,10 +134,7 @@ def fresh(option: str, path: Path | None) -> None:
 def parsed(file: Path) -> Plan:
     """The plan in a file.
 
-    Raises
-    ------
-    PlanError
-        Holding everything that is wrong with it.
+    Raises ``PlanError``: holding everything that is wrong with it.
     """
     from synergy_nb.cli._console import err
     from synergy_nb.plan import Plan

@@ -42,16 +42,8 @@ def requested(
 ) -> tuple[Scale, list[tuple[Claim, Mapping[str, Value]]]]:
     """Return the scale and the claims that a user has asked for, each with the values that replace those of its set-up.
 
-    Parameters
-    ----------
-    names
-        Ids of claims, or ``all``.
-    settings
-        Texts ``name=value``.
-    scale
-        Name of the scale.
-    or_all
-        Whether no name means all claims, rather than an error.
+    ``names``: ids of claims, or ``all``; ``settings``: texts ``name=value``; ``scale``: name of the scale; ``or_all``:
+    whether no name means all claims, rather than an error.
     """
     chosen = next((each for each in SCALES if each == scale), None)
     if chosen is None:

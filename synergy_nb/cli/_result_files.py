@@ -25,10 +25,8 @@ GROUP_BYTES: Final = 16 << 20
 def chosen_files(given: Sequence[str], plan: Plan) -> dict[str, Path]:
     """Return the file of each sink, from texts ``FILE`` or, if there are several sinks, ``SINK=FILE``.
 
-    Raises
-    ------
-    ValueError
-        If a text names no sink, or has another suffix than :data:`FORMATS`, or a sink or file is named twice.
+    Raises ``ValueError`` if a text names no sink, or has another suffix than :data:`FORMATS`, or a sink or file is
+    named twice.
     """
     files: dict[str, Path] = {}
     for text in given:
@@ -52,33 +50,16 @@ def chosen_files(given: Sequence[str], plan: Plan) -> dict[str, Path]:
 class ResultFile:
     """A file of the results of a sink.
 
-    Parameters
-    ----------
-    path
-        File to write.
-    schema
-        Column to type of the results.
+    ``schema``: column to type of the results.
 
-    Attributes
-    ----------
-    part : Path
-        File that holds the rows until :meth:`close`.
-    rows : int
-        Number of rows that were written to it.
-    complete : bool
-        Whether it has its name.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
+    Raises ``OSError`` if it cannot be written.
     """
 
     def __init__(self, path: Path, schema: Mapping[str, str]) -> None:
-        self.path = path
-        self.part = path.with_name(f"{path.name}.part")
-        self.rows = 0
-        self.complete = False
+        self.path = path  # file to write
+        self.part = path.with_name(f"{path.name}.part")  # file that holds the rows until `close`
+        self.rows = 0  # number of rows that were written to it
+        self.complete = False  # whether it has its name
         self._empty = empty(schema)
         self._waiting: list[pl.DataFrame] = []
         self._size = 0.0

@@ -54,29 +54,22 @@ class SinkOutput:
 
 
 class RunOutcome(msgspec.Struct, frozen=True):
-    """The outcome of a run.
+    """The outcome of a run."""
 
-    Parameters
-    ----------
-    application, status, reason
-        Id of the application; ``finished``, ``failed`` or ``stopped``; and the reason.
-    peers, placement, setup_s, seconds
-        Number of peers, peer of each operator, time of the set-up, and time from then to the end, seconds.
-    sinks, qos
-        Results of each sink, and its QoS measurements.
-    explanation, events
-        Reasons for the placement; the journal of the application.
-    """
-
+    # application, status, reason: id of the application; `finished`, `failed` or `stopped`; and the reason
     application: str
     status: str
     reason: str
+    # peers, placement, setup_s, seconds: number of peers, peer of each operator, time of the set-up, and time from then
+    # to the end, seconds
     peers: int
     placement: dict[str, str]
     setup_s: float
     seconds: float
+    # sinks, qos: results of each sink, and its QoS measurements
     sinks: dict[str, SinkOutput]
     qos: dict[str, dict[str, Any]]
+    # explanation, events: reasons for the placement; the journal of the application
     explanation: Explanation
     events: list[Event]
 
@@ -114,10 +107,7 @@ def _plain(table: pl.DataFrame | None) -> list[dict[str, Any]]:
 def secrets(given: Iterable[str]) -> dict[str, bytes]:
     """Secrets by name, from texts ``NAME=FILE``; the contents of a file are in no list of processes.
 
-    Raises
-    ------
-    ValueError
-        If a text is not of that form, or a file does not hold 16, 24 or 32 bytes.
+    Raises ``ValueError`` if a text is not of that form, or a file does not hold 16, 24 or 32 bytes.
     """
     keys: dict[str, bytes] = {}
     for each in given:
@@ -137,19 +127,10 @@ def secrets(given: Iterable[str]) -> dict[str, bytes]:
 def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
     """Refuse a plan that cannot run from the command line, before anything is started.
 
-    Parameters
-    ----------
-    plan
-        A valid plan.
-    peers
-        Number of peers that will be started on this machine; None if peers, and so files, are on other machines.
-    keys
-        Secrets by name.
+    ``peers``: number of peers that will be started on this machine; None if peers, and so files, are on other machines;
+    ``keys``: secrets by name.
 
-    Raises
-    ------
-    PlanError
-        Holding everything that cannot run.
+    Raises ``PlanError``: holding everything that cannot run.
     """
     problems: list[Problem] = []
     names = [f"peer-{number}" for number in range(1, (peers or 0) + 1)]
@@ -179,22 +160,12 @@ def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
 def check_origin(origin: str | None, peers: int | None) -> str | None:
     """Refuse an invalid origin, before anything is started.
 
-    Parameters
-    ----------
-    origin
-        Name of a peer, one of :data:`~synergy_nb.lifecycle.requests.origins.POLICIES`, or None.
-    peers
-        Number of peers that will be started on this machine; None if peers run already, with names of their own.
+    ``origin``: name of a peer, one of :data:`~synergy_nb.lifecycle.requests.origins.POLICIES`, or None; ``peers``:
+    number of peers that will be started on this machine; None if peers run already, with names of their own.
 
-    Returns
-    -------
-    str or None
-        The origin.
+    Returns the origin.
 
-    Raises
-    ------
-    ValueError
-        Naming the value and what was expected.
+    Raises ``ValueError``: naming the value and what was expected.
     """
     names = [f"peer-{number}" for number in range(1, (peers or 0) + 1)]
     if origin is None or peers is None or origin in (*POLICIES, *names):
@@ -206,34 +177,17 @@ def check_origin(origin: str | None, peers: int | None) -> str | None:
 def execute(
     plan: Plan,
     cluster: Cluster,
-    options: Mapping[str, Any],
-    files: Mapping[str, Path],
+    options: Mapping[str, Any],  # arguments of `submit`: placement and origin
+    files: Mapping[str, Path],  # sink to the file that is to have its results
     *,
-    limit: int,
+    limit: int,  # number of rows to collect from each sink
+    # time after which the application is stopped, seconds; None to run until its streams end, or an interrupt
     duration: float | None,
-    progress: Any,
+    progress: Any,  # receiver of the progress (`stage` and `share`), and of warnings (`note`)
 ) -> RunOutcome:
     """Submit a plan, collect its results until it ends, and stop it.
 
-    Parameters
-    ----------
-    options
-        Arguments of ``submit``: placement and origin.
-    files
-        Sink to the file that is to have its results.
-    limit
-        Number of rows to collect from each sink.
-    duration
-        Time after which the application is stopped, seconds; None to run until its streams end, or an interrupt.
-    progress
-        Receiver of the progress (``stage`` and ``share``), and of warnings (``note``).
-
-    Raises
-    ------
-    ClusterError
-        If it is not admitted.
-    OSError
-        If a file of results cannot be written.
+    Raises ``ClusterError`` if it is not admitted; ``OSError`` if a file of results cannot be written.
     """
     written: dict[str, ResultFile] = {}
     try:

@@ -41,25 +41,13 @@ _FALSE: Final = ["false", "f", "no", "n", "0"]
 def compile_expression(text: str, schema: Mapping[str, str], kind: str | None = None) -> pl.Expr:
     """Compile one SQL expression to a Polars expression.
 
-    Parameters
-    ----------
-    text
-        An expression of the subset of ``sql.py``, without aggregate calls.
-    schema
-        Column to type (``tuples.TYPES``) of the tables that it will be used on.
-    kind
-        Type that the result must have; it may be a float where the expression gives an integer, and anything where it
-        gives a bare NULL.
+    ``text``: an expression of the subset of ``sql.py``, without aggregate calls; ``schema``: column to type
+    (``tuples.TYPES``) of the tables that it will be used on; ``kind``: type that the result must have; it may be a
+    float where the expression gives an integer, and anything where it gives a bare NULL.
 
-    Returns
-    -------
-    polars.Expr
-        Gives as many rows as the table has, or one row if it uses no column.
+    Returns: gives as many rows as the table has, or one row if it uses no column.
 
-    Raises
-    ------
-    synergy_nb.plan.sql.sql.SqlError
-        If ``text`` is outside the subset or does not fit ``schema``.
+    Raises ``synergy_nb.plan.sql.sql.SqlError`` if ``text`` is outside the subset or does not fit ``schema``.
 
     Examples
     --------
@@ -82,10 +70,7 @@ def _compiled(text: str, schema: tuple[tuple[str, str], ...], kind: str | None) 
 def compile_node(node: Any, schema: Mapping[str, str]) -> tuple[pl.Expr, str]:
     """Compile a checked sqlglot node; return the Polars expression and the type of its values, or ``null``.
 
-    Raises
-    ------
-    ValueError
-        If the node is not in the subset; ``sql.parse`` returns no such node.
+    Raises ``ValueError`` if the node is not in the subset; ``sql.parse`` returns no such node.
     """
     return Translation(_POLARS, schema).of(node)
 

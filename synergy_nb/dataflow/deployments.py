@@ -31,115 +31,69 @@ class Role(enum.IntEnum):
 
 
 class InputFeed(NamedTuple):
-    """The stream that one input of a component reads; the deployment of its application says which peer emits it.
+    """The stream that one input of a component reads; the deployment of its application says which peer emits it."""
 
-    Parameters
-    ----------
-    application, operator
-        Component that emits the stream; of another application if the stream is shared. The operator is empty if the
-        stream was discarded: the input stays, so that the numbers of the other inputs do not change.
-    """
-
+    # application, operator: component that emits the stream; of another application if the stream is shared. The
+    # operator is empty if the stream was discarded: the input stays, so that the numbers of the other inputs do not
+    # change
     application: str
     operator: str
 
 
 class SharedReader(msgspec.Struct, frozen=True):
-    """An input of another application that reads a stream of this one.
+    """An input of another application that reads a stream of this one."""
 
-    Parameters
-    ----------
-    application, operator, port
-        Component and input that read.
-    peer, epoch
-        Peer and epoch of the component that reads.
-    """
-
+    # application, operator, port: component and input that read
     application: str
     operator: str
     port: int
+    # peer, epoch: peer and epoch of the component that reads
     peer: str
     epoch: int = 0
 
 
 class SharedProducer(msgspec.Struct, frozen=True):
-    """A stream of another application that this one shares.
+    """A stream of another application that this one shares."""
 
-    Parameters
-    ----------
-    application, operator
-        Component that makes the stream.
-    peer, epoch
-        Peer and epoch of the component that makes the stream.
-    """
-
+    # application, operator: component that makes the stream
     application: str
     operator: str
+    # peer, epoch: peer and epoch of the component that makes the stream
     peer: str
     epoch: int = 0
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """The part of a deployment for one component: its peers, its inputs, and its readers in other applications.
+    """The part of a deployment for one component: its peers, its inputs, and its readers in other applications."""
 
-    Parameters
-    ----------
-    active
-        Address of the peer that executes it.
-    epoch
-        Number of earlier components that this one has replaced, one after another.
-    backups
-        Addresses of the peers that hold backups.
-    follower
-        Address of the peer that is about to replace the active one, or empty.
-    inputs
-        Streams that its inputs read.
-    shared_readers
-        Inputs of other applications that read its stream.
-    sink
-        Whether a client collects its output.
-    external
-        Whether another engine (Spark) executes it: it has no follower, but another peer can resume where the engine is.
-    ports
-        Port of the operator that each input belongs to, where stream replicas feed a port together; empty where each
-        input has a port of its own.
-    move
-        Number of the move for which it has a follower, greater than that of any earlier move: a follower of an earlier
-        one does not go on, as its component may have read in another order meanwhile. 0: no follower.
-    keeps
-        Whether the peer that reads this keeps its last snapshot of the component, as it will hold a backup when the
-        follower has replaced the component.
-    synchronized
-        Addresses of the backups whose copies must have output before any reader is sent it; empty: readers do not wait.
-    in_order
-        Whether it reads its inputs in the order of event times, and its backups execute it, too, as followers do.
-    numbers
-        Number of each input, where streams of active replicas were added to those of the plan: no later stream of the
-        component gets the number of an earlier one. Empty: inputs are numbered from 0.
-    replica_of
-        Operator of which it is one of several active replicas; empty for every other component.
-    state_from
-        Component whose copy at this peer is the state from which it starts; empty: it starts without a state.
-    rebuilt
-        Epoch in which it was last rebuilt from the state of another replica; 0: never.
-    """
-
-    active: str
-    epoch: int = 0
-    backups: tuple[str, ...] = ()
-    follower: str = ""
-    inputs: tuple[InputFeed, ...] = ()
-    shared_readers: tuple[SharedReader, ...] = ()
-    sink: bool = False
+    active: str  # address of the peer that executes it
+    epoch: int = 0  # number of earlier components that this one has replaced, one after another
+    backups: tuple[str, ...] = ()  # addresses of the peers that hold backups
+    follower: str = ""  # address of the peer that is about to replace the active one, or empty
+    inputs: tuple[InputFeed, ...] = ()  # streams that its inputs read
+    shared_readers: tuple[SharedReader, ...] = ()  # inputs of other applications that read its stream
+    sink: bool = False  # whether a client collects its output
+    # whether another engine (Spark) executes it: it has no follower, but another peer can resume where the engine is
     external: bool = False
+    # port of the operator that each input belongs to, where stream replicas feed a port together; empty where each
+    # input has a port of its own
     ports: tuple[int, ...] = ()
-    replica_of: str = ""
+    replica_of: str = ""  # operator of which it is one of several active replicas; empty for every other component
+    # component whose copy at this peer is the state from which it starts; empty: it starts without a state
     state_from: str = ""
-    rebuilt: int = 0
+    rebuilt: int = 0  # epoch in which it was last rebuilt from the state of another replica; 0: never
+    # number of each input, where streams of active replicas were added to those of the plan: no later stream of the
+    # component gets the number of an earlier one. Empty: inputs are numbered from 0
     numbers: tuple[int, ...] = ()
+    # number of the move for which it has a follower, greater than that of any earlier move: a follower of an earlier
+    # one does not go on, as its component may have read in another order meanwhile. 0: no follower
     move: int = 0
+    # whether the peer that reads this keeps its last snapshot of the component, as it will hold a backup when the
+    # follower has replaced the component
     keeps: bool = False
+    # addresses of the backups whose copies must have output before any reader is sent it; empty: readers do not wait
     synchronized: tuple[str, ...] = ()
+    # whether it reads its inputs in the order of event times, and its backups execute it, too, as followers do
     in_order: bool = False
 
     @property
@@ -169,48 +123,29 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """The complete instruction to peers: which of them executes which component of an application.
-
-    Parameters
-    ----------
-    application
-        Id of the application.
-    version
-        Version of the deployment; the higher version replaces the lower one.
-    assignments
-        Operator to the assignment of its component. A deployment without assignments ends the application on the peer.
-    shared_producers
-        Streams of other applications that its components read, if these are not deployed to the same peers.
-    running
-        Whether sources emit; they do once each component is deployed.
-    witnesses
-        Peers of other applications that share streams and may depend on the order of the tuples.
-    requires
-        Application to the least version of its deployment that goes with this one: a peer that knows only an earlier
-        version may still accept frames of a replaced component.
-    producer_epochs
-        Application and operator to the epoch of each component of another application that contributes to its streams,
-        where these are not deployed to the same peers.
-    plan
-        Serialised plan, as ``Plan.to_bytes()`` makes it.
-    remaining
-        Operator to the predicted seconds from the execution of a tuple until its result is at a sink, as probes found
-        them: t̂_c and t̂_e downstream in equation 3.1. Operators without a prediction are missing.
-    limits
-        Operator to the least delay limit, in seconds, of the applications that share its stream; operators without a
-        limit are missing.
-    """
+    """The complete instruction to peers: which of them executes which component of an application."""
 
     application: str
-    version: int
+    version: int  # version of the deployment; the higher version replaces the lower one
+    # operator to the assignment of its component. A deployment without assignments ends the application on the peer
     assignments: dict[str, Assignment] = {}
+    # streams of other applications that its components read, if these are not deployed to the same peers
     shared_producers: tuple[SharedProducer, ...] = ()
-    running: bool = True
+    running: bool = True  # whether sources emit; they do once each component is deployed
+    # peers of other applications that share streams and may depend on the order of the tuples
     witnesses: tuple[str, ...] = ()
+    # application to the least version of its deployment that goes with this one: a peer that knows only an earlier
+    # version may still accept frames of a replaced component
     requires: dict[str, int] = {}
+    # application and operator to the epoch of each component of another application that contributes to its streams,
+    # where these are not deployed to the same peers
     producer_epochs: dict[str, dict[str, int]] = {}
-    plan: bytes = b""
+    plan: bytes = b""  # serialised plan, as `Plan.to_bytes()` makes it
+    # operator to the predicted seconds from the execution of a tuple until its result is at a sink, as probes found
+    # them: t̂_c and t̂_e downstream in equation 3.1. Operators without a prediction are missing
     remaining: dict[str, float] = {}
+    # operator to the least delay limit, in seconds, of the applications that share its stream; operators without a
+    # limit are missing
     limits: dict[str, float] = {}
 
     def role(self, operator: str, peer: str) -> Role | None:
@@ -252,14 +187,7 @@ def producer(
 ) -> tuple[str, int] | None:
     """Return peer and epoch of a component whose stream an application reads; None if this peer does not know them.
 
-    Parameters
-    ----------
-    deployments
-        Application to its deployment as this peer knows it.
-    reader
-        Application that reads.
-    application, operator
-        Component that makes the stream.
+    ``application``, ``operator``: component that makes the stream.
     """
     found: list[tuple[int, str]] = []
     known = deployments.get(application)

@@ -38,29 +38,17 @@ class MemoryExceeded(SynergyError, ValueError):
 
 
 class Memory:
-    """The memory that the components of one peer share.
-
-    Parameters
-    ----------
-    limit
-        Limit of all components together, bytes; infinite for no limit.
-    exceeded
-        Callback, in any thread, for the case that a step of another component would exceed ``limit``; its arguments are
-        the largest share and the reason why that share's component has to fail.
-
-    Attributes
-    ----------
-    used
-        Bytes that all components use.
-    """
+    """The memory that the components of one peer share."""
 
     def __init__(
         self,
-        limit: float = math.inf,
+        limit: float = math.inf,  # limit of all components together, bytes; infinite for no limit
+        # callback, in any thread, for the case that a step of another component would exceed `limit`; its arguments are
+        # the largest share and the reason why that share's component has to fail
         exceeded: Callable[[MemoryShare, MemoryExceeded], None] = lambda _share, _error: None,
     ) -> None:
         self.limit = limit
-        self.used = 0
+        self.used = 0  # bytes that all components use
         self._exceeded = exceeded
         self._shares: dict[MemoryShare, None] = {}
         self._lock = threading.Lock()
@@ -88,10 +76,7 @@ class Memory:
     def make_room(self, share: MemoryShare, needs: float) -> None:
         """Make the largest component fail if the peer lacks ``needs`` bytes for a step of the component of ``share``.
 
-        Raises
-        ------
-        MemoryExceeded
-            If the component of ``share`` is the largest itself.
+        Raises ``MemoryExceeded`` if the component of ``share`` is the largest itself.
         """
         while True:
             with self._lock:
@@ -107,33 +92,20 @@ class Memory:
 
 
 class MemoryShare:
-    """The share of one component in a peer's memory; made by :meth:`Memory.share`.
-
-    Attributes
-    ----------
-    application, operator, kind
-        Application and operator of the component, and the operator's kind.
-    limit
-        Limit of the component, bytes, including its next step.
-    used
-        Bytes of its state.
-    """
+    """The share of one component in a peer's memory; made by :meth:`Memory.share`."""
 
     def __init__(self, memory: Memory, application: str, operator: str, limit: float) -> None:
         self.application = application
         self.operator = operator
         self.kind = ""
-        self.limit = limit
+        self.limit = limit  # limit of the component, bytes, including its next step
         self.used = 0
         self._memory = memory
 
     def use(self, size: int) -> None:
         """Set the bytes of the state.
 
-        Raises
-        ------
-        MemoryExceeded
-            If the component, or all components of the peer together, exceed their limit.
+        Raises ``MemoryExceeded`` if the component, or all components of the peer together, exceed their limit.
         """
         self._memory.use(self, size)
         if size > self.limit:
@@ -144,10 +116,7 @@ class MemoryShare:
     def admit(self, needs: float) -> None:
         """Check that a step which takes up to ``needs`` bytes in addition to the state may begin.
 
-        Raises
-        ------
-        MemoryExceeded
-            If the step does not fit into the share, or into the memory of the peer.
+        Raises ``MemoryExceeded`` if the step does not fit into the share, or into the memory of the peer.
         """
         if self.used + needs > self.limit:
             raise self.excess(needs)
@@ -161,12 +130,8 @@ class MemoryShare:
     def excess(self, needs: float, together: float = 0.0) -> MemoryExceeded:
         """Return the error of a component that exceeds its limit.
 
-        Parameters
-        ----------
-        needs
-            Bytes that its next step needs in addition to its state.
-        together
-            Bytes that all components of the peer would use, if that is the limit exceeded.
+        ``needs``: bytes that its next step needs in addition to its state; ``together``: bytes that all components of
+        the peer would use, if that is the limit exceeded.
         """
         step = f" and its next step needs up to {amount(needs)}" if needs else ""
         if together:

@@ -20,12 +20,7 @@ class Rate:
     An average of this kind lacks weight while it is younger than its window; the result is divided by its present
     weight, so that the first readings are already unbiased.
 
-    Parameters
-    ----------
-    window
-        Time constant of the decrease, in seconds.
-    now
-        Time at which measuring starts, in seconds.
+    ``now``: time at which measuring starts, in seconds.
 
     Examples
     --------
@@ -39,7 +34,7 @@ class Rate:
     __slots__ = ("_began", "_last", "_value", "_window")
 
     def __init__(self, window: float, now: float) -> None:
-        self._window = window
+        self._window = window  # time constant of the decrease, in seconds
         self._began = now
         self._last = now
         self._value = 0.0
@@ -63,11 +58,6 @@ class Rate:
 class Ewma:
     """A mean of all readings, and an exponentially weighted moving mean.
 
-    Parameters
-    ----------
-    weight
-        Weight of a new reading in the moving mean.
-
     Examples
     --------
     >>> times = Ewma(weight=0.5)
@@ -80,7 +70,7 @@ class Ewma:
     __slots__ = ("_weight", "count", "moving", "total")
 
     def __init__(self, weight: float = 0.1) -> None:
-        self._weight = weight
+        self._weight = weight  # weight of a new reading in the moving mean
         self.moving = 0.0
         self.total = 0.0
         self.count = 0
@@ -155,11 +145,6 @@ class DelayHistogram:
     Bins as in DDSketch [1]_: bin i holds (γ^(i-1), γ^i] with γ = (1 + 0.01) / (1 - 0.01). Delays are clipped to
     1 µs ... 10⁶ s, so that there are never more than 1383 bins.
 
-    Parameters
-    ----------
-    limit
-        Delays above it are misses, in seconds; None: there are none.
-
     References
     ----------
     .. [1] C. Masson, J. E. Rim, H. K. Lee: DDSketch. PVLDB 12(12), 2019.
@@ -176,7 +161,7 @@ class DelayHistogram:
     __slots__ = ("_bins", "count", "least", "limit", "missed", "most", "total")
 
     def __init__(self, limit: float | None = None) -> None:
-        self.limit = limit
+        self.limit = limit  # delays above it are misses, in seconds; None: there are none
         self._bins: dict[int, int] = {}
         self.count = 0
         self.total = 0.0

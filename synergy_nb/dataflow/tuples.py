@@ -71,23 +71,14 @@ _LARGE: Final = 512 * 1024  # bytes from which pyarrow writes faster than Polars
 class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Consecutive tuples of one stream.
 
-    Parameters
-    ----------
-    table
-        The tuples; a column ``time`` of type ``Datetime("us")`` holds the event time of each.
-    position
-        Position of the first tuple in its stream; positions count tuples from 0.
-    born
-        Wall-clock seconds at which the oldest item that caused these tuples entered the system at its source.
-
     Notes
     -----
     Two batches are equal when all fields are, tables cell by cell.
     """
 
-    table: pl.DataFrame
-    position: int
-    born: float
+    table: pl.DataFrame  # the tuples; a column `time` of type `Datetime("us")` holds the event time of each
+    position: int  # position of the first tuple in its stream; positions count tuples from 0
+    born: float  # wall-clock seconds at which the oldest item that caused these tuples entered the system at its source
 
     @property
     def rows(self) -> int:
@@ -122,21 +113,11 @@ class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class Punctuation(msgspec.Struct, frozen=True, gc=False):
-    """A promise: no tuple with event time below ``time`` follows in this stream.
+    """A promise: no tuple with event time below ``time`` follows in this stream."""
 
-    Parameters
-    ----------
-    time
-        Event time in microseconds since 1970; ``END`` ends the stream.
-    position
-        Number of tuples that went before it, which is the position of the next one.
-    born
-        Wall-clock seconds at which the item that caused it entered the system.
-    """
-
-    time: int
-    position: int
-    born: float
+    time: int  # event time in microseconds since 1970; `END` ends the stream
+    position: int  # number of tuples that went before it, which is the position of the next one
+    born: float  # wall-clock seconds at which the item that caused it entered the system
 
     @property
     def ends(self) -> bool:
@@ -153,21 +134,13 @@ class _BatchHeader(msgspec.Struct, frozen=True, array_like=True, tag="batch", gc
 
 
 class Reference(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The location of a batch's table in memory that peers of one machine share.
+    """The location of a batch's table in memory that peers of one machine share."""
 
-    Parameters
-    ----------
-    process, number
-        Process that created the memory, and the number of the file there.
-    token
-        Bytes at the beginning of the memory, which identify it.
-    start, size
-        Offset of the table's Arrow IPC stream in the memory, and its length, bytes.
-    """
-
+    # process, number: process that created the memory, and the number of the file there
     process: int
     number: int
-    token: bytes
+    token: bytes  # bytes at the beginning of the memory, which identify it
+    # start, size: offset of the table's Arrow IPC stream in the memory, and its length, bytes
     start: int
     size: int
 
@@ -191,10 +164,7 @@ _decode_header = msgspec.msgpack.Decoder(_BatchHeader | _PunctuationHeader | _Re
 def encode(item: Item) -> bytes:
     """Encode a batch or a punctuation.
 
-    Raises
-    ------
-    TypeError
-        If ``item`` is neither.
+    Raises ``TypeError`` if ``item`` is neither.
     """
     if isinstance(item, Batch):
         header = _encode_header(_BatchHeader(item.position, item.born))
@@ -224,21 +194,11 @@ def _nowhere(_: Reference) -> pl.DataFrame:
 def header_of(view: memoryview, what: str, prefix: struct.Struct, magic: int, version: int) -> tuple[int, int]:
     """Return where the header of an encoded item or frame ends, and the checksum that its prefix states.
 
-    Parameters
-    ----------
-    view
-        Bytes that were received.
-    what
-        Noun for the item or frame in errors.
-    prefix
-        Layout of the prefix: first byte, version, length of the header, checksum.
-    magic, version
-        Expected first byte and version.
+    ``view``: bytes that were received; ``what``: noun for the item or frame in errors; ``prefix``: layout of the
+    prefix: first byte, version, length of the header, checksum; ``magic``, ``version``: expected first byte and
+    version.
 
-    Raises
-    ------
-    ValueError
-        If the prefix is another one, or the header is longer than the bytes received.
+    Raises ``ValueError`` if the prefix is another one, or the header is longer than the bytes received.
     """
     if len(view) < prefix.size:
         raise ValueError(f"{what}: {len(view)} bytes; expected at least {prefix.size}")
@@ -255,17 +215,9 @@ def header_of(view: memoryview, what: str, prefix: struct.Struct, magic: int, ve
 def decode(data: bytes | bytearray | memoryview, table_of: Callable[[Reference], pl.DataFrame] = _nowhere) -> Item:
     """Decode a batch or punctuation that :func:`encode` or :func:`encode_reference` wrote.
 
-    Parameters
-    ----------
-    data
-        Bytes of one item.
-    table_of
-        Function that returns the table of a reference; by default, references are refused.
+    ``table_of``: function that returns the table of a reference; by default, references are refused.
 
-    Raises
-    ------
-    ValueError
-        If ``data`` is not a valid item; the message names the wrong part.
+    Raises ``ValueError`` if ``data`` is not a valid item; the message names the wrong part.
     """
     view = memoryview(data)
     start, check = header_of(view, "item", _PREFIX, _MAGIC, _VERSION)
@@ -307,10 +259,7 @@ def encode_table(table: pl.DataFrame) -> bytes:
 def decode_table(data: bytes | memoryview) -> pl.DataFrame:
     """Decode a table that :func:`encode_table` wrote.
 
-    Raises
-    ------
-    ValueError
-        If ``data`` is no Arrow IPC stream, or has a column of a type that tuples do not have.
+    Raises ``ValueError`` if ``data`` is no Arrow IPC stream, or has a column of a type that tuples do not have.
     """
     table = _read_table(data)
     _check_types(table)
@@ -355,10 +304,7 @@ def empty(schema: Mapping[str, str]) -> pl.DataFrame:
 def conform(table: pl.DataFrame, schema: Mapping[str, str]) -> pl.DataFrame:
     """Return ``table`` with exactly the columns of ``schema``, in its order, cast where that is lossless.
 
-    Raises
-    ------
-    ValueError
-        If a column is missing or cannot be cast, or a tuple has no event time.
+    Raises ``ValueError`` if a column is missing or cannot be cast, or a tuple has no event time.
     """
     wanted = {name: TYPES[kind] for name, kind in schema.items()}
     if table.schema == wanted and table.columns == list(wanted):

@@ -63,29 +63,20 @@ class Check(NamedTuple):
 
 def expected(
     *,
+    # path, format: the trace: `http`, `ncsa`, `tcp`, `csv` or `parquet`; for `packets`, `table` holds the tuples
     path: str,
     format: str,  # noqa: A002 - as in plans
-    clock: str = "time",
+    clock: str = "time",  # column of a CSV or Parquet file that holds the event time
+    # pair, where, value: columns that make the pair, condition of the counted tuples, and the aggregate
     pair: tuple[str, str],
     where: str,
     value: str,
+    # window, fraction: length of the windows, seconds, and share of the pairs that a pair must exceed
     window: int,
     fraction: float,
     table: pl.DataFrame | None = None,
 ) -> list[Row]:
-    """Rows of the query, in order.
-
-    Parameters
-    ----------
-    path, format
-        The trace: ``http``, ``ncsa``, ``tcp``, ``csv`` or ``parquet``; for ``packets``, ``table`` holds the tuples.
-    clock
-        Column of a CSV or Parquet file that holds the event time.
-    pair, where, value
-        Columns that make the pair, condition of the counted tuples, and the aggregate.
-    window, fraction
-        Length of the windows, seconds, and share of the pairs that a pair must exceed.
-    """
+    """Rows of the query, in order."""
     with tempfile.TemporaryDirectory(prefix="synergy-check-") as folder, duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET enable_progress_bar = false")  # the bar would be written into the output of the command

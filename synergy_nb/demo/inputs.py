@@ -37,39 +37,21 @@ GENERATED: Final[Mapping[str, Any]] = {"seed": 2008, "rate": 10.0, "duration": 4
 
 
 class Input(msgspec.Struct, frozen=True):
-    """A finite stream of traffic between pairs.
+    """A finite stream of traffic between pairs."""
 
-    Parameters
-    ----------
-    name
-        Name of the input for people.
-    connector, params
-        Connector and parameters of the source.
-    tuples, start, seconds
-        Number of tuples of the whole stream, event time of the first in seconds since 1970, and seconds of event time
-        from first to last.
-    real
-        Whether it was measured rather than generated.
-    pair
-        Columns that make the pair.
-    where
-        SQL condition of the tuples that are counted.
-    value
-        Aggregate call that gives a pair's traffic.
-    unit
-        Unit of the traffic.
-    """
-
-    name: str
+    name: str  # name of the input for people
+    # connector, params: connector and parameters of the source
     connector: Literal["trace", "packets"]
     params: dict[str, Any]
+    # tuples, start, seconds: number of tuples of the whole stream, event time of the first in seconds since 1970, and
+    # seconds of event time from first to last
     tuples: int
     start: float
     seconds: float
-    real: bool
-    pair: tuple[str, str]
-    where: str
-    value: str
+    real: bool  # whether it was measured rather than generated
+    pair: tuple[str, str]  # columns that make the pair
+    where: str  # SQL condition of the tuples that are counted
+    value: str  # aggregate call that gives a pair's traffic
     unit: str
 
     @property
@@ -86,11 +68,8 @@ class Input(msgspec.Struct, frozen=True):
 def choose(trace: str | Path | None) -> Input:
     """The trace at ``trace``, else the SDSC trace if it is on this machine, else generated packets.
 
-    Raises
-    ------
-    ValueError
-        If ``trace`` is no trace or has no columns that make a pair; the text names file, field, value and what was
-        expected.
+    Raises ``ValueError`` if ``trace`` is no trace or has no columns that make a pair; the text names file, field, value
+    and what was expected.
     """
     if trace is not None:
         return _trace(Path(trace))

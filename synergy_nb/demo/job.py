@@ -44,90 +44,50 @@ class JobProgress(Protocol):
 
 
 class Killed(msgspec.Struct, frozen=True):
-    """The application whose peer was killed.
+    """The application whose peer was killed."""
 
-    Parameters
-    ----------
-    peer
-        Name of the killed peer, and the operators that ran on it.
-    application, reason
-        Id of the application that failed, and the reason.
-    detected_s
-        Seconds from the kill until the application was reported failed.
-    recomposed
-        The application that was submitted to the other peers afterwards.
-    """
-
-    peer: str
+    peer: str  # name of the killed peer, and the operators that ran on it
     operators: list[str]
+    # application, reason: id of the application that failed, and the reason
     application: str
     reason: str
-    detected_s: float
-    recomposed: str
+    detected_s: float  # seconds from the kill until the application was reported failed
+    recomposed: str  # the application that was submitted to the other peers afterwards
 
 
 class OnSpark(msgspec.Struct, frozen=True):
-    """The pass with its windows on Spark.
+    """The pass with its windows on Spark."""
 
-    Parameters
-    ----------
-    operators, peer
-        Operators that Spark executed, and the peer that hosts that part.
-    setup_s
-        Seconds from submission to the start of the source, in which the server and its session were started.
-    seconds
-        Seconds from then to the end at the sink.
-    """
-
+    # operators, peer: operators that Spark executed, and the peer that hosts that part
     operators: list[str]
     peer: str
+    # seconds from submission to the start of the source, in which the server and its session were started
     setup_s: float
-    seconds: float
+    seconds: float  # seconds from then to the end at the sink
 
 
 class DemoOutcome(msgspec.Struct, frozen=True):
-    """All results of the demo.
-
-    Parameters
-    ----------
-    given, plan
-        Input, and the plan of the paced pass.
-    peers
-        Number of peers; ``ready_s`` is the time in seconds until they formed a ring.
-    placement, explanation, events
-        Peer of each operator, the reasons, and the journal of the paced pass.
-    rows, check
-        Rows of the result, and their comparison with those of DuckDB.
-    qos
-        Measurements of the sink in the paced pass.
-    setup_s, fast_setup_s
-        Seconds from submission to the start of the sources, in the paced and the fast pass.
-    fast_s
-        Seconds of the fast pass from the start of its source to the end at its sink.
-    killed
-        Application that failed because a peer was killed on purpose; None if no peer was killed.
-    watched
-        Rows of the live stream of the peers; None unless it was the input.
-    spark
-        The pass with its windows on Spark; None if it was omitted.
-    """
+    """All results of the demo."""
 
     given: Input
     plan: Plan
-    peers: int
+    peers: int  # number of peers; `ready_s` is the time in seconds until they formed a ring
     ready_s: float
+    # placement, explanation, events: peer of each operator, the reasons, and the journal of the paced pass
     placement: dict[str, str]
     explanation: Explanation
     events: list[Event]
+    # rows, check: rows of the result, and their comparison with those of DuckDB
     rows: list[Row]
     check: Check
-    qos: dict[str, Any]
+    qos: dict[str, Any]  # measurements of the sink in the paced pass
+    # setup_s, fast_setup_s: seconds from submission to the start of the sources, in the paced and the fast pass
     setup_s: float
     fast_setup_s: float
-    fast_s: float
-    killed: Killed | None
-    watched: pl.DataFrame | None
-    spark: OnSpark | None = None
+    fast_s: float  # seconds of the fast pass from the start of its source to the end at its sink
+    killed: Killed | None  # application that failed because a peer was killed on purpose; None if no peer was killed
+    watched: pl.DataFrame | None  # rows of the live stream of the peers; None unless it was the input
+    spark: OnSpark | None = None  # the pass with its windows on Spark; None if it was omitted
 
     @property
     def tuples_per_s(self) -> float:
@@ -169,26 +129,12 @@ def run(
 ) -> DemoOutcome:
     """Run the demo.
 
-    Parameters
-    ----------
-    given
-        Input.
-    peers
-        Number of peers to start on this machine; at least 2 if one is to be killed.
-    speed
-        Speed of the paced pass, seconds of event time per second; None selects a speed at which it takes about 6
-        seconds.
-    kill
-        Kill a peer while the paced pass runs, and submit it to the others again.
-    progress
-        Receiver of the progress.
-    spark
-        Argument of :class:`~synergy_nb.runtime.client.cluster.Cluster`; False omits that pass.
+    ``peers``: number of peers to start on this machine; at least 2 if one is to be killed; ``speed``: speed of the
+    paced pass, seconds of event time per second; None selects a speed at which it takes about 6 seconds; ``kill``: kill
+    a peer while the paced pass runs, and submit it to the others again; ``progress``: receiver of the progress;
+    ``spark``: argument of :class:`~synergy_nb.runtime.client.cluster.Cluster`; False omits that pass.
 
-    Raises
-    ------
-    ClusterError
-        If peers cannot be started, or the application is not admitted or fails.
+    Raises ``ClusterError`` if peers cannot be started, or the application is not admitted or fails.
     """
     seconds = max(PACED_SECONDS, given.tuples / PACED_RATE) if speed is None else given.seconds / speed
     speed = (given.seconds / seconds or 1.0) if speed is None else speed

@@ -32,19 +32,10 @@ class Layout(NamedTuple):
 def layered(breadths: Mapping[str, float], edges: Sequence[Edge], gap: float) -> Layout:
     """Lay out a graph.
 
-    Parameters
-    ----------
-    breadths
-        Extent of every node along its rank.
-    edges
-        Pairs of nodes; duplicates count once.
-    gap
-        Least distance between neighbours in a rank.
+    ``breadths``: extent of every node along its rank; ``edges``: pairs of nodes; duplicates count once; ``gap``: least
+    distance between neighbours in a rank.
 
-    Raises
-    ------
-    ValueError
-        If an edge names an unknown node, or the graph has a cycle.
+    Raises ``ValueError`` if an edge names an unknown node, or the graph has a cycle.
     """
     edges = list(dict.fromkeys(edges))
     rank = ranks(list(breadths), edges)
@@ -70,10 +61,7 @@ def layered(breadths: Mapping[str, float], edges: Sequence[Edge], gap: float) ->
 def ranks(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
     """Give each node its rank: one more than the highest of its predecessors, from 0.
 
-    Raises
-    ------
-    ValueError
-        If an edge names an unknown node, or the graph has a cycle.
+    Raises ``ValueError`` if an edge names an unknown node, or the graph has a cycle.
     """
     for edge in edges:
         for end in edge:

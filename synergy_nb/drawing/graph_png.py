@@ -31,19 +31,11 @@ _DASHED: Final = ("failed", "dead", "stopped")
 def png(nodes: Sequence[Node], edges: Sequence[Edge], *, title: str = "") -> bytes:
     """Draw a graph as PNG, on white.
 
-    Parameters
-    ----------
-    nodes, edges
-        Nodes and edges of a directed acyclic graph; an edge is a pair of ids.
-    title
-        Title of the picture, in the file's metadata.
+    ``nodes``, ``edges``: nodes and edges of a directed acyclic graph; an edge is a pair of ids; ``title``: title of the
+    picture, in the file's metadata.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        If matplotlib is not installed.
-    ValueError
-        If :func:`synergy_nb.drawing.graphs.svg` would raise it.
+    Raises ``ModuleNotFoundError`` if matplotlib is not installed; ``ValueError`` if
+    :func:`synergy_nb.drawing.graphs.svg` would raise it.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError(f"PNG needs {NO_MATPLOTLIB}")

@@ -41,27 +41,13 @@ STATES: Final[Mapping[str, str]] = {
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node of a picture.
+    """A node of a picture."""
 
-    Parameters
-    ----------
-    id
-        Identifier of the node in edges.
-    label
-        Text of the first line.
-    detail
-        Text of the second line, such as the peer of the operator.
-    state
-        State of the node, an element of :data:`STATES`, or empty.
-    tooltip
-        Text that a browser shows while the pointer rests on the node.
-    """
-
-    id: str
-    label: str
-    detail: str = ""
-    state: str = ""
-    tooltip: str = ""
+    id: str  # identifier of the node in edges
+    label: str  # text of the first line
+    detail: str = ""  # text of the second line, such as the peer of the operator
+    state: str = ""  # state of the node, an element of `STATES`, or empty
+    tooltip: str = ""  # text that a browser shows while the pointer rests on the node
 
 
 def _checked(nodes: Sequence[Node]) -> dict[str, Node]:
@@ -111,30 +97,17 @@ _WIDEST: Final = 960.0  # pixels; a drawing that is wider from left to right is 
 
 
 def svg(
+    # nodes, edges: nodes and edges of a directed acyclic graph; an edge is a pair of ids
     nodes: Sequence[Node],
     edges: Sequence[Edge],
     *,
-    title: str = "",
-    notes: Mapping[Edge, str] | None = None,
-    direction: str | None = None,
+    title: str = "",  # title of the picture for screen readers
+    notes: Mapping[Edge, str] | None = None,  # edge to a text beside it, such as the rate of its stream
+    direction: str | None = None,  # direction of edges, `right` or `down`; None selects right unless it is too wide
 ) -> str:
     """Draw the graph as SVG.
 
-    Parameters
-    ----------
-    nodes, edges
-        Nodes and edges of a directed acyclic graph; an edge is a pair of ids.
-    title
-        Title of the picture for screen readers.
-    notes
-        Edge to a text beside it, such as the rate of its stream.
-    direction
-        Direction of edges, ``right`` or ``down``; None selects right unless it is too wide.
-
-    Raises
-    ------
-    ValueError
-        If the graph has a cycle, an unknown state, or an edge with an unknown end.
+    Raises ``ValueError`` if the graph has a cycle, an unknown state, or an edge with an unknown end.
     """
     place = arranged(nodes, edges, direction=direction, room=18.0 if notes else 0.0)
     return _svg(_checked(nodes), place, title, notes or {})
@@ -160,19 +133,11 @@ def arranged(
 ) -> Placed:
     """Compute the coordinates of a picture whose boxes have room for the texts of their nodes.
 
-    Parameters
-    ----------
-    nodes, edges
-        Nodes and edges of a directed acyclic graph; an edge is a pair of ids.
-    direction
-        Direction of edges, ``right`` or ``down``; None selects right unless it is too wide.
-    room
-        Additional length of the lines for texts beside them, pixels.
+    ``nodes``, ``edges``: nodes and edges of a directed acyclic graph; an edge is a pair of ids; ``direction``:
+    direction of edges, ``right`` or ``down``; None selects right unless it is too wide; ``room``: additional length of
+    the lines for texts beside them, pixels.
 
-    Raises
-    ------
-    ValueError
-        If :func:`svg` would raise it.
+    Raises ``ValueError`` if :func:`svg` would raise it.
     """
     found = _checked(nodes)
     widths = {name: max(64.0, 8.0 * len(headline(node)), 6.9 * len(node.detail)) + 24 for name, node in found.items()}
@@ -181,32 +146,16 @@ def arranged(
 
 
 def placed(
-    widths: Mapping[str, float],
-    edges: Sequence[Edge],
+    widths: Mapping[str, float],  # widths of the boxes in pixels, by id
+    edges: Sequence[Edge],  # edges of a directed acyclic graph
     *,
-    height: float = 46.0,
-    direction: str | None = None,
-    room: float = 0.0,
+    height: float = 46.0,  # height of every box in pixels
+    direction: str | None = None,  # direction of edges, `right` or `down`; None selects right unless it is too wide
+    room: float = 0.0,  # additional length of the lines for texts beside them, pixels
 ) -> Placed:
     """Compute the coordinates of each box and each line.
 
-    Parameters
-    ----------
-    widths
-        Widths of the boxes in pixels, by id.
-    edges
-        Edges of a directed acyclic graph.
-    height
-        Height of every box in pixels.
-    direction
-        Direction of edges, ``right`` or ``down``; None selects right unless it is too wide.
-    room
-        Additional length of the lines for texts beside them, pixels.
-
-    Raises
-    ------
-    ValueError
-        If the graph has a cycle or an edge with an unknown end, or the direction is unknown.
+    Raises ``ValueError`` if the graph has a cycle or an edge with an unknown end, or the direction is unknown.
     """
     if direction not in (None, "right", "down"):
         raise ValueError(f"direction: {direction!r}; expected right or down")
@@ -310,10 +259,7 @@ def text(nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
     A node without a state is a dot. The next node is the one in the leftmost lane among the nodes whose predecessors
     are all drawn, so a branch is drawn to its end before the next one begins. An edge across a lane passes behind it.
 
-    Raises
-    ------
-    ValueError
-        If :func:`svg` would raise it.
+    Raises ``ValueError`` if :func:`svg` would raise it.
     """
     found = _checked(nodes)
     below: dict[str, list[str]] = {name: [] for name in ranks(list(found), edges)}

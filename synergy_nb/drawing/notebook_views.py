@@ -19,12 +19,7 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {}
 def show_with(kind: str, make: Callable[[Any], Any]) -> None:
     """Have a function make the views of a kind.
 
-    Parameters
-    ----------
-    kind
-        Name of the kind of view.
-    make
-        Function that makes the view of a value.
+    ``kind``: name of the kind of view; ``make``: function that makes the view of a value.
 
     Examples
     --------

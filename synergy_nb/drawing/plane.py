@@ -56,25 +56,14 @@ height:auto;font-variant-numeric:tabular-nums}
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a plane.
+    """An axis of a plane."""
 
-    Parameters
-    ----------
-    name
-        Quantity and unit.
-    low, high
-        Values at its two ends, ``low`` below ``high``; above 0 on a logarithmic axis.
-    log
-        Whether it is logarithmic.
-    text
-        Text of a value beside its tick.
-    """
-
-    name: str
+    name: str  # quantity and unit
+    # low, high: values at its two ends, `low` below `high`; above 0 on a logarithmic axis
     low: float
     high: float
-    log: bool = False
-    text: Callable[[float], str] = "{:g}".format
+    log: bool = False  # whether it is logarithmic
+    text: Callable[[float], str] = "{:g}".format  # text of a value beside its tick
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
@@ -112,14 +101,8 @@ class Axis:
 class Plane:
     """A plane between two axes, to which lines, areas and points are added.
 
-    Parameters
-    ----------
-    x, y
-        Axes.
-    size
-        Width and height of the picture, pixels.
-    right
-        Room to the right of the plane for the names of lines, pixels.
+    ``size``: width and height of the picture, pixels; ``right``: room to the right of the plane for the names of lines,
+    pixels.
     """
 
     def __init__(self, x: Axis, y: Axis, *, size: tuple[float, float] = (640.0, 340.0), right: float = 24.0) -> None:
@@ -141,18 +124,8 @@ class Plane:
     ) -> None:
         """Add a line.
 
-        Parameters
-        ----------
-        points
-            Points in their order.
-        kind
-            Colour.
-        name
-            Name, which is written beside the last point.
-        tip
-            Tooltip.
-        dashed
-            Whether it is dashed, as limits and ideals are.
+        ``points``: points in their order; ``name``: name, which is written beside the last point; ``tip``: tooltip;
+        ``dashed``: whether it is dashed, as limits and ideals are.
         """
         last: tuple[float, float] | None = None
         piece: list[tuple[float, float]] = []
@@ -197,14 +170,8 @@ class Plane:
     def to_svg(self, title: str, beside: Iterable[str] = (), *, below: float = 0.0) -> str:
         """Write the picture.
 
-        Parameters
-        ----------
-        title
-            Title for screen readers.
-        beside
-            Further elements in the coordinates of the picture, drawn last.
-        below
-            Additional height below the plane for these, pixels.
+        ``title``: title for screen readers; ``beside``: further elements in the coordinates of the picture, drawn last;
+        ``below``: additional height below the plane for these, pixels.
         """
         parts = []
         for value in self.y.ticks():

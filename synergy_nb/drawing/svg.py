@@ -11,14 +11,8 @@ __all__ = ["element", "label", "path", "picture", "themed"]
 def element(tag: str, kind: str, *inside: str, **attributes: float | str) -> str:
     """Write an element with a class.
 
-    Parameters
-    ----------
-    tag, kind
-        Name of the element, and its class; empty for no class.
-    inside
-        Markup inside the element.
-    attributes
-        Numbers, and texts without markup, by attribute name with ``_`` for ``-``.
+    ``tag``, ``kind``: name of the element, and its class; empty for no class; ``inside``: markup inside the element;
+    ``attributes``: numbers, and texts without markup, by attribute name with ``_`` for ``-``.
 
     Examples
     --------
@@ -58,12 +52,7 @@ def themed(kind: str, light: str, dark: str) -> str:
     A page that has a theme of its own, as JupyterLab, VS Code and marimo have, decides; elsewhere the system's setting
     does.
 
-    Parameters
-    ----------
-    kind
-        Class of the picture.
-    light, dark
-        Declarations of CSS; each that differs is in both.
+    ``kind``: class of the picture; ``light``, ``dark``: declarations of CSS; each that differs is in both.
     """
     of = f".{kind}"
     rules = (

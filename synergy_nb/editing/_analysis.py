@@ -27,73 +27,35 @@ _LONGEST_SHOWN: Final = 120  # largest number of characters of an invalid value 
 
 
 class StatedOperator(NamedTuple):
-    """An operator as the text states it.
+    """An operator as the text states it."""
 
-    Parameters
-    ----------
-    id, kind
-        Id of the operator, and its kind, which may be unknown.
-    inputs
-        Ids of the operators that it reads.
-    fields
-        Name of each field to the YAML text of its value.
-    parts
-        Name of each field that is a list or a mapping to the YAML texts of its entries.
-    line, end_line
-        First and last line of the operator in the text, from 1.
-    style
-        Style of the YAML of the operator: ``flow`` (in braces) or ``block`` (in lines).
-    """
-
+    # id, kind: id of the operator, and its kind, which may be unknown
     id: str
     kind: str
-    inputs: list[str]
-    fields: dict[str, str]
-    parts: dict[str, Any]
+    inputs: list[str]  # ids of the operators that it reads
+    fields: dict[str, str]  # name of each field to the YAML text of its value
+    parts: dict[str, Any]  # name of each field that is a list or a mapping to the YAML texts of its entries
+    # line, end_line: first and last line of the operator in the text, from 1
     line: int
     end_line: int
-    style: str
+    style: str  # style of the YAML of the operator: `flow` (in braces) or `block` (in lines)
 
 
 class Analysis(NamedTuple):
-    """All that is found of the text of a plan.
+    """All that is found of the text of a plan."""
 
-    Parameters
-    ----------
-    plan
-        The plan; None while it has problems.
-    problems
-        Problems of the text, in the order of :class:`~synergy_nb.plan.PlanError`.
-    lines
-        Line of each problem, from 1; None if it is unknown.
-    readable
-        Whether the text is YAML; if not, only problems are found.
-    name
-        Name of the plan.
-    qos
-        Name of each field of the requirement to the YAML text of its value.
-    operators
-        Operators in the order of the text.
-    columns
-        Operator id to the columns of its stream with their types, where these can be found.
-    rates
-        Operator id to the expected rate of its stream, tuples/s.
-    loads
-        Operator id to its expected load, cores.
-    valid_part
-        Plan of the operators that have no problem, nor any upstream; None if the text is not YAML.
-    """
-
-    plan: Plan | None
-    problems: list[Problem]
-    lines: list[int | None]
-    readable: bool
+    plan: Plan | None  # the plan; None while it has problems
+    problems: list[Problem]  # problems of the text, in the order of `PlanError`
+    lines: list[int | None]  # line of each problem, from 1; None if it is unknown
+    readable: bool  # whether the text is YAML; if not, only problems are found
     name: str
-    qos: dict[str, str]
-    operators: list[StatedOperator]
+    qos: dict[str, str]  # name of each field of the requirement to the YAML text of its value
+    operators: list[StatedOperator]  # operators in the order of the text
+    # operator id to the columns of its stream with their types, where these can be found
     columns: dict[str, dict[str, str]]
-    rates: dict[str, float]
-    loads: dict[str, float]
+    rates: dict[str, float]  # operator id to the expected rate of its stream, tuples/s
+    loads: dict[str, float]  # operator id to its expected load, cores
+    # plan of the operators that have no problem, nor any upstream; None if the text is not YAML
     valid_part: Plan | None = None
 
 

@@ -39,21 +39,11 @@ from synergy_nb.plan.text.plan_file import dump
 
 
 class Applied(NamedTuple):
-    """The result of a list of operations.
-
-    Parameters
-    ----------
-    text
-        YAML text of the plan with the operations that could be applied.
-    problems
-        Problems of the operations that could not be applied.
-    ids
-        Wanted id of a new operator to the id that it got, where these differ.
-    """
+    """The result of a list of operations."""
 
     text: str
-    problems: list[Problem]
-    ids: dict[str, str]
+    problems: list[Problem]  # problems of the operations that could not be applied
+    ids: dict[str, str]  # wanted id of a new operator to the id that it got, where these differ
 
 
 def apply(text: str, operations: Sequence[Operation]) -> Applied:
@@ -92,10 +82,7 @@ def _problem(operation: Operation, wrong: WrongValue) -> Problem:
 def copy_operators(text: str, operators: Sequence[str]) -> str:
     """YAML text of some operators of a plan, which :class:`Paste` adds to another plan.
 
-    Raises
-    ------
-    EditError
-        If the text cannot be read, or there is no such operator.
+    Raises ``EditError`` if the text cannot be read, or there is no such operator.
     """
     try:
         plan = PlanText(text)
@@ -126,10 +113,7 @@ class _State(NamedTuple):
 def _apply_one(operation: Operation, _state: _State) -> PlanText:
     """Apply one operation, and return the new text.
 
-    Raises
-    ------
-    WrongValue
-        If the operation cannot be applied.
+    Raises ``WrongValue`` if the operation cannot be applied.
     """
     expected = "an operation of synergy_nb.editing.operations"
     raise WrongValue(type(operation).__name__, expected)

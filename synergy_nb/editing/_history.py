@@ -15,17 +15,10 @@ _KEPT_VERSIONS: Final = 100  # number of latest versions that a change of a page
 
 
 class Change(NamedTuple):
-    """A replacement of characters.
+    """A replacement of characters."""
 
-    Parameters
-    ----------
-    start
-        Number of characters before the replaced ones.
-    removed, inserted
-        Characters before and after the change.
-    """
-
-    start: int
+    start: int  # number of characters before the replaced ones
+    # removed, inserted: characters before and after the change
     removed: str
     inserted: str
 
@@ -99,11 +92,6 @@ class _Entry(NamedTuple):
 class History:
     """A text and the gestures that changed it.
 
-    Parameters
-    ----------
-    text
-        First text.
-
     Examples
     --------
     >>> history = History("a")
@@ -112,7 +100,7 @@ class History:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = text  # first text
         #: Number of the present text, from 1: each change, undo and redo gives the next one.
         self.version = 1
         self._done: list[_Entry] = []
@@ -132,14 +120,8 @@ class History:
     def change(self, text: str, gesture: str, *, continues: bool = False) -> bool:
         """Replace the text, and return whether the new one differs.
 
-        Parameters
-        ----------
-        text
-            New text.
-        gesture
-            Name of the gesture for people.
-        continues
-            Whether the change belongs to the latest entry if that has the same name, as typing does.
+        ``gesture``: name of the gesture for people; ``continues``: whether the change belongs to the latest entry if
+        that has the same name, as typing does.
         """
         if text == self.text:
             return False
@@ -179,17 +161,9 @@ class History:
     def rebase(self, text: str, version: int) -> str:
         """Merge a text that somebody made of an earlier version with the changes since that version.
 
-        Parameters
-        ----------
-        text
-            Text that was made of the earlier version.
-        version
-            Number of the earlier version.
+        ``version``: number of the earlier version.
 
-        Raises
-        ------
-        WrongValue
-            If both changed the same place, or the version is unknown.
+        Raises ``WrongValue`` if both changed the same place, or the version is unknown.
         """
         if version == self.version:
             return text

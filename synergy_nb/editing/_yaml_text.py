@@ -147,7 +147,7 @@ class YamlText:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = text  # YAML text of one document
         self.root = parsed_nodes(text)
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -193,14 +193,8 @@ class YamlText:
     def replace(self, path: Path, value: Any, raw: str | None = None) -> Self:
         """Replace the value at a path.
 
-        Parameters
-        ----------
-        path
-            Path of the value.
-        value
-            New value.
-        raw
-            YAML text of the value on one line, which is kept if it reads as the value; None: the text is made from it.
+        ``value``: new value; ``raw``: YAML text of the value on one line, which is kept if it reads as the value; None:
+        the text is made from it.
         """
         node = self.node(path)
         flow = self.is_flow(path[:-1])
@@ -240,18 +234,8 @@ class YamlText:
     def insert(self, path: Path, number: int, key: str | None, value: Any, *, block: bool = False) -> Self:
         """Insert an entry into the mapping or sequence at a path.
 
-        Parameters
-        ----------
-        path
-            Path of the mapping or sequence.
-        number
-            Number that the entry gets.
-        key
-            Key of the entry; None in a sequence.
-        value
-            Value of the entry.
-        block
-            Whether a value that is a mapping is written in several lines, where that is possible.
+        ``number``: number that the entry gets; ``key``: key of the entry; None in a sequence; ``block``: whether a
+        value that is a mapping is written in several lines, where that is possible.
         """
         node = self.node(path)
         expected = tagged_data(self.root)

@@ -19,69 +19,34 @@ _PACKED: Final = ".gz"
 
 
 class Folder(NamedTuple):
-    """What a folder holds.
+    """What a folder holds."""
 
-    Parameters
-    ----------
-    path
-        Path of the folder: relative to the current directory if it is in there, else absolute.
-    parent
-        Path of the folder around it; empty if there is none.
-    folders
-        Names of the folders in it.
-    files
-        Name and size in words of each file that may be a trace.
-    note
-        Sentence about what is not listed; otherwise empty.
-    """
-
-    path: str
-    parent: str
-    folders: list[str]
-    files: list[tuple[str, str]]
-    note: str
+    path: str  # path of the folder: relative to the current directory if it is in there, else absolute
+    parent: str  # path of the folder around it; empty if there is none
+    folders: list[str]  # names of the folders in it
+    files: list[tuple[str, str]]  # name and size in words of each file that may be a trace
+    note: str  # sentence about what is not listed; otherwise empty
 
 
 class FileFields(NamedTuple):
-    """Fields of a source that reads a file, from the beginning of the file.
+    """Fields of a source that reads a file, from the beginning of the file."""
 
-    Parameters
-    ----------
-    path, format
-        Path as a plan states it, and format of the file.
-    columns
-        Columns with the types that they seem to have; empty where the format has fixed columns.
-    time
-        Column with the event time; empty where the format has one, or none was found.
-    times
-        Columns that hold times.
-    encoding
-        Encoding of the text; empty: UTF-8, or none.
-    note
-        Sentence for people: what was read, and what is still to choose.
-    """
-
+    # path, format: path as a plan states it, and format of the file
     path: str
     format: str
-    columns: dict[str, str]
-    time: str
-    times: list[str]
-    encoding: str
-    note: str
+    columns: dict[str, str]  # columns with the types that they seem to have; empty where the format has fixed columns
+    time: str  # column with the event time; empty where the format has one, or none was found
+    times: list[str]  # columns that hold times
+    encoding: str  # encoding of the text; empty: UTF-8, or none
+    note: str  # sentence for people: what was read, and what is still to choose
 
 
 def folder_contents(path: str = "") -> Folder:
     """List a folder; hidden entries, and files of other kinds than traces, are left out.
 
-    Parameters
-    ----------
-    path
-        Path of the folder; empty: the current directory, where relative paths of plans start.
+    ``path``: path of the folder; empty: the current directory, where relative paths of plans start.
 
-    Raises
-    ------
-    EditError
-        If it is no folder, or cannot be read.
+    Raises ``EditError`` if it is no folder, or cannot be read.
     """
     folder = Path(path or ".")
     try:
@@ -101,19 +66,9 @@ def folder_contents(path: str = "") -> Folder:
 def file_fields(path: str, encoding: str = "") -> FileFields:
     """Read the beginning of a file, and say how a source reads it.
 
-    Parameters
-    ----------
-    path
-        Path of the file.
-    encoding
-        Encoding that the source states; empty if it states none.
+    ``encoding``: encoding that the source states; empty if it states none.
 
-    Raises
-    ------
-    EditError
-        If ``path`` is empty.
-    ValueError
-        If the file cannot be read, or has no known format.
+    Raises ``EditError`` if ``path`` is empty; ``ValueError`` if the file cannot be read, or has no known format.
     """
     from synergy_nb.traces.headers import header_of  # noqa: PLC0415 - only files need Polars
     from synergy_nb.traces.text_files import UTF8  # noqa: PLC0415 - likewise

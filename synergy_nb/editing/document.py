@@ -34,42 +34,21 @@ _LONGEST_LABEL: Final = 100  # largest number of characters of the name of a ges
 
 
 class PlanDocument:
-    """A plan that is edited as text; each change is a gesture, which can be undone.
-
-    Parameters
-    ----------
-    text
-        YAML text of the plan, valid or not.
-    file
-        Path to which :meth:`save` writes by default.
-    is_new
-        Whether this file does not exist yet, so that even the first text is not saved.
-    rows
-        Name of a source to its rows, as they were given to ``source(rows)``.
-    reader
-        Function that reads such rows for samples; None: streams of these sources have no samples.
-
-    Attributes
-    ----------
-    history : History
-        The text with its gestures.
-    analysis : Analysis
-        Analysis of the present text.
-    last_readable : Analysis
-        Analysis of the last text that was YAML: views show its operators while the present text is not.
-    """
+    """A plan that is edited as text; each change is a gesture, which can be undone."""
 
     def __init__(
         self,
-        text: str = EMPTY,
+        text: str = EMPTY,  # YAML text of the plan, valid or not
         *,
-        file: Path | None = None,
-        is_new: bool = False,
-        rows: Mapping[str, Any] | None = None,
+        file: Path | None = None,  # path to which `save` writes by default
+        is_new: bool = False,  # whether this file does not exist yet, so that even the first text is not saved
+        rows: Mapping[str, Any] | None = None,  # name of a source to its rows, as they were given to `source(rows)`
+        # function that reads such rows for samples; None: streams of these sources have no samples
         reader: RowsReader | None = None,
     ) -> None:
         self.history = History(text)
-        self.analysis = analyse(text)
+        self.analysis = analyse(text)  # analysis of the present text
+        # analysis of the last text that was YAML: views show its operators while the present text is not
         self.last_readable = self.analysis
         self.file = file
         self._saved: str | None = None if is_new else text
@@ -87,10 +66,7 @@ class PlanDocument:
     def plan(self) -> Plan:
         """The plan, with the rows of its sources.
 
-        Raises
-        ------
-        PlanError
-            If the text is no valid plan; it holds all problems.
+        Raises ``PlanError`` if the text is no valid plan; it holds all problems.
         """
         if self.analysis.plan is None:
             raise PlanError(self.analysis.problems)
@@ -130,10 +106,7 @@ class PlanDocument:
     def apply_all(self, operations: Sequence[Operation], gesture: str = "") -> None:
         """Apply all operations as one gesture or, if one cannot be applied, none.
 
-        Raises
-        ------
-        EditError
-            If one cannot be applied; it holds all problems.
+        Raises ``EditError`` if one cannot be applied; it holds all problems.
         """
         done = apply(self.text, operations)
         if done.problems:
@@ -189,10 +162,7 @@ class PlanDocument:
     def _take_changes_of_others(self, file: Path) -> None:
         """Merge the text with what another program has written to the file since it was read or saved.
 
-        Raises
-        ------
-        EditError
-            If both have changed the same place.
+        Raises ``EditError`` if both have changed the same place.
         """
         if self._saved is None or not file.exists():
             return
@@ -219,10 +189,7 @@ class PlanDocument:
     def to_png(self) -> bytes:
         """The present plan as PNG, also while it has problems.
 
-        Raises
-        ------
-        ModuleNotFoundError
-            If matplotlib is not installed.
+        Raises ``ModuleNotFoundError`` if matplotlib is not installed.
         """
         if self.analysis.plan is not None:
             return self.analysis.plan.to_png()
@@ -290,12 +257,8 @@ class PlanDocument:
 def problem_row(problem: Problem, line: int | None) -> dict[str, Any]:
     """A problem as plain values, for views in a browser.
 
-    Parameters
-    ----------
-    problem
-        Problem of a plan or of an operation.
-    line
-        Line of the problem in the text, from 1; None if it has none.
+    ``problem``: problem of a plan or of an operation; ``line``: line of the problem in the text, from 1; None if it has
+    none.
     """
     return {
         "operator": problem.operator,

@@ -36,16 +36,10 @@ __all__ = [
 
 
 class EditError(SynergyError, ValueError):
-    """Operations cannot be applied to the text of a plan, which has not changed.
-
-    Parameters
-    ----------
-    problems
-        Problems of the operations, each with operator and field.
-    """
+    """Operations cannot be applied to the text of a plan, which has not changed."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
+        self.problems = tuple(problems)  # problems of the operations, each with operator and field
         super().__init__("\n".join(map(str, self.problems)))
 
     def __reduce__(self) -> tuple[type[EditError], tuple[tuple[Problem, ...]]]:
@@ -57,91 +51,46 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
 
 
 class Add(Operation, frozen=True, tag="add"):
-    """Add an operator.
-
-    Parameters
-    ----------
-    kind
-        Kind of the operator.
-    operator
-        Wanted id of the operator; if it is taken, it gets a number. Default: the kind.
-    fields
-        Name of each field to its YAML text or its value.
-    inputs
-        Ids of the operators that the new one reads.
-    """
+    """Add an operator."""
 
     kind: str
+    # wanted id of the operator; if it is taken, it gets a number. Default: the kind
     operator: str | None = None
-    fields: dict[str, Any] = {}
-    inputs: list[str] = []
+    fields: dict[str, Any] = {}  # name of each field to its YAML text or its value
+    inputs: list[str] = []  # ids of the operators that the new one reads
 
 
 class Edge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
-    """An edge of the graph of a plan.
+    """An edge of the graph of a plan."""
 
-    Parameters
-    ----------
-    start
-        Id of the operator that is read, in JSON ``from``.
-    end
-        Id of the operator that reads it, in JSON ``to``.
-    port
-        Number of the input of ``end``, from 0; None: the first one that reads ``start``.
-    """
-
-    start: str
-    end: str
-    port: int | None = None
+    start: str  # id of the operator that is read, in JSON `from`
+    end: str  # id of the operator that reads it, in JSON `to`
+    port: int | None = None  # number of the input of `end`, from 0; None: the first one that reads `start`
 
 
 class Insert(Operation, frozen=True, tag="insert"):
-    """Add an operator on an edge: the new one reads the start of the edge, and the end of the edge reads the new one.
+    """Add an operator on an edge: it reads the operator at the start, and the one at the end reads it."""
 
-    Parameters
-    ----------
-    kind, operator, fields
-        Kind, wanted id and fields of the operator, see :class:`Add`.
-    inputs
-        Ids of further operators that the new one reads.
-    between
-        Edge on which the operator is inserted.
-    """
-
+    # kind, operator, fields: kind, wanted id and fields of the operator, see `Add`
     kind: str
     between: Edge
     operator: str | None = None
     fields: dict[str, Any] = {}
-    inputs: list[str] = []
+    inputs: list[str] = []  # ids of further operators that the new one reads
 
 
 class Remove(Operation, frozen=True, tag="remove"):
-    """Remove an operator; if it had a single input, its readers then read that.
-
-    Parameters
-    ----------
-    operator
-        Id of the operator.
-    """
+    """Remove an operator; if it had a single input, its readers then read that."""
 
     operator: str
 
 
 class Connect(Operation, frozen=True, tag="connect", rename={"start": "from", "end": "to"}):
-    """Make the operator ``to`` read the operator ``from``.
+    """Make the operator ``to`` read the operator ``from``."""
 
-    Parameters
-    ----------
-    start
-        Id of the operator that is read, in JSON ``from``.
-    end
-        Id of the operator that reads it, in JSON ``to``.
-    port
-        Number of the input of ``end``, from 0; a taken one is replaced. None: the next free one, otherwise the last.
-    """
-
-    start: str
-    end: str
+    start: str  # id of the operator that is read, in JSON `from`
+    end: str  # id of the operator that reads it, in JSON `to`
+    # number of the input of `end`, from 0; a taken one is replaced. None: the next free one, otherwise the last
     port: int | None = None
 
 
@@ -154,77 +103,40 @@ class Disconnect(Operation, frozen=True, tag="disconnect", rename={"start": "fro
 
 
 class Rename(Operation, frozen=True, tag="rename"):
-    """Change the id of an operator, also where others name it as their input.
+    """Change the id of an operator, also where others name it as their input."""
 
-    Parameters
-    ----------
-    operator
-        Present id.
-    to
-        New id.
-    """
-
-    operator: str
+    operator: str  # present id
     to: str
 
 
 class Set(Operation, frozen=True, tag="set"):
-    """Set a field of an operator.
-
-    Parameters
-    ----------
-    operator
-        Id of the operator.
-    field
-        Field, such as ``where``, or one entry of a field, such as ``columns.total``.
-    value
-        YAML text or value of the field; None removes the field.
-    """
+    """Set a field of an operator."""
 
     operator: str
-    field: str
-    value: Any = None
+    field: str  # field, such as `where`, or one entry of a field, such as `columns.total`
+    value: Any = None  # YAML text or value of the field; None removes the field
 
 
 class Qos(Operation, frozen=True, tag="qos"):
-    """Set a field of the QoS requirement.
+    """Set a field of the QoS requirement."""
 
-    Parameters
-    ----------
-    field
-        Name of the field, such as ``delay``.
-    value
-        YAML text or value of the field; None removes the field.
-    """
-
-    field: str
-    value: Any = None
+    field: str  # name of the field, such as `delay`
+    value: Any = None  # YAML text or value of the field; None removes the field
 
 
 class Name(Operation, frozen=True, tag="name"):
-    """Set the name of the plan.
+    """Set the name of the plan."""
 
-    Parameters
-    ----------
-    value
-        New name.
-    """
-
-    value: str
+    value: str  # new name
 
 
 class Paste(Operation, frozen=True, tag="paste"):
     """Add the operators of a YAML text, such as that of :func:`~synergy_nb.editing._applying.copy_operators`.
 
     If the plan has no operators, and the text states a name or a requirement, the text becomes that of the plan.
-
-    Parameters
-    ----------
-    yaml
-        YAML text of operators; ids that are taken get a number.
     """
 
-    yaml: str
+    yaml: str  # YAML text of operators; ids that are taken get a number
 
 
 _OPERATIONS: Final[Any] = Add | Insert | Remove | Connect | Disconnect | Rename | Set | Qos | Name | Paste
@@ -250,15 +162,9 @@ def _is_container(value: Any) -> bool:
 def parse_operations(operations: Any) -> list[Operation]:
     """Read operations.
 
-    Parameters
-    ----------
-    operations
-        Operations, or JSON values that describe them: one, or a list.
+    ``operations``: operations, or JSON values that describe them: one, or a list.
 
-    Raises
-    ------
-    EditError
-        If a value describes no operation, or there are too many.
+    Raises ``EditError`` if a value describes no operation, or there are too many.
     """
     given = list(operations) if isinstance(operations, (list, tuple)) else [operations]
     found: list[Operation] = []

@@ -26,21 +26,11 @@ _FOLLOWED: Final = {
 
 
 class OperatorEntry(NamedTuple):
-    """The entry of an operator in the text.
-
-    Parameters
-    ----------
-    path
-        Path of the mapping that holds the fields of the operator.
-    fields
-        Fields of the operator to their values; None if the entry is no mapping.
-    input_field
-        Name of the field that holds the inputs (``input`` or ``inputs``); empty if the operator has none.
-    """
+    """The entry of an operator in the text."""
 
     path: Path
-    fields: dict[str, Any] | None
-    input_field: str
+    fields: dict[str, Any] | None  # fields of the operator to their values; None if the entry is no mapping
+    input_field: str  # name of the field that holds the inputs (`input` or `inputs`); empty if the operator has none
 
     @property
     def inputs(self) -> list[str]:
@@ -52,40 +42,21 @@ class OperatorEntry(NamedTuple):
 class PlanText:
     """The text of a plan. A change leaves it as it is, and returns a new one.
 
-    Parameters
-    ----------
-    text
-        YAML text of the plan, valid or not; an empty one becomes :data:`EMPTY`.
-
-    Attributes
-    ----------
-    yaml : YamlText
-        The text with its nodes.
-    operators : dict of str to OperatorEntry
-        Entry of each operator by its id; of two operators with one id, only the first is here.
-    is_list : bool
-        Whether ``operators`` is a list, of which each item states its ``id``.
-    path : tuple of int or None
-        Path of the value of ``operators``; None if the text has no such field.
-
-    Raises
-    ------
-    yaml.YAMLError
-        If the text is not YAML.
-    WrongValue
-        If the text is not a mapping.
+    Raises ``yaml.YAMLError`` if the text is not YAML; ``WrongValue`` if the text is not a mapping.
     """
 
     def __init__(self, text: str | YamlText) -> None:
-        self.yaml = text if isinstance(text, YamlText) else YamlText(text)
+        self.yaml = text if isinstance(text, YamlText) else YamlText(text)  # the text with its nodes
         if self.yaml.root is None:
             joined = self.yaml.text + ("" if not self.yaml.text or self.yaml.text.endswith("\n") else "\n") + EMPTY
             self.yaml = YamlText(joined)
         if not isinstance(self.yaml.root, yaml.MappingNode):
             raise WrongValue(self.yaml.text.strip()[:60], "a mapping with the fields format, name, qos, operators")
+        # entry of each operator by its id; of two operators with one id, only the first is here
         self.operators: dict[str, OperatorEntry] = {}
-        self.is_list = False
+        self.is_list = False  # whether `operators` is a list, of which each item states its `id`
         at = self.yaml.find((), "operators")
+        # path of the value of `operators`; None if the text has no such field
         self.path: Path | None = None if at is None else (at,)
         if self.path is None:
             return
@@ -109,10 +80,7 @@ class PlanText:
     def fields(self, operator: str) -> dict[str, Any]:
         """Fields of an operator to their values.
 
-        Raises
-        ------
-        WrongValue
-            If there is no such operator, or its entry is no mapping.
+        Raises ``WrongValue`` if there is no such operator, or its entry is no mapping.
         """
         entry = self.operators.get(operator)
         if entry is None:
@@ -160,16 +128,8 @@ class PlanText:
     def set(self, operator: str, field: str, value: Any, raw: str | None = None) -> Self:
         """Set a field of an operator, or one entry of a field, such as ``columns.total``.
 
-        Parameters
-        ----------
-        operator
-            Id of the operator.
-        field
-            Name of the field, or of the field and its entry.
-        value
-            New value; None removes the field or the entry.
-        raw
-            YAML text of the value as it was typed, see :meth:`YamlText.replace`.
+        ``field``: name of the field, or of the field and its entry; ``value``: new value; None removes the field or the
+        entry; ``raw``: YAML text of the value as it was typed, see :meth:`YamlText.replace`.
         """
         self.fields(operator)
         return self._set_field(self.operators[operator].path, field, value, raw)

@@ -40,56 +40,27 @@ class SampleError(SynergyError, ValueError):
 
 
 class SampledRows(NamedTuple):
-    """The first rows of a stream.
+    """The first rows of a stream."""
 
-    Parameters
-    ----------
-    columns
-        Names of the columns.
-    rows
-        Values of each row as JSON: times as text, bytes in hexadecimal.
-    taken
-        Number of tuples taken from all sources.
-    note
-        Sentence for people that says why there are fewer rows than wanted; otherwise empty.
-    """
-
-    columns: list[str]
-    rows: list[list[Any]]
-    taken: int
-    note: str
+    columns: list[str]  # names of the columns
+    rows: list[list[Any]]  # values of each row as JSON: times as text, bytes in hexadecimal
+    taken: int  # number of tuples taken from all sources
+    note: str  # sentence for people that says why there are fewer rows than wanted; otherwise empty
 
 
 def compute_sample(
     plan: Plan,
     operator: str,
     *,
-    clock: Callable[[], float],
-    rows: int = 20,
-    seconds: float = 1.0,
+    clock: Callable[[], float],  # function that returns the time of a monotonic clock, seconds
+    rows: int = 20,  # largest number of rows of the sample
+    seconds: float = 1.0,  # time after which no more tuples are taken from the sources, seconds
+    # id of a source with the connector `python` to a function that returns its rows, with the declared columns
     given: Mapping[str, Callable[[], pl.DataFrame]] | None = None,
 ) -> SampledRows:
     """Compute the first rows of the stream of an operator.
 
-    Parameters
-    ----------
-    plan
-        Plan, or the part of it that is valid.
-    operator
-        Id of the operator.
-    clock
-        Function that returns the time of a monotonic clock, seconds.
-    rows
-        Largest number of rows of the sample.
-    seconds
-        Time after which no more tuples are taken from the sources, seconds.
-    given
-        Id of a source with the connector ``python`` to a function that returns its rows, with the declared columns.
-
-    Raises
-    ------
-    SampleError
-        If the operator is unknown, a source has no rows before it runs, or an operator fails.
+    Raises ``SampleError`` if the operator is unknown, a source has no rows before it runs, or an operator fails.
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= LARGEST_SAMPLE:
         raise SampleError(f"rows: {rows!r}; expected an integer from 1 to {LARGEST_SAMPLE}")

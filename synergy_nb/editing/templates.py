@@ -15,24 +15,12 @@ _FIRST_TEMPLATE: Final = "top_pairs"
 
 
 class Template(NamedTuple):
-    """A plan to start from.
+    """A plan to start from."""
 
-    Parameters
-    ----------
-    name
-        Name of the file of the plan, without its suffix.
-    label
-        Short name for people, which no other template has.
-    title
-        Title of the plan for people.
-    text
-        YAML text of the plan.
-    """
-
-    name: str
-    label: str
-    title: str
-    text: str
+    name: str  # name of the file of the plan, without its suffix
+    label: str  # short name for people, which no other template has
+    title: str  # title of the plan for people
+    text: str  # YAML text of the plan
 
 
 @cache

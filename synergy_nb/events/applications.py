@@ -61,38 +61,21 @@ Producer = tuple[str, str, str]  # application, operator and peer address of the
 
 
 class ApplicationRunning(RequestEvent, frozen=True, gc=False):
-    """The application runs on a component graph λ.
+    """The application runs on a component graph λ."""
 
-    Parameters
-    ----------
-    peers
-        Operator to the address of its peer.
-    shared
-        Operator with a shared stream to the application and operator that provide it.
-    producers
-        Operator with a shared stream to all components that produce it.
-    """
-
-    peers: Mapping[str, str]
+    peers: Mapping[str, str]  # operator to the address of its peer
+    # operator with a shared stream to the application and operator that provide it
     shared: Mapping[str, Sequence[str]] = {}
-    producers: Mapping[str, Sequence[Producer]] = {}
+    producers: Mapping[str, Sequence[Producer]] = {}  # operator with a shared stream to all components that produce it
 
 
 class ApplicationPaused(RequestEvent, frozen=True, gc=False):
-    """The application waits for peers that are silent, and without which it cannot continue.
-
-    Parameters
-    ----------
-    awaited
-        Address of each such peer to the components there.
-    patience
-        Time for which it waits before it ends, seconds.
-    """
+    """The application waits for peers that are silent, and without which it cannot continue."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
-    awaited: Mapping[str, Sequence[str]]
-    patience: float
+    awaited: Mapping[str, Sequence[str]]  # address of each such peer to the components there
+    patience: float  # time for which it waits before it ends, seconds
 
 
 def awaited_text(awaited: Mapping[str, Sequence[str]]) -> str:
@@ -183,21 +166,11 @@ class SuccessionBegun(RequestEvent, frozen=True, gc=False):
 
 
 class OriginSucceeded(RequestEvent, frozen=True, gc=False):
-    """The peer leads the application from now on, instead of the peer ``origin``.
+    """The peer leads the application from now on, instead of the peer ``origin``."""
 
-    Parameters
-    ----------
-    origin
-        Address of the peer that has led it.
-    epoch
-        Epoch of the first graph of the peer that leads it now.
-    peers
-        Operator to the address of its peer, as its members know it.
-    """
-
-    origin: str
-    epoch: int
-    peers: Mapping[str, str]
+    origin: str  # address of the peer that has led it
+    epoch: int  # epoch of the first graph of the peer that leads it now
+    peers: Mapping[str, str]  # operator to the address of its peer, as its members know it
 
 
 class LeadershipLost(RequestEvent, frozen=True, gc=False):
@@ -291,17 +264,6 @@ class LateRows(RequestEvent, frozen=True, gc=False):
 class SkippedLines(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The malformed lines of a trace that its source skips, as few enough are, and its implausible times.
 
-    Parameters
-    ----------
-    path
-        Path of the trace.
-    count
-        Number of the lines in the whole trace, however often it is read.
-    first
-        First of them: its number, its invalid field, the value and what was expected.
-    doubt
-        Sentence about an event time that is implausible, as its number seems to have another unit; empty: none is.
-
     Examples
     --------
     >>> print(SkippedLines("rows.csv", 2, "line 7: field 'v': 'x'; expected an integer"))
@@ -309,8 +271,9 @@ class SkippedLines(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """
 
     path: str
-    count: int
-    first: str
+    count: int  # number of the lines in the whole trace, however often it is read
+    first: str  # first of them: its number, its invalid field, the value and what was expected
+    # sentence about an event time that is implausible, as its number seems to have another unit; empty: none is
     doubt: str = ""
 
     def __str__(self) -> str:
@@ -349,45 +312,28 @@ class ResultsMissed(RequestEvent, frozen=True, gc=False):
 
 
 class SinkMeasured(RequestEvent, frozen=True, gc=False):
-    """Quality of service at a sink since the last measurement.
+    """Quality of service at a sink since the last measurement."""
 
-    Parameters
-    ----------
-    operator
-        Id of the sink.
-    delay_p50_s, delay_p95_s, delay_p99_s, delay_mean_s, delay_max_s
-        Delays of the tuples that arrived, seconds; None if none did.
-    miss_rate
-        Share of the tuples that arrived later than the limit, or were dropped because their deadline had passed; None
-        without a limit or tuples.
-    limit_s
-        Limit of the delay in seconds, or None.
-    tuples_per_s, bytes_per_s
-        Tuples and bytes that arrived per second.
-    tuples
-        Number of tuples since the sink began.
-    finished
-        Whether the end of the stream has arrived.
-    dropped
-        Operator to the number of tuples that it has dropped since the application began, as their deadline had passed.
-    lost
-        Estimated number of results that the dropped tuples would have led to at this sink.
-    """
-
-    operator: str
+    operator: str  # id of the sink
+    # delay_p50_s, delay_p95_s, delay_p99_s, delay_mean_s, delay_max_s: delays of the tuples that arrived, seconds; None
+    # if none did
     delay_p50_s: float | None
     delay_p95_s: float | None
     delay_p99_s: float | None
     delay_mean_s: float | None
     delay_max_s: float | None
+    # share of the tuples that arrived later than the limit, or were dropped because their deadline had passed; None
+    # without a limit or tuples
     miss_rate: float | None
-    limit_s: float | None
+    limit_s: float | None  # limit of the delay in seconds, or None
+    # tuples_per_s, bytes_per_s: tuples and bytes that arrived per second
     tuples_per_s: float
     bytes_per_s: float
-    tuples: int
-    finished: bool
+    tuples: int  # number of tuples since the sink began
+    finished: bool  # whether the end of the stream has arrived
+    # operator to the number of tuples that it has dropped since the application began, as their deadline had passed
     dropped: Mapping[str, int] = {}
-    lost: float = 0.0
+    lost: float = 0.0  # estimated number of results that the dropped tuples would have led to at this sink
 
 
 # -- take-overs and moves --------------------------------------------------------------------------------------------

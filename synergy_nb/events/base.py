@@ -61,28 +61,15 @@ class Event(_Numbered, frozen=True, gc=False, array_like=True):
 
     ``gc=False``: events never refer to themselves, so the garbage collector need not track them.
 
-    Parameters
-    ----------
-    time
-        Time on the clock of the driver (the peer's clock on Dask workers, virtual time in the simulator), seconds.
-    peer
-        Address of the peer at which it happened; empty where a client noticed it.
-    subject
-        Request, application or peer of the event; empty for the recording peer itself.
-    sequence
-        Position in the journal that holds the event; the journal assigns it.
-
-    Attributes
-    ----------
-    severity : Severity
-        Severity of all events of this type.
+    ``sequence``: position in the journal that holds the event; the journal assigns it.
     """
 
-    severity: ClassVar[Severity] = Severity.NOTE
+    severity: ClassVar[Severity] = Severity.NOTE  # severity of all events of this type
 
+    # time on the clock of the driver (the peer's clock on Dask workers, virtual time in the simulator), seconds
     time: float
-    peer: str
-    subject: str
+    peer: str  # address of the peer at which it happened; empty where a client noticed it
+    subject: str  # request, application or peer of the event; empty for the recording peer itself
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -140,10 +127,7 @@ def encode_events(events: list[Event]) -> bytes:
 def decode_events(data: bytes | msgspec.Raw) -> list[Event]:
     """Decode the list of events in ``data``.
 
-    Raises
-    ------
-    msgspec.MsgspecError
-        If ``data`` holds anything but declared events.
+    Raises ``msgspec.MsgspecError`` if ``data`` holds anything but declared events.
     """
     found: list[Event] = _decoder(declared()).decode(data)
     return found

@@ -37,15 +37,6 @@ class _Page(NamedTuple):
 class Journal:
     """A bounded, append-only list of events that readers follow by sequence number.
 
-    Parameters
-    ----------
-    capacity
-        Largest number of events; the oldest are discarded first. A reader that lags sees the gap in the sequence
-        numbers.
-    volume
-        Limit in bytes of the older events, which are retained in encoded form, so that a peer of many applications does
-        not run out of memory; the oldest are discarded first. None: all events are retained without encoding.
-
     Examples
     --------
     >>> from synergy_nb.events import SourceStarted
@@ -60,7 +51,11 @@ class Journal:
             raise ValueError(f"capacity: {capacity} events; expected at least 1")
         if volume is not None and volume < 1:
             raise ValueError(f"volume: {volume} bytes; expected at least 1")
+        # largest number of events; the oldest are discarded first. A reader that lags sees the gap in the sequence
+        # numbers
         self.capacity = capacity
+        # limit in bytes of the older events, which are retained in encoded form, so that a peer of many applications
+        # does not run out of memory; the oldest are discarded first. None: all events are retained without encoding
         self.volume = volume
         self._pages: deque[_Page] = deque()
         self._packed = 0  # number of events in pages

@@ -69,37 +69,18 @@ class PlacementBegun(RequestEvent, frozen=True, gc=False):
 
 
 class ReplicaDecided(RequestEvent, frozen=True, gc=False):
-    """The peer of a replica was decided.
+    """The peer of a replica was decided."""
 
-    Parameters
-    ----------
-    operator, role
-        Id of the operator; role ``primary`` or ``backup``.
-    at
-        Address of the peer that was chosen.
-    used
-        Whether the application uses that peer already.
-    apart
-        Whether it had to be a peer without a source, a sink or the origin.
-    latency_s
-        Latency from the deciding peer to that peer, seconds; None if unknown.
-    order
-        Addresses of the first candidates, the best first.
-    candidates
-        Number of remaining candidates.
-    passed
-        Candidates that were skipped, each with the reason.
-    """
-
+    # operator, role: id of the operator; role `primary` or `backup`
     operator: str
     role: str
-    at: str
-    used: bool
-    apart: bool
-    latency_s: float | None
-    order: Sequence[str]
-    candidates: int
-    passed: Sequence[tuple[str, str]]
+    at: str  # address of the peer that was chosen
+    used: bool  # whether the application uses that peer already
+    apart: bool  # whether it had to be a peer without a source, a sink or the origin
+    latency_s: float | None  # latency from the deciding peer to that peer, seconds; None if unknown
+    order: Sequence[str]  # addresses of the first candidates, the best first
+    candidates: int  # number of remaining candidates
+    passed: Sequence[tuple[str, str]]  # candidates that were skipped, each with the reason
 
 
 class PlacementCompleted(RequestEvent, frozen=True, gc=False):
@@ -117,103 +98,61 @@ class PlacementCompleted(RequestEvent, frozen=True, gc=False):
 
 
 class ReplicasDeployed(RequestEvent, frozen=True, gc=False):
-    """Active replicas were placed.
+    """Active replicas were placed."""
 
-    Parameters
-    ----------
-    replicas
-        Operator to the addresses of the peers of its replicas; one where it is to have no others.
-    degrees
-        Operator to the number of active replicas that the plan requires of it; where no candidate was left, it has
-        fewer.
-    backups
-        Operator to the addresses of its backups, where the plan requires backups of it.
-    streams
-        Producer, reader, number of streams between them and their bandwidth in bytes/s, of each stream of the plan
-        and of those to backups.
-    distance_s
-        Round trip that two replicas of an operator have to exceed, seconds; None if any may be next to another.
-    cost, cost_alone
-        Network cost of all streams, bytes on the way (bytes/s times seconds), with replicas and without.
-    bandwidth, bandwidth_alone
-        Bandwidth of all streams, bytes/s, with replicas and without.
-    agreement
-        Operator to a sentence about whether its replicas agree without a sort of their inputs, and why.
-    """
-
+    # operator to the addresses of the peers of its replicas; one where it is to have no others
     replicas: Mapping[str, Sequence[str]]
+    # operator to the number of active replicas that the plan requires of it; where no candidate was left, it has fewer
     degrees: Mapping[str, int]
+    # round trip that two replicas of an operator have to exceed, seconds; None if any may be next to another
     distance_s: float | None
+    # cost, cost_alone: network cost of all streams, bytes on the way (bytes/s times seconds), with replicas and without
     cost: float
     cost_alone: float
+    # bandwidth, bandwidth_alone: bandwidth of all streams, bytes/s, with replicas and without
     bandwidth: float
     bandwidth_alone: float
+    # operator to a sentence about whether its replicas agree without a sort of their inputs, and why
     agreement: Mapping[str, str] = {}
+    # operator to the addresses of its backups, where the plan requires backups of it
     backups: Mapping[str, Sequence[str]] = {}
+    # producer, reader, number of streams between them and their bandwidth in bytes/s, of each stream of the plan and of
+    # those to backups
     streams: Sequence[tuple[str, str, int, float]] = ()
 
 
 class ActiveReplicasLost(RequestEvent, frozen=True, gc=False):
-    """An application goes on without some of its active replicas, whose tuples come from the others.
-
-    Parameters
-    ----------
-    at, operators, reason
-        Address of their peer, ids of the replicas, and the reason.
-    left
-        Operator to the number of its remaining replicas.
-    """
+    """An application goes on without some of its active replicas, whose tuples come from the others."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
+    # at, operators, reason: address of their peer, ids of the replicas, and the reason
     at: str
     operators: Sequence[str]
-    left: Mapping[str, int]
+    left: Mapping[str, int]  # operator to the number of its remaining replicas
     reason: str
 
 
 class ReplicaRebuilt(RequestEvent, frozen=True, gc=False):
-    """A lost active replica executes again, and everybody that reads it could do without the others.
+    """A lost active replica executes again, and everybody that reads it could do without the others."""
 
-    Parameters
-    ----------
-    operator, source
-        Ids of the replica, and of the one from whose state it began.
-    at
-        Address of its new peer.
-    seconds
-        Time since the origin began to rebuild it.
-    left
-        Number of replicas of the operator now.
-    peers
-        Operator to the address of its peer.
-    """
-
+    # operator, source: ids of the replica, and of the one from whose state it began
     operator: str
     source: str
-    at: str
-    seconds: float
-    left: int
-    peers: Mapping[str, str]
+    at: str  # address of its new peer
+    seconds: float  # time since the origin began to rebuild it
+    left: int  # number of replicas of the operator now
+    peers: Mapping[str, str]  # operator to the address of its peer
 
 
 class BackupRestored(RequestEvent, frozen=True, gc=False):
-    """A component has another backup instead of one that was lost or took over, and that backup could take over.
+    """A component has another backup instead of one that was lost or took over, and that backup could take over."""
 
-    Parameters
-    ----------
-    operator, at
-        Operator of the component, and address of the peer of its backup.
-    seconds
-        Time since the origin began to set it up.
-    backups
-        Operator to the addresses of its backups now.
-    """
-
+    # operator, at: operator of the component, and address of the peer of its backup
     operator: str
     at: str
-    seconds: float
-    backups: Mapping[str, Sequence[str]]
+    seconds: float  # time since the origin began to set it up
+    backups: Mapping[str, Sequence[str]]  # operator to the addresses of its backups now
 
 
 class RebuildGivenUp(RequestEvent, frozen=True, gc=False):
@@ -227,16 +166,11 @@ class RebuildGivenUp(RequestEvent, frozen=True, gc=False):
 
 
 class RebuildImpossible(RequestEvent, frozen=True, gc=False):
-    """A lost active replica or backup cannot be rebuilt at present.
-
-    Parameters
-    ----------
-    operator, reason
-        Id of the replica, or of the operator that lacks a backup, and the reason.
-    """
+    """A lost active replica or backup cannot be rebuilt at present."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
+    # operator, reason: id of the replica, or of the operator that lacks a backup, and the reason
     operator: str
     reason: str
 
@@ -339,79 +273,45 @@ class ReplicasLeft(RequestEvent, frozen=True, gc=False):
 
 
 class StreamsDiscarded(RequestEvent, frozen=True, gc=False):
-    """Streams between active replicas were discarded, those of least utility for their cost first (section V-B).
+    """Streams between active replicas were discarded, those of least utility for their cost first (section V-B)."""
 
-    Parameters
-    ----------
-    streams
-        Producer and reader of each.
-    ended
-        Replicas that ended with them.
-    cost, left, bound
-        Network cost before and after, and its target θ, bytes on the way (bytes/s times seconds).
-    utility
-        Utilities of the discarded streams together; that of an application is 1.
-    """
-
-    streams: Sequence[Sequence[str]]
-    ended: Sequence[str]
+    streams: Sequence[Sequence[str]]  # producer and reader of each
+    ended: Sequence[str]  # replicas that ended with them
+    # cost, left, bound: network cost before and after, and its target θ, bytes on the way (bytes/s times seconds)
     cost: float
     left: float
     bound: float
-    utility: float
+    utility: float  # utilities of the discarded streams together; that of an application is 1
 
 
 class StreamsWeighed(RequestEvent, frozen=True, gc=False):
-    """The origin computed the utility and the cost of the streams between active replicas that run (section V-B).
+    """The origin computed the utility and the cost of the streams between active replicas that run (section V-B)."""
 
-    Parameters
-    ----------
-    streams
-        Producer and reader of each, its utility (that of an application is 1), and its network cost.
-    cost, whole
-        Network cost of the streams that run, and of all that there could be, bytes on the way (bytes/s times seconds).
-    bound
-        Target θ of the cost, bytes on the way; None if no stream is discarded.
-    """
-
+    # producer and reader of each, its utility (that of an application is 1), and its network cost
     streams: Sequence[tuple[str, str, float, float]]
+    # cost, whole: network cost of the streams that run, and of all that there could be, bytes on the way (bytes/s times
+    # seconds)
     cost: float
     whole: float
-    bound: float | None
+    bound: float | None  # target θ of the cost, bytes on the way; None if no stream is discarded
 
 
 class StreamRevived(RequestEvent, frozen=True, gc=False):
-    """A discarded stream was revived, as all others of the input were late (section V-C).
+    """A discarded stream was revived, as all others of the input were late (section V-C)."""
 
-    Parameters
-    ----------
-    producer, reader
-        Ends of the stream.
-    delay
-        Least delay of the others beyond their usual interval, seconds.
-    """
-
+    # producer, reader: ends of the stream
     producer: str
     reader: str
-    delay: float
+    delay: float  # least delay of the others beyond their usual interval, seconds
 
 
 class RevivalImpossible(RequestEvent, frozen=True, gc=False):
-    """All streams of an input are late, and no discarded one can be revived.
-
-    Parameters
-    ----------
-    reader, upstream
-        Operator that reads, and the operator that it waits for.
-    delay
-        Least delay of the streams beyond their usual interval, seconds.
-    reason
-        Reason why none can be revived.
-    """
+    """All streams of an input are late, and no discarded one can be revived."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
+    # reader, upstream: operator that reads, and the operator that it waits for
     reader: str
     upstream: str
-    delay: float
-    reason: str
+    delay: float  # least delay of the streams beyond their usual interval, seconds
+    reason: str  # reason why none can be revived

@@ -35,46 +35,25 @@ __all__ = [
 
 
 class RequestSubmitted(RequestEvent, frozen=True, gc=False):
-    """A request arrived at its origin.
+    """A request arrived at its origin."""
 
-    Parameters
-    ----------
-    plan, operators
-        Name of the plan, and ids of its operators.
-    qos
-        Numbers of the QoS requirement Q_ξ, in base units.
-    scheduling
-        Scheduling discipline that the plan states; empty: it states none.
-    overdue
-        Policy of the plan for tuples whose deadline has passed; empty if it states none.
-    hotspots
-        Mode of hot spots that the plan states; empty if it states none.
-    trial
-        Whether it is only decided on, and never run.
-    sources
-        Source to what was known of its rows, in words; only those whose rows somebody has looked at.
-    """
-
+    # plan, operators: name of the plan, and ids of its operators
     plan: str
     operators: Sequence[str]
-    qos: Mapping[str, float]
-    scheduling: str = ""
-    overdue: str = ""
-    hotspots: str = ""
-    trial: bool = False
+    qos: Mapping[str, float]  # numbers of the QoS requirement Q_ξ, in base units
+    scheduling: str = ""  # scheduling discipline that the plan states; empty: it states none
+    overdue: str = ""  # policy of the plan for tuples whose deadline has passed; empty if it states none
+    hotspots: str = ""  # mode of hot spots that the plan states; empty if it states none
+    trial: bool = False  # whether it is only decided on, and never run
+    # source to what was known of its rows, in words; only those whose rows somebody has looked at
     sources: Mapping[str, str] = {}
 
 
 class SignaturesFound(RequestEvent, frozen=True, gc=False):
-    """Streams of the plan have signatures, by which its impact is projected.
+    """Streams of the plan have signatures, by which its impact is projected."""
 
-    Parameters
-    ----------
-    stated, measured
-        Segments of the signature of each source, or of each operator whose stream runs already, with seconds and
-        tuples/s: stated by the plan, or measured by peers.
-    """
-
+    # stated, measured: segments of the signature of each source, or of each operator whose stream runs already, with
+    # seconds and tuples/s: stated by the plan, or measured by peers
     stated: Mapping[str, Sequence[tuple[float, float]]]
     measured: Mapping[str, Sequence[tuple[float, float]]]
 
@@ -143,56 +122,28 @@ class ProjectedImpact(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ProbeAccepted(RequestEvent, frozen=True, gc=False):
-    """A probe passed the checks of a peer.
+    """A probe passed the checks of a peer."""
 
-    Parameters
-    ----------
-    operator
-        Id of the operator that was probed.
-    via
-        Addresses of the previous peers of the probe.
-    capacity
-        Remaining capacity of the peer, cores.
-    bandwidth
-        Remaining bandwidth of the link from the previous peer, bytes/s; None within one peer.
-    so_far_s
-        Projected delay from the source to this peer, seconds.
-    impacts
-        Projected delays of the applications nearest to their limits.
-    """
-
-    operator: str
-    via: Sequence[str]
-    capacity: float
-    bandwidth: float | None
-    so_far_s: float
-    impacts: Sequence[ProjectedImpact]
+    operator: str  # id of the operator that was probed
+    via: Sequence[str]  # addresses of the previous peers of the probe
+    capacity: float  # remaining capacity of the peer, cores
+    bandwidth: float | None  # remaining bandwidth of the link from the previous peer, bytes/s; None within one peer
+    so_far_s: float  # projected delay from the source to this peer, seconds
+    impacts: Sequence[ProjectedImpact]  # projected delays of the applications nearest to their limits
 
 
 class ProbeDropped(RequestEvent, frozen=True, gc=False):
-    """A probe failed a condition at a peer.
+    """A probe failed a condition at a peer."""
 
-    Parameters
-    ----------
-    operator, at
-        Id of the operator that was probed, and address of the peer.
-    condition
-        Name of the failed condition.
-    required, available
-        Required value and available value, in the unit of the condition.
-    explanation
-        Additional text for conditions that numbers do not describe.
-    tolerated
-        Share by which the delay may exceed the requirement.
-    """
-
+    # operator, at: id of the operator that was probed, and address of the peer
     operator: str
     at: str
-    condition: str
+    condition: str  # name of the failed condition
+    # required, available: required value and available value, in the unit of the condition
     required: float
     available: float
-    explanation: str = ""
-    tolerated: float = 0.0
+    explanation: str = ""  # additional text for conditions that numbers do not describe
+    tolerated: float = 0.0  # share by which the delay may exceed the requirement
 
 
 class ProbingEnded(RequestEvent, frozen=True, gc=False):
@@ -219,28 +170,16 @@ class GraphEvaluated(RequestEvent, frozen=True, gc=False):
 
 
 class GraphSelected(RequestEvent, frozen=True, gc=False):
-    """A component graph was chosen for set-up.
+    """A component graph was chosen for set-up."""
 
-    Parameters
-    ----------
-    peers
-        Operator to the address of its peer.
-    phi, delay_s
-        Balance φ of the graph, and its projected delay, seconds.
-    quantile_s
-        Projected delay that only the share ``late`` of the tuples exceeds, seconds; None if unknown.
-    late
-        Share of tuples that may exceed the limit; None if unknown.
-    rule
-        Rule by which it was chosen among those that qualified.
-    """
-
-    peers: Mapping[str, str]
+    peers: Mapping[str, str]  # operator to the address of its peer
+    # phi, delay_s: balance φ of the graph, and its projected delay, seconds
     phi: float
     delay_s: float
+    # projected delay that only the share `late` of the tuples exceeds, seconds; None if unknown
     quantile_s: float | None = None
-    late: float | None = None
-    rule: str = "least φ"
+    late: float | None = None  # share of tuples that may exceed the limit; None if unknown
+    rule: str = "least φ"  # rule by which it was chosen among those that qualified
 
 
 class AttemptFailed(RequestEvent, frozen=True, gc=False):

@@ -30,12 +30,7 @@ COLUMNS: Final[dict[Any, Any]] = {
 class Events(list[Event]):
     """A list of events in order of time, which can be converted to a table.
 
-    Parameters
-    ----------
-    events
-        The events; they name peers by their addresses.
-    names
-        Peer address to name, for tables.
+    ``events``: the events; they name peers by their addresses.
 
     Examples
     --------
@@ -51,15 +46,12 @@ class Events(list[Event]):
 
     def __init__(self, events: Iterable[Event] = (), names: Mapping[str, str] | None = None) -> None:
         super().__init__(events)
-        self._names = dict(names or {})
+        self._names = dict(names or {})  # peer address to name, for tables
 
     def of(self, kind: type[E]) -> list[E]:
         """Select the events of one type, or of the types below a base class.
 
-        Raises
-        ------
-        TypeError
-            If ``kind`` is no type of events.
+        Raises ``TypeError`` if ``kind`` is no type of events.
         """
         if not (isinstance(kind, type) and issubclass(kind, Event)):
             raise TypeError(f"kind: {kind!r}; expected a type of events: one of synergy_nb.events, without quotes")
@@ -70,17 +62,11 @@ class Events(list[Event]):
 
         The table names peers by their short names, as all views do, also within texts.
 
-        Parameters
-        ----------
-        kind
-            Type of the events to select, or a base class of several types.
+        ``kind``: type of the events to select, or a base class of several types.
 
-        Returns
-        -------
-        polars.DataFrame
-            Table with a row for each event and the columns ``time`` (UTC), ``peer``, ``kind``, ``severity``,
-            ``subject`` and ``sequence``. For events of one type, each field is a column: numbers, texts and lists of
-            texts unchanged, all others as JSON. For several types, ``detail`` holds all fields of an event as JSON.
+        Returns: table with a row for each event and the columns ``time`` (UTC), ``peer``, ``kind``, ``severity``,
+        ``subject`` and ``sequence``. For events of one type, each field is a column: numbers, texts and lists of texts
+        unchanged, all others as JSON. For several types, ``detail`` holds all fields of an event as JSON.
         """
         wanted = self.of(kind)
         columns: dict[str, pl.Series] = {

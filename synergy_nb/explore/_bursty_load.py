@@ -31,26 +31,14 @@ EQUATION: Final = (
 
 
 class Bursts(NamedTuple):
-    """One period of bursty load.
+    """One period of bursty load."""
 
-    Parameters
-    ----------
-    pattern
-        Signature of the load: lengths (seconds) and loads of the burst and of the rest.
-    times
-        Middle of each part of the period, seconds.
-    measured
-        Mean execution time of the tuples that arrive in each part, in a simulated queue, seconds; NaN without tuples.
-    by_mean
-        Execution time by M/M/1 at the mean load, seconds.
-    by_signature, transient
-        Execution time of each segment, by M/M/1 and by the projector *transient*, seconds.
-    """
-
-    pattern: Pattern
-    times: Array
+    pattern: Pattern  # signature of the load: lengths (seconds) and loads of the burst and of the rest
+    times: Array  # middle of each part of the period, seconds
+    # mean execution time of the tuples that arrive in each part, in a simulated queue, seconds; NaN without tuples
     measured: Array
-    by_mean: float
+    by_mean: float  # execution time by M/M/1 at the mean load, seconds
+    # by_signature, transient: execution time of each segment, by M/M/1 and by the projector *transient*, seconds
     by_signature: Array
     transient: Array
 

@@ -29,30 +29,14 @@ EQUATION: Final = (
 
 
 class FilterStep(NamedTuple):
-    """One item that arrives at the filter.
+    """One item that arrives at the filter."""
 
-    Parameters
-    ----------
-    stream
-        Name of the stream replica that delivers it.
-    tuple
-        Number of the tuple; None for a punctuation.
-    until
-        Number of the first tuple that may follow a punctuation; None for a tuple.
-    passes
-        Whether the filter passes it.
-    counters
-        Number of counters of the filter after this step.
-    passed
-        Number of tuples that have passed so far.
-    """
-
-    stream: str
-    tuple: int | None
-    until: int | None
+    stream: str  # name of the stream replica that delivers it
+    tuple: int | None  # number of the tuple; None for a punctuation
+    until: int | None  # number of the first tuple that may follow a punctuation; None for a tuple
     passes: bool
-    counters: int
-    passed: int
+    counters: int  # number of counters of the filter after this step
+    passed: int  # number of tuples that have passed so far
 
 
 def filter_steps(
@@ -62,21 +46,11 @@ def filter_steps(
 
     All streams have the same tuples, but between two punctuations in different orders.
 
-    Parameters
-    ----------
-    replicas
-        Number of replicas, 1 to 3.
-    interval
-        Number of tuples between two punctuations.
-    fate
-        Fate of replica a: ``all live``, ``a dies`` or ``a hangs, comes late``.
-    seed
-        Seed of the orders and the delays of the tuples.
+    ``replicas``: number of replicas, 1 to 3; ``interval``: number of tuples between two punctuations; ``fate``: fate of
+    replica a: ``all live``, ``a dies`` or ``a hangs, comes late``; ``seed``: seed of the orders and the delays of the
+    tuples.
 
-    Raises
-    ------
-    ValueError
-        If a value is out of range.
+    Raises ``ValueError`` if a value is out of range.
 
     Examples
     --------

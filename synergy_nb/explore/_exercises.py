@@ -34,40 +34,20 @@ Answer: TypeAlias = float | str
 
 @dataclass(frozen=True)
 class Exercise:
-    """A question with an answer that can be checked.
+    """A question with an answer that can be checked."""
 
-    Parameters
-    ----------
-    question
-        Question, with the unit of the answer.
-    answer
-        Function that computes the answer.
-    hint
-        Hint for those whose answer is wrong.
-    tolerance
-        Largest relative difference of a right number from the answer.
-    """
-
-    question: str
-    answer: Callable[[], Answer]
-    hint: str
-    tolerance: float = 0.005
+    question: str  # question, with the unit of the answer
+    answer: Callable[[], Answer]  # function that computes the answer
+    hint: str  # hint for those whose answer is wrong
+    tolerance: float = 0.005  # largest relative difference of a right number from the answer
 
 
 @dataclass(frozen=True)
 class CheckedAnswer:
-    """The result of a check; true if the answer is right.
+    """The result of a check; true if the answer is right."""
 
-    Parameters
-    ----------
-    right
-        Whether the answer is right; None if none was given.
-    text
-        Sentence for people: the question, or whether the answer is right, with a hint.
-    """
-
-    right: bool | None
-    text: str
+    right: bool | None  # whether the answer is right; None if none was given
+    text: str  # sentence for people: the question, or whether the answer is right, with a hint
 
     def __bool__(self) -> bool:
         return self.right is True

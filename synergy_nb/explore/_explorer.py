@@ -28,26 +28,16 @@ Values: TypeAlias = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Range:
-    """A slider.
+    """A slider."""
 
-    Parameters
-    ----------
-    name, label
-        Name of the value, and the text of the slider.
-    low, high
-        Least and greatest value.
-    step
-        Distance of two neighbouring values; the values are integers if it is one.
-    unit
-        Unit that is written after the value, with the space before it.
-    """
-
+    # name, label: name of the value, and the text of the slider
     name: str
     label: str
+    # low, high: least and greatest value
     low: float
     high: float
-    step: float = 1
-    unit: str = ""
+    step: float = 1  # distance of two neighbouring values; the values are integers if it is one
+    unit: str = ""  # unit that is written after the value, with the space before it
 
     def checked(self, value: object) -> float:
         """Return the nearest value of the slider; raise a ValueError if the value is no number in its range."""
@@ -65,19 +55,12 @@ class Range:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice of one of several texts.
+    """A choice of one of several texts."""
 
-    Parameters
-    ----------
-    name, label
-        Name of the value, and the text of the choice.
-    options
-        Texts of which one is chosen.
-    """
-
+    # name, label: name of the value, and the text of the choice
     name: str
     label: str
-    options: tuple[str, ...]
+    options: tuple[str, ...]  # texts of which one is chosen
 
     def checked(self, value: object) -> str:
         """Return the value; raise a ValueError if it is no option."""
@@ -94,52 +77,27 @@ Control: TypeAlias = Range | Choice
 
 
 class Drawn(NamedTuple):
-    """What an explorer shows for one set of values.
+    """What an explorer shows for one set of values."""
 
-    Parameters
-    ----------
-    picture
-        Picture as the text of an SVG.
-    numbers
-        Pairs of a name and a value with its unit, in the order in which they are shown.
-    sentence
-        Sentence that says what the picture shows.
-    """
-
-    picture: str
+    picture: str  # picture as the text of an SVG
+    # pairs of a name and a value with its unit, in the order in which they are shown
     numbers: tuple[tuple[str, str], ...]
-    sentence: str
+    sentence: str  # sentence that says what the picture shows
 
 
 class Explorer(StillView):
-    """A picture of an algorithm with controls.
-
-    Parameters
-    ----------
-    title
-        Heading of the explorer.
-    equation
-        Equation of the paper with its number, as HTML.
-    controls
-        Controls, in the order in which they are shown.
-    values
-        Name of each control to its first value.
-    draw
-        Function that gets the values of the controls as keyword arguments, and draws them.
-    buttons
-        Text of each button to a function that gets the present values and returns those to set.
-    slow
-        Sentence that says why a button may take long, which a page shows while it does.
-    """
+    """A picture of an algorithm with controls."""
 
     _esm = resources.files("synergy_nb.explore").joinpath("explorer.js").read_text("utf-8")
     _css = resources.files("synergy_nb.explore").joinpath("explorer.css").read_text("utf-8")
-    title = traitlets.Unicode().tag(sync=True)
-    equation = traitlets.Unicode().tag(sync=True)
-    controls: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    title = traitlets.Unicode().tag(sync=True)  # heading of the explorer
+    equation = traitlets.Unicode().tag(sync=True)  # equation of the paper with its number, as HTML
+    controls: traitlets.List[Any] = traitlets.List().tag(sync=True)  # controls, in the order in which they are shown
+    # text of each button to a function that gets the present values and returns those to set
     buttons: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    # sentence that says why a button may take long, which a page shows while it does
     slow = traitlets.Unicode().tag(sync=True)
-    values = traitlets.Dict().tag(sync=True)
+    values = traitlets.Dict().tag(sync=True)  # name of each control to its first value
     picture = traitlets.Unicode().tag(sync=True)
     numbers: traitlets.List[Any] = traitlets.List().tag(sync=True)
     sentence = traitlets.Unicode().tag(sync=True)
@@ -151,6 +109,7 @@ class Explorer(StillView):
         equation: str,
         controls: Sequence[Control],
         values: Values,
+        # function that gets the values of the controls as keyword arguments, and draws them
         draw: Callable[..., Drawn],
         buttons: Mapping[str, Callable[[dict[str, Any]], Values]] | None = None,
         *,
@@ -181,10 +140,7 @@ class Explorer(StillView):
     def set(self, **values: Value) -> Explorer:
         """Set values of controls, and draw the picture again, in all pages.
 
-        Raises
-        ------
-        ValueError
-            If there is no such control, or it does not have the value.
+        Raises ``ValueError`` if there is no such control, or it does not have the value.
         """
         self.values = self._checked({**self._last_valid, **values})
         return self

@@ -44,40 +44,21 @@ EQUATION: Final = (
 
 
 class FeasibleSet(NamedTuple):
-    """The feasible set of a placement, in rates of the input streams, tuples/s.
+    """The feasible set of a placement, in rates of the input streams, tuples/s."""
 
-    Parameters
-    ----------
-    corners
-        Points of the boundary, shape (points, streams): its corners from axis to axis for two streams, a triangular
-        grid for three. Empty if a node is overloaded at the lower bound.
-    full_nodes
-        Number of the node that is full at each corner, from 0.
-    intercepts
-        Rate at which the hyperplane of each node cuts the axis of each stream, tuples/s, shape (nodes, streams);
-        infinite where the node has no load from the stream.
-    ideal_intercepts
-        Rate at which the ideal hyperplane cuts the axis of each stream, tuples/s.
-    lower_bound
-        Lower bound of the rate of each stream, tuples/s.
-    distances
-        Distance of each node's hyperplane from the lower bound, in normalised rates.
-    ratio
-        Size of the set as a share of that of the ideal set.
-    plane_distance
-        Least distance r, that of the nearest hyperplane, in normalised rates.
-    mmad_bound, sphere_bound
-        Lower bounds of ``ratio``: by the axis distances (MMAD), and by the sphere of radius r.
-    """
-
+    # points of the boundary, shape (points, streams): its corners from axis to axis for two streams, a triangular grid
+    # for three. Empty if a node is overloaded at the lower bound
     corners: Floats
-    full_nodes: Ints
+    full_nodes: Ints  # number of the node that is full at each corner, from 0
+    # rate at which the hyperplane of each node cuts the axis of each stream, tuples/s, shape (nodes, streams); infinite
+    # where the node has no load from the stream
     intercepts: Floats
-    ideal_intercepts: Floats
+    ideal_intercepts: Floats  # rate at which the ideal hyperplane cuts the axis of each stream, tuples/s
     lower_bound: Floats
-    distances: Floats
-    ratio: float
-    plane_distance: float
+    distances: Floats  # distance of each node's hyperplane from the lower bound, in normalised rates
+    ratio: float  # size of the set as a share of that of the ideal set
+    plane_distance: float  # least distance r, that of the nearest hyperplane, in normalised rates
+    # mmad_bound, sphere_bound: lower bounds of `ratio`: by the axis distances (MMAD), and by the sphere of radius r
     mmad_bound: float
     sphere_bound: float
 

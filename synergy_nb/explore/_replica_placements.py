@@ -50,24 +50,12 @@ EQUATION: Final = (
 
 
 class PlacementResult(NamedTuple):
-    """One placement with its availability and delays.
+    """One placement with its availability and delays."""
 
-    Parameters
-    ----------
-    algorithm
-        Name of the algorithm, an element of :data:`ALGORITHMS`.
-    availability
-        Probability that the application lives.
-    operator_delay
-        Mean delay of the links between operators, seconds.
-    backup_delay
-        Mean delay of the links from primaries to their backups, seconds.
-    """
-
-    algorithm: str
-    availability: float
-    operator_delay: float
-    backup_delay: float
+    algorithm: str  # name of the algorithm, an element of `ALGORITHMS`
+    availability: float  # probability that the application lives
+    operator_delay: float  # mean delay of the links between operators, seconds
+    backup_delay: float  # mean delay of the links from primaries to their backups, seconds
 
 
 def placements(
@@ -75,23 +63,12 @@ def placements(
 ) -> tuple[PlacementResult, ...]:
     """Place one application by each algorithm, several times, on 20 peers at random points of an area.
 
-    Parameters
-    ----------
-    failed
-        Number F of peers that fail; all sets of F peers are equally probable.
-    degree
-        Number ϱ of replicas of each component.
-    components
-        Number n of components, which form a chain.
-    room
-        Number of primaries for which each peer has processing capacity.
-    seed
-        Seed of the points of the peers, of the peers of source and sink, and of random choices.
+    ``failed``: number F of peers that fail; all sets of F peers are equally probable; ``degree``: number ϱ of replicas
+    of each component; ``components``: number n of components, which form a chain; ``room``: number of primaries for
+    which each peer has processing capacity; ``seed``: seed of the points of the peers, of the peers of source and sink,
+    and of random choices.
 
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
+    Raises ``ValueError`` if a number is out of range.
     """
     for name, value, most in (("failed", failed, PEERS), ("degree", degree, PEERS),
                               ("components", components, 40), ("room", room, 40)):  # fmt: skip

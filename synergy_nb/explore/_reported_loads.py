@@ -24,45 +24,23 @@ EQUATION: Final = (
 
 
 class ReportedLoad(NamedTuple):
-    """Measured loads of a peer, and which of them it reports.
+    """Measured loads of a peer, and which of them it reports."""
 
-    Parameters
-    ----------
-    loads
-        Measured loads, shares of the capacity.
-    reports
-        Whether the peer reports each of them.
-    known
-        Load that other peers know at each time, which is that of the last report.
-    levels
-        Lower and upper bound of each level without its overlap.
-    overlaps
-        Lower and upper bound of the loads that belong to each two neighbouring levels.
-    """
-
-    loads: npt.NDArray[np.float64]
+    loads: npt.NDArray[np.float64]  # measured loads, shares of the capacity
     reports: npt.NDArray[np.bool_]
-    known: npt.NDArray[np.float64]
-    levels: tuple[tuple[float, float], ...]
+    known: npt.NDArray[np.float64]  # load that other peers know at each time, which is that of the last report
+    levels: tuple[tuple[float, float], ...]  # lower and upper bound of each level without its overlap
+    # lower and upper bound of the loads that belong to each two neighbouring levels
     overlaps: tuple[tuple[float, float], ...]
 
 
 def report_loads(loads: npt.ArrayLike, levels: int = 5, overlap: float = 0.2) -> ReportedLoad:
     """Find which loads a peer reports.
 
-    Parameters
-    ----------
-    loads
-        Measured loads in the order of time, shares of the capacity, from 0.
-    levels
-        Number of levels; the last one is the overload.
-    overlap
-        Overlap of two levels as a share of their width, 0 to 1.
+    ``loads``: measured loads in the order of time, shares of the capacity, from 0; ``levels``: number of levels; the
+    last one is the overload; ``overlap``: overlap of two levels as a share of their width, 0 to 1.
 
-    Raises
-    ------
-    ValueError
-        If an argument is wrong.
+    Raises ``ValueError`` if an argument is wrong.
 
     Examples
     --------

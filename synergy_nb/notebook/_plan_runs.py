@@ -17,15 +17,7 @@ if TYPE_CHECKING:
 def runs_on(cluster: Any) -> PlanRuns:
     """Return a cluster or a simulation as an editor uses it.
 
-    Parameters
-    ----------
-    cluster
-        Cluster or simulation.
-
-    Raises
-    ------
-    EditError
-        If ``cluster`` is neither.
+    Raises ``EditError`` if ``cluster`` is neither.
     """
     from synergy_nb.runtime.client.cluster import Cluster  # noqa: PLC0415 - only those who submit need it
     from synergy_nb.simulator.simulation import Simulation  # noqa: PLC0415 - likewise

@@ -295,12 +295,8 @@ def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str, listed: Se
 def with_rows(built: Plan, rows: Mapping[str, Any]) -> Plan:
     """Give the sources of a plan their rows, by the name of the source.
 
-    Parameters
-    ----------
-    built
-        Plan without rows.
-    rows
-        Name of a source of connector ``python`` to its rows, as ``source(rows)`` takes them.
+    ``built``: plan without rows; ``rows``: name of a source of connector ``python`` to its rows, as ``source(rows)``
+    takes them.
     """
     given = {
         name: rows[operator.params["name"]]

@@ -69,18 +69,10 @@ def single_use(value: Any) -> bool:
 def normal(frame: Any, time: str | None = None) -> pl.DataFrame | pl.LazyFrame | pa.RecordBatchReader:
     """Convert a data frame, or a list of dictionaries, to Polars; lazy frames and record batch readers are unchanged.
 
-    Parameters
-    ----------
-    frame
-        Data frame as described above, or a list of dictionaries.
-    time
-        Name of the column with the event time, which may be the index of a pandas table (``time`` or ``index`` if it
-        has no name); None if it is not known.
+    ``frame``: data frame as described above, or a list of dictionaries; ``time``: name of the column with the event
+    time, which may be the index of a pandas table (``time`` or ``index`` if it has no name); None if it is not known.
 
-    Raises
-    ------
-    DataFrameError
-        If it cannot be read; the text names the column.
+    Raises ``DataFrameError`` if it cannot be read; the text names the column.
     """
     if isinstance(frame, pl.LazyFrame) or single_use(frame):
         return frame
@@ -123,27 +115,14 @@ def declared(
 ) -> tuple[dict[str, str], str]:
     """Derive the columns of a source with their types, and the column of its rows that holds the event time.
 
-    Parameters
-    ----------
-    frame
-        Data frame from :func:`normal`.
-    columns
-        Column to type, to select columns or change types; by default those of the frame.
-    time
-        Column with the event time; by default the first existing one of time, timestamp, ts, datetime, date, or else
-        the only one whose values are times.
-    index
-        Clause for errors about the index of the pandas table that the frame was made from; empty: it had none.
+    ``frame``: data frame from :func:`normal`; ``columns``: column to type, to select columns or change types; by
+    default those of the frame; ``time``: column with the event time; by default the first existing one of time,
+    timestamp, ts, datetime, date, or else the only one whose values are times; ``index``: clause for errors about the
+    index of the pandas table that the frame was made from; empty: it had none.
 
-    Returns
-    -------
-    columns, time
-        Column to type, where the event time is called ``time``; and the name of its column in the rows.
+    Returns: column to type, where the event time is called ``time``; and the name of its column in the rows.
 
-    Raises
-    ------
-    DataFrameError
-        If there is no event time, or a column has a type that tuples do not have.
+    Raises ``DataFrameError`` if there is no event time, or a column has a type that tuples do not have.
     """
     schema = _schema(frame)
     clock = _clock(schema, time, index)
@@ -164,19 +143,11 @@ def declared(
 def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the rows of a source, and its parameters completed by the columns of these rows.
 
-    Parameters
-    ----------
-    rows
-        Data frame, feed, or iterable, asynchronous or not, of dictionaries or tables.
-    params
-        Parameters of the source that the user has given.
+    ``rows``: data frame, feed, or iterable, asynchronous or not, of dictionaries or tables; ``params``: parameters of
+    the source that the user has given.
 
-    Raises
-    ------
-    TypeError
-        If ``rows`` has another type, or its columns are unknown.
-    DataFrameError
-        If there is no event time, or a column has a type that tuples do not have.
+    Raises ``TypeError`` if ``rows`` has another type, or its columns are unknown; ``DataFrameError`` if there is no
+    event time, or a column has a type that tuples do not have.
     """
 
     columns, time = params.get("columns"), params.get("time")

@@ -13,13 +13,6 @@ from synergy_nb.recording.moments import ComparedGraph
 class ComparedGraphs:
     """Collects complete graphs from events, in the order of these.
 
-    Parameters
-    ----------
-    name
-        Function from the address of a peer to its name.
-    readable
-        Function from a text with addresses to the text with names.
-
     Examples
     --------
     >>> found = ComparedGraphs(lambda peer: peer.upper(), lambda text: text)
@@ -31,8 +24,8 @@ class ComparedGraphs:
     """
 
     def __init__(self, name: Callable[[str], str], readable: Callable[[str], str]) -> None:
-        self._name = name
-        self._readable = readable
+        self._name = name  # function from the address of a peer to its name
+        self._readable = readable  # function from a text with addresses to the text with names
         self._latest = -1  # place of the graph that was chosen last
         self.graphs: list[ComparedGraph] = []
 

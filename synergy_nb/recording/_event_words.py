@@ -115,10 +115,7 @@ _MEASUREMENTS: Final = (events.SinkMeasured,)
 def said(event: events.Event) -> tuple[str, Tone]:
     """Return an event about a request in words, and what it means; the words are empty for details and measurements.
 
-    Parameters
-    ----------
-    event
-        Event to describe.
+    ``event``: event to describe.
 
     Examples
     --------

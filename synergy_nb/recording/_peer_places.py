@@ -15,12 +15,7 @@ MANY: Final = 300  # peers beyond which only the two eigenvectors that are used 
 def map_of(addresses: Sequence[str], delays: Matrix) -> dict[str, tuple[float, float]]:
     """Places on a map by classical scaling of delays: address to coordinates from 0 to 1, near peers near.
 
-    Parameters
-    ----------
-    addresses
-        Addresses of the peers.
-    delays
-        One-way delays in seconds, shape (peers, peers).
+    ``delays``: one-way delays in seconds, shape (peers, peers).
 
     Examples
     --------

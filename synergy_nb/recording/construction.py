@@ -20,35 +20,19 @@ THREAD: Final = 1.0  # cores that the one thread of a live peer can use
 
 
 class Construction(msgspec.Struct, frozen=True):
-    """What a live peer is made from. It holds no secrets: the keys of plans are known to its driver alone.
-
-    Parameters
-    ----------
-    address
-        Address of the peer, its identity.
-    config
-        Resources and parameters of the peer, including the seed of its random generator.
-    server
-        Cores that can execute operators, one tuple after the other: those of one thread, however many the peer offers.
-    together
-        Length of the stream, in seconds, that a source hands over in one batch.
-    """
+    """What a live peer is made from. It holds no secrets: the keys of plans are known to its driver alone."""
 
     address: str
-    config: PeerConfig
+    config: PeerConfig  # resources and parameters of the peer, including the seed of its random generator
+    # cores that can execute operators, one tuple after the other: those of one thread, however many the peer offers
     server: float = THREAD
-    together: float = 0.0
+    together: float = 0.0  # length of the stream, in seconds, that a source hands over in one batch
 
 
 def construct(construction: Construction, kernel: Callable[[str, int], Peer] = Peer) -> SynergyPeer:
     """The peer that is made from a construction.
 
-    Parameters
-    ----------
-    construction
-        Arguments from which the peer is made.
-    kernel
-        Makes the kernel of the peer from its address and seed.
+    ``kernel``: makes the kernel of the peer from its address and seed.
     """
     machine = Machine(
         server=construction.server,

@@ -17,82 +17,37 @@ __all__ = ["ComparedGraph", "Key", "Moment", "PeerPlace", "Replay", "not_receive
 
 
 class PeerPlace(msgspec.Struct, frozen=True):
-    """A peer, with its places on the ring and on the map.
-
-    Parameters
-    ----------
-    name
-        Name of the peer.
-    ring
-        PeerPlace on the ring of the directory: share of the whole turn, from 0 to 1.
-    key
-        Leading hexadecimal digits of its key.
-    x, y
-        PeerPlace on the map, each from 0 to 1; None where no delays are known.
-    cores
-        Processing capacity in cores; None if it is not known.
-    """
+    """A peer, with its places on the ring and on the map."""
 
     name: str
-    ring: float
-    key: str
+    ring: float  # PeerPlace on the ring of the directory: share of the whole turn, from 0 to 1
+    key: str  # leading hexadecimal digits of its key
+    # x, y: PeerPlace on the map, each from 0 to 1; None where no delays are known
     x: float | None = None
     y: float | None = None
-    cores: float | None = None
+    cores: float | None = None  # processing capacity in cores; None if it is not known
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A name in the directory, and the peer that is responsible for it.
+    """A name in the directory, and the peer that is responsible for it."""
 
-    Parameters
-    ----------
-    name
-        Name of a component or a stream.
-    ring
-        PeerPlace of its key on the ring, from 0 to 1.
-    root
-        Name of the peer whose key is nearest to it, among the peers that were in the ring at the beginning.
-    """
-
-    name: str
-    ring: float
-    root: str
+    name: str  # name of a component or a stream
+    ring: float  # PeerPlace of its key on the ring, from 0 to 1
+    root: str  # name of the peer whose key is nearest to it, among the peers that were in the ring at the beginning
 
 
 class ComparedGraph(msgspec.Struct, frozen=True):
-    """A complete component graph that the origin compared with others.
+    """A complete component graph that the origin compared with others."""
 
-    Parameters
-    ----------
-    peers
-        Operator to the name of its peer.
-    phi
-        Balance φ; None if it is infinite or not known.
-    delay_s
-        Projected delay, seconds.
-    unqualified
-        Reason why the graph does not qualify; empty if it does.
-    since
-        Number of the moment in which the graph was evaluated.
-    chosen
-        Number of the moment in which the graph was chosen; -1 if it was not.
-    why
-        Rule by which the graph was chosen, with the least φ if another graph has that; empty if it was not.
-    failed
-        Number of the moment in which its set-up failed; -1 if it did not.
-    failure
-        Reason why its set-up failed; empty if it did not.
-    """
-
-    peers: dict[str, str]
-    phi: float | None
-    delay_s: float
-    unqualified: str
-    since: int
-    chosen: int = -1
-    why: str = ""
-    failed: int = -1
-    failure: str = ""
+    peers: dict[str, str]  # operator to the name of its peer
+    phi: float | None  # balance φ; None if it is infinite or not known
+    delay_s: float  # projected delay, seconds
+    unqualified: str  # reason why the graph does not qualify; empty if it does
+    since: int  # number of the moment in which the graph was evaluated
+    chosen: int = -1  # number of the moment in which the graph was chosen; -1 if it was not
+    why: str = ""  # rule by which the graph was chosen, with the least φ if another graph has that; empty if it was not
+    failed: int = -1  # number of the moment in which its set-up failed; -1 if it did not
+    failure: str = ""  # reason why its set-up failed; empty if it did not
 
     def verdict(self, step: float = math.inf) -> str:
         """Return ``chosen``, ``set-up failed``, ``does not qualify`` or nothing, as after the moment ``step``."""
@@ -124,91 +79,50 @@ def ranked(graphs: Iterable[ComparedGraph], step: float = math.inf) -> list[Comp
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """One message with its consequences, or one event.
+    """One message with its consequences, or one event."""
 
-    Parameters
-    ----------
-    at
-        Time since the submission, seconds.
-    kind
-        Kind for the legend: ``command``, ``look-up``, ``probe``, ``graph``, ``set-up``, ``replicas``, ``move``,
-        ``run``, ``death`` or ``ring``.
-    sender, to
-        Names of the peers between which a message travels; both the same, or one empty, if nothing travels.
-    title, text
-        Name of the message or the event, and its contents in words.
-    verdicts
-        Tone (``good``, ``bad``, ``note``) and text of each consequence.
-    numbers
-        Label and value of each quantity that decided.
-    path
-        Operators and peers that a probe has passed.
-    placed
-        Operator to the peer that executes it from now on; None where that did not change.
-    dead, alive
-        Peers that were declared dead, or came back. The first moment has those that were dead before it.
-    joined, left
-        Peers that joined the ring, or left it. The first moment has as ``left`` those that are not in the ring then.
-    received
-        Whether a peer received the message.
-    under_way
-        Whether it may still have been on its way when the replay was made.
-    """
-
-    at: float
+    at: float  # time since the submission, seconds
+    # kind for the legend: `command`, `look-up`, `probe`, `graph`, `set-up`, `replicas`, `move`, `run`, `death` or
+    # `ring`
     kind: str
+    # sender, to: names of the peers between which a message travels; both the same, or one empty, if nothing travels
     sender: str
     to: str
+    # title, text: name of the message or the event, and its contents in words
     title: str
     text: str
-    verdicts: tuple[tuple[str, str], ...] = ()
-    numbers: tuple[tuple[str, str], ...] = ()
-    path: tuple[tuple[str, str], ...] = ()
+    verdicts: tuple[tuple[str, str], ...] = ()  # tone (`good`, `bad`, `note`) and text of each consequence
+    numbers: tuple[tuple[str, str], ...] = ()  # label and value of each quantity that decided
+    path: tuple[tuple[str, str], ...] = ()  # operators and peers that a probe has passed
+    # operator to the peer that executes it from now on; None where that did not change
     placed: dict[str, str] | None = None
+    # dead, alive: peers that were declared dead, or came back. The first moment has those that were dead before it
     dead: tuple[str, ...] = ()
     alive: tuple[str, ...] = ()
+    # joined, left: peers that joined the ring, or left it. The first moment has as `left` those that are not in the
+    # ring then
     joined: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    received: bool = True
-    under_way: bool = False
+    received: bool = True  # whether a peer received the message
+    under_way: bool = False  # whether it may still have been on its way when the replay was made
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """The messages and events of one request; a notebook shows it as a stage, on which one steps through it.
+    """The messages and events of one request; a notebook shows it as a stage, on which one steps through it."""
 
-    Parameters
-    ----------
-    request, plan
-        Id of the request, and name of its plan.
-    operators
-        Ids of the plan's operators, each with those that it reads.
-    origin
-        Name of the peer at which the plan was submitted.
-    outcome
-        State of the request at the end, in words.
-    source
-        Origin of the moments: ``messages`` or ``events``.
-    peers, keys
-        Peers with their places, and the names that were looked up in the directory.
-    moments
-        Moments, in the order of their times.
-    graphs
-        Complete graphs, in the order of their evaluation.
-    made_from
-        Origin of its moments, in words for people.
-    """
-
+    # request, plan: id of the request, and name of its plan
     request: str
     plan: str
-    operators: dict[str, tuple[str, ...]]
-    origin: str
-    outcome: str
-    source: str
+    operators: dict[str, tuple[str, ...]]  # ids of the plan's operators, each with those that it reads
+    origin: str  # name of the peer at which the plan was submitted
+    outcome: str  # state of the request at the end, in words
+    source: str  # origin of the moments: `messages` or `events`
+    # peers, keys: peers with their places, and the names that were looked up in the directory
     peers: tuple[PeerPlace, ...]
     keys: tuple[Key, ...]
-    moments: tuple[Moment, ...]
-    graphs: tuple[ComparedGraph, ...]
-    made_from: str = ""
+    moments: tuple[Moment, ...]  # moments, in the order of their times
+    graphs: tuple[ComparedGraph, ...]  # complete graphs, in the order of their evaluation
+    made_from: str = ""  # origin of its moments, in words for people
 
     def completed(self, origin: str, outcome: str) -> Replay:
         """Return the replay with an origin and an outcome, if its beginning, which has the origin, is not kept."""

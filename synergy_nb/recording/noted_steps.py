@@ -22,23 +22,13 @@ MOST_STEPS = 200_000  # number of latest steps that are kept
 class NotedSteps:
     """The latest steps of all peers of a simulation, in the order of their times.
 
-    Parameters
-    ----------
-    most
-        Number of the latest steps that are kept.
-
-    Attributes
-    ----------
-    noting : bool
-        Whether steps are noted at present.
-    messages : int
-        Number of noted steps in which a message arrived.
+    ``most``: number of the latest steps that are kept.
     """
 
     def __init__(self, most: int = MOST_STEPS) -> None:
         self.steps: deque[Step] = deque(maxlen=most)
-        self.noting = False
-        self.messages = 0
+        self.noting = False  # whether steps are noted at present
+        self.messages = 0  # number of noted steps in which a message arrived
 
     def add(self, step: Step) -> None:
         """Note a step, unless it only maintains the ring, the directory or links."""
@@ -56,22 +46,15 @@ class NotedSteps:
 class NotedPeer(DeliveryNotingPeer):
     """A kernel that notes its inputs and their effects.
 
-    Parameters
-    ----------
-    address, seed
-        See :class:`~synergy_nb.control.peer.Peer`.
-    name
-        Name of the peer for people.
-    noted
-        Steps of all peers, to which those of this one are added.
+    ``address``, ``seed``: see :class:`~synergy_nb.control.peer.Peer`.
     """
 
     __slots__ = ("_number", "name", "noted")
 
     def __init__(self, address: str, seed: int, name: str, noted: NotedSteps) -> None:
         super().__init__(address, seed)
-        self.name = name
-        self.noted = noted
+        self.name = name  # name of the peer for people
+        self.noted = noted  # steps of all peers, to which those of this one are added
         self._number = 0
 
     def receive(self, sender: str, message: Message, now: float) -> list[Effect]:

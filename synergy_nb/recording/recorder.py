@@ -69,21 +69,15 @@ def text_of(error: BaseException) -> str:
 class RecordedPeer(Peer):
     """A kernel that records its inputs and their effects.
 
-    Parameters
-    ----------
-    address, seed
-        See :class:`~synergy_nb.control.peer.Peer`.
-    beginning
-        Construction of the peer, the first record.
-    add
-        Function that receives each record.
+    ``address``, ``seed``: see :class:`~synergy_nb.control.peer.Peer`; ``beginning``: construction of the peer, the
+    first record.
     """
 
     __slots__ = ("_add",)
 
     def __init__(self, address: str, seed: int, beginning: Beginning, add: Callable[[Beginning | Input], None]) -> None:
         super().__init__(address, seed)
-        self._add = add
+        self._add = add  # function that receives each record
         add(beginning)
 
     def start(self, now: float) -> list[Effect]:

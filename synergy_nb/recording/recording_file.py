@@ -65,17 +65,10 @@ class NotARecording(SynergyError, ValueError):
 
 
 class Beginning(msgspec.Struct, frozen=True, array_like=True, tag="beginning"):
-    """The first record of a life.
-
-    Parameters
-    ----------
-    construction
-        Values that the peer was made from.
-    version, python
-        Versions of this package and of Python that ran the peer.
-    """
+    """The first record of a life."""
 
     construction: Construction
+    # version, python: versions of this package and of Python that ran the peer
     version: str
     python: str
 
@@ -97,25 +90,14 @@ class Ticked(msgspec.Struct, frozen=True, array_like=True, tag="tick", gc=False)
 
 
 class Received(msgspec.Struct, frozen=True, array_like=True, tag="message", gc=False):
-    """Input: a message.
+    """Input: a message."""
 
-    Parameters
-    ----------
-    at
-        Time in seconds.
-    sender, message
-        Address of the sender, and the message as codecs encode it.
-    effects
-        Effects of the peer, as :func:`~synergy_nb.recording.recorder.encode_effects` gives them.
-    error
-        Text of the exception that a handler raised; empty if there was none.
-    """
-
-    at: float
+    at: float  # time in seconds
+    # sender, message: address of the sender, and the message as codecs encode it
     sender: str
     message: msgspec.Raw
-    effects: msgspec.Raw
-    error: str = ""
+    effects: msgspec.Raw  # effects of the peer, as `encode_effects` gives them
+    error: str = ""  # text of the exception that a handler raised; empty if there was none
 
 
 Input: TypeAlias = Started | Ticked | Received
@@ -129,10 +111,7 @@ _records: Final = msgspec.msgpack.Decoder(Beginning | Started | Ticked | Receive
 def create(path: str | os.PathLike[str]) -> Path:
     """Create the file of a recording that peers append to, and return its absolute path.
 
-    Raises
-    ------
-    ValueError
-        If there is such a file already, or none can be written there.
+    Raises ``ValueError`` if there is such a file already, or none can be written there.
     """
     made = Path(os.fspath(path)).absolute()
     try:
@@ -149,30 +128,15 @@ def create(path: str | os.PathLike[str]) -> Path:
 
 
 class ChunkWriter:
-    """Appends the records of one life to the file of a recording.
-
-    Parameters
-    ----------
-    path
-        File that :func:`create` has made.
-    life
-        Name of the life; no other one of the file has it.
-    waiting
-        Called when a first record waits to be written; whoever is called calls :meth:`flush` some time later.
-    failed
-        Called once, with the reason, if nothing more can be written.
-
-    Attributes
-    ----------
-    written : int
-        Bytes written so far.
-    """
+    """Appends the records of one life to the file of a recording."""
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
-        life: str,
+        path: str | os.PathLike[str],  # file that `create` has made
+        life: str,  # name of the life; no other one of the file has it
+        # called when a first record waits to be written; whoever is called calls `flush` some time later
         waiting: Callable[[], object] = lambda: None,
+        # called once, with the reason, if nothing more can be written
         failed: Callable[[str], object] = lambda _reason: None,
     ) -> None:
         self._life = life
@@ -181,7 +145,7 @@ class ChunkWriter:
         self._records: list[msgspec.Raw] = []
         self._size = 0
         self._number = 0
-        self.written = 0
+        self.written = 0  # bytes written so far
         self._file: int | None = os.open(path, os.O_WRONLY | os.O_APPEND)
 
     def add(self, record: Beginning | Input) -> None:
@@ -229,19 +193,11 @@ class ChunkWriter:
 
 
 class Life:
-    """One peer from its start to its end, as far as it is recorded.
-
-    Attributes
-    ----------
-    beginning : Beginning
-        First record: the values that the peer was made from.
-    inputs : list of Input
-        Inputs of the peer, in order.
-    """
+    """One peer from its start to its end, as far as it is recorded."""
 
     def __init__(self, beginning: Beginning) -> None:
-        self.beginning = beginning
-        self.inputs: list[Input] = []
+        self.beginning = beginning  # first record: the values that the peer was made from
+        self.inputs: list[Input] = []  # inputs of the peer, in order
 
     @property
     def address(self) -> str:
@@ -255,30 +211,17 @@ class Life:
 
 
 class Recording:
-    """What a file holds.
-
-    Attributes
-    ----------
-    lives : list of Life
-        Peers, in the order in which they began.
-    notes : list of str
-        Sentences on parts that are missing or damaged.
-    """
+    """What a file holds."""
 
     def __init__(self) -> None:
-        self.lives: list[Life] = []
-        self.notes: list[str] = []
+        self.lives: list[Life] = []  # peers, in the order in which they began
+        self.notes: list[str] = []  # sentences on parts that are missing or damaged
 
 
 def read(path: str | os.PathLike[str]) -> Recording:
     """The recording in a file. What is damaged or cut is left out, with a note.
 
-    Raises
-    ------
-    NotARecording
-        If the file is none, or of another format.
-    OSError
-        If it cannot be read.
+    Raises ``NotARecording`` if the file is none, or of another format; ``OSError`` if it cannot be read.
     """
     data = memoryview(Path(path).read_bytes())
     start = len(MAGIC) + 2

@@ -24,45 +24,26 @@ __all__ = ["Delivery", "DeliveryNotingPeer", "Difference", "Named", "ReplayOutco
 
 @dataclass
 class Delivery:
-    """One message that a peer handled in a step: the one that arrived, or one that it unwrapped or sent to itself.
+    """One message that a peer handled in a step: the one that arrived, or one that it unwrapped or sent to itself."""
 
-    Attributes
-    ----------
-    sender, message
-        Address of the sender, and the message.
-    first, last
-        Numbers of the first effect that the message caused, also by nested deliveries, and of the one after the last.
-    """
-
+    # sender, message: address of the sender, and the message
     sender: str
     message: Message
+    # first, last: numbers of the first effect that the message caused, also by nested deliveries, and of the one after
+    # the last
     first: int
     last: int = 0
 
 
 @dataclass(frozen=True)
 class Difference:
-    """First difference between the effects of a replayed peer and the recorded ones.
-
-    Attributes
-    ----------
-    peer
-        Name of the peer for people.
-    number
-        Number of the input, from 1.
-    at
-        Time of the input in seconds.
-    input
-        Name of the message; ``start`` or ``timers`` for inputs of other kinds.
-    text
-        First part that differs, with both values, in words.
-    """
+    """First difference between the effects of a replayed peer and the recorded ones."""
 
     peer: str
-    number: int
-    at: float
-    input: str
-    text: str
+    number: int  # number of the input, from 1
+    at: float  # time of the input in seconds
+    input: str  # name of the message; `start` or `timers` for inputs of other kinds
+    text: str  # first part that differs, with both values, in words
 
     def __str__(self) -> str:
         return f"{self.peer}, input {self.number:,} ({self.input}): {self.text}"
@@ -82,33 +63,16 @@ class Named(Protocol):
 
 @dataclass
 class Step:
-    """One input of one peer with its effects, replayed or noted while it happened.
-
-    Attributes
-    ----------
-    life
-        Peer of the input: a life of a recording, or a simulated peer.
-    number
-        Number of the input, from 1.
-    at
-        Time of the input in seconds.
-    deliveries
-        Messages that were handled, in order; none or more where timers fired.
-    effects
-        Effects of the replayed peer.
-    arrived
-        Whether a message came in, which is the first delivery; otherwise the peer started, or timers fired.
-    difference
-        First difference from the recording, in words; empty if there is none.
-    """
+    """One input of one peer with its effects, replayed or noted while it happened."""
 
     life: Named
-    number: int
-    at: float
-    deliveries: list[Delivery]
+    number: int  # number of the input, from 1
+    at: float  # time of the input in seconds
+    deliveries: list[Delivery]  # messages that were handled, in order; none or more where timers fired
     effects: list[Effect]
+    # whether a message came in, which is the first delivery; otherwise the peer started, or timers fired
     arrived: bool = False
-    difference: str = ""
+    difference: str = ""  # first difference from the recording, in words; empty if there is none
 
     @property
     def received(self) -> Message | None:
@@ -182,21 +146,12 @@ def _apply(peer: Peer, given: Input, message: Message | None) -> list[Effect]:
 
 @dataclass
 class ReplayOutcome:
-    """What came of a replay.
+    """What came of a replay."""
 
-    Attributes
-    ----------
-    steps
-        Replayed inputs of all peers, in the order of their times.
-    inputs, effects
-        Numbers of inputs that were replayed, and of effects that were compared.
-    differences
-        First difference of each peer that differs, in the order of their times.
-    """
-
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)  # replayed inputs of all peers, in the order of their times
     inputs: int = 0
     effects: int = 0
+    # first difference of each peer that differs, in the order of their times
     differences: list[Difference] = field(default_factory=list)
 
 

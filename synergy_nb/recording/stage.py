@@ -69,36 +69,18 @@ _DEPLOYED: Final = (
 def replay(
     request: str,
     plan: Plan,
-    steps: Iterable[Step],
+    steps: Iterable[Step],  # inputs of all peers, in the order of their times
     *,
-    names: Mapping[str, str],
+    names: Mapping[str, str],  # peer address to name
+    # addresses of peers, and the delays between them in seconds, shape (peers, peers); None if they are not known
     delays: tuple[Sequence[str], Matrix] | None = None,
-    cores: Mapping[str, float] | None = None,
+    cores: Mapping[str, float] | None = None,  # peer address to its capacity, cores
+    # events of the types in `RING_EVENTS`, of peers that joined, left, died or came back
     ring_events: Iterable[events.Event] = (),
-    noted: bool = False,
-    made_from: str = "every message that the peers handled for it",
+    noted: bool = False,  # whether the steps were noted in this process (`.noted_steps`), and not replayed from a file
+    made_from: str = "every message that the peers handled for it",  # origin of the steps, in words for people
 ) -> Replay:
-    """Make the replay of a request from the messages that peers handled.
-
-    Parameters
-    ----------
-    request, plan
-        Id of the request, and its plan.
-    steps
-        Inputs of all peers, in the order of their times.
-    names
-        Peer address to name.
-    delays
-        Addresses of peers, and the delays between them in seconds, shape (peers, peers); None if they are not known.
-    cores
-        Peer address to its capacity, cores.
-    ring_events
-        Events of the types in :data:`RING_EVENTS`, of peers that joined, left, died or came back.
-    noted
-        Whether the steps were noted in this process (:mod:`.noted_steps`), and not replayed from a file.
-    made_from
-        Origin of the steps, in words for people.
-    """
+    """Make the replay of a request from the messages that peers handled."""
     found = _Collected(request, names)
     for each in _with_ring_events(handled(request, steps, noted=noted), ring_events):
         if isinstance(each, Handled):
@@ -109,29 +91,17 @@ def replay(
 
 
 def replay_events(
+    # request, plan: id of the request, and its plan
     request: str,
     plan: Plan,
-    journaled: Iterable[events.Event],
+    journaled: Iterable[events.Event],  # events of all peers, in the order of their times
     *,
-    names: Mapping[str, str],
+    names: Mapping[str, str],  # peer address to name
+    # addresses of peers, and the delays between them in seconds; None if they are not known
     delays: tuple[Sequence[str], Matrix] | None = None,
-    cores: Mapping[str, float] | None = None,
+    cores: Mapping[str, float] | None = None,  # peer address to its capacity, cores
 ) -> Replay:
-    """Make the replay of a request from the events in journals.
-
-    Parameters
-    ----------
-    request, plan
-        Id of the request, and its plan.
-    journaled
-        Events of all peers, in the order of their times.
-    names
-        Peer address to name.
-    delays
-        Addresses of peers, and the delays between them in seconds; None if they are not known.
-    cores
-        Peer address to its capacity, cores.
-    """
+    """Make the replay of a request from the events in journals."""
     found = _Collected(request, names)
     for event in journaled:
         if isinstance(event, RING_EVENTS):
@@ -146,19 +116,11 @@ def replay_file(
 ) -> Replay:
     """Make the replay of one request from a recorded run: every peer is replayed, and every message is a moment.
 
-    Parameters
-    ----------
-    file
-        Recording, as ``Cluster(record=FILE)`` writes it.
-    request
-        Id of the request; None: the only one, or else the last one, of the recording.
-    delays
-        Addresses of peers, and the delays between them in seconds; None if they are not known.
+    ``file``: recording, as ``Cluster(record=FILE)`` writes it; ``request``: id of the request; None: the only one, or
+    else the last one, of the recording; ``delays``: addresses of peers, and the delays between them in seconds; None if
+    they are not known.
 
-    Raises
-    ------
-    ValueError
-        If the file is no recording, or holds no such request; the message names those that it holds.
+    Raises ``ValueError`` if the file is no recording, or holds no such request; the message names those that it holds.
     """
     try:
         recording = read(file)

@@ -41,55 +41,30 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Requested:
-    """One request of a recording.
+    """One request of a recording."""
 
-    Attributes
-    ----------
-    request, plan
-        Id of the request and name of its plan.
-    origin
-        Name of the peer where it was submitted.
-    at
-        Time of submission in seconds.
-    outcome
-        State of the request at the end of the recording, in words.
-    """
-
+    # request, plan: id of the request and name of its plan
     request: str
     plan: str
-    origin: str
-    at: float
-    outcome: str
+    origin: str  # name of the peer where it was submitted
+    at: float  # time of submission in seconds
+    outcome: str  # state of the request at the end of the recording, in words
 
 
 @dataclass(frozen=True)
 class SteppedMessage:
-    """One message of a request: its sender and receiver, its text, and its effects.
+    """One message of a request: its sender and receiver, its text, and its effects."""
 
-    Attributes
-    ----------
-    at
-        Time at which it was handled, or sent if no peer received it, seconds.
-    sender, to
-        Names of the peers; the sender ``driver`` is the receiver's own.
-    message, text
-        Name of the message, and its contents in words.
-    outcomes
-        Consequences at the receiver, in words.
-    received
-        Whether a peer received it, according to the recording.
-    under_way
-        Whether it may still have been on its way at the end of the recording: nobody received it, and others took
-        as long.
-    """
-
-    at: float
+    at: float  # time at which it was handled, or sent if no peer received it, seconds
+    # sender, to: names of the peers; the sender `driver` is the receiver's own
     sender: str
     to: str
+    # message, text: name of the message, and its contents in words
     message: str
     text: str
-    outcomes: tuple[str, ...] = field(default=())
-    received: bool = True
+    outcomes: tuple[str, ...] = field(default=())  # consequences at the receiver, in words
+    received: bool = True  # whether a peer received it, according to the recording
+    # whether it may still have been on its way at the end of the recording: nobody received it, and others took as long
     under_way: bool = False
 
 
@@ -103,38 +78,19 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True)
 class Handled:
-    """One message of a request with its consequences and events.
-
-    Attributes
-    ----------
-    exchange
-        The message in words, with its consequences.
-    message
-        The message; None where timers fired.
-    tones
-        Meaning of each consequence in ``exchange.outcomes``.
-    events
-        Events about the request that its receiver recorded.
-    """
+    """One message of a request with its consequences and events."""
 
     exchange: SteppedMessage
-    message: Message | None
-    tones: tuple[Tone, ...] = ()
-    events: tuple[events.Event, ...] = ()
+    message: Message | None  # the message; None where timers fired
+    tones: tuple[Tone, ...] = ()  # meaning of each consequence in `exchange.outcomes`
+    events: tuple[events.Event, ...] = ()  # events about the request that its receiver recorded
 
 
 class Names:
-    """Names of peers for people.
-
-    Parameters
-    ----------
-    steps
-        Steps of the peers.
-    names
-        Peer address to name, of further peers.
-    """
+    """Names of peers for people."""
 
     def __init__(self, steps: Iterable[Step], names: Mapping[str, str] | None = None) -> None:
+        # peer address to name, of further peers
         self._names = {**(names or {}), **{step.life.address: step.life.name for step in steps}}
         self._alike = all(address == name for address, name in self._names.items())
         longest = sorted(self._names, key=len, reverse=True)
@@ -151,10 +107,7 @@ class Names:
 def requests_of(steps: Iterable[Step]) -> list[Requested]:
     """The requests that were submitted, in the order of their submission.
 
-    Parameters
-    ----------
-    steps
-        Replayed inputs of all peers, in the order of their times.
+    ``steps``: replayed inputs of all peers, in the order of their times.
     """
     steps = list(steps)
     names = Names(steps)
@@ -198,15 +151,8 @@ def exchanges_of(request: str, steps: Iterable[Step]) -> list[SteppedMessage]:
 def handled(request: str, steps: Iterable[Step], *, noted: bool = False) -> list[Handled]:
     """The messages of a request, in the order of their times.
 
-    Parameters
-    ----------
-    request
-        Id of the request.
-    steps
-        Replayed inputs of all peers, in the order of their times.
-    noted
-        Whether the steps were noted in this process while they happened, so that a message is the same object where it
-        was sent and where it was received.
+    ``steps``: replayed inputs of all peers, in the order of their times; ``noted``: whether the steps were noted in
+    this process while they happened, so that a message is the same object where it was sent and where it was received.
     """
     steps = list(steps)
     names = Names(steps)
@@ -242,11 +188,8 @@ def _matched(
 ) -> tuple[Mapping[tuple[int, int], int], set[tuple[int, int]]]:
     """Match sent messages with the steps that received them.
 
-    Returns
-    -------
-    tuple
-        Numbers of the step and the effect that sent a message to the number of the step that received it; and the
-        numbers of the steps and effects whose messages nobody received.
+    Returns: numbers of the step and the effect that sent a message to the number of the step that received it; and the
+    numbers of the steps and effects whose messages nobody received.
     """
     sent: dict[tuple[str, str, bytes | int], deque[tuple[int, int]]] = defaultdict(deque)
     for number, step in enumerate(steps):

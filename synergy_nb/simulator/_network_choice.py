@@ -21,15 +21,9 @@ LOCAL_MS: Final = 1.0  # round-trip time of a local network, ms
 def peers_named(peers: Any) -> list[str]:
     """Return the names of the peers of a simulation.
 
-    Parameters
-    ----------
-    peers
-        Number of peers, or their names.
+    ``peers``: number of peers, or their names.
 
-    Raises
-    ------
-    ValueError
-        If it is neither.
+    Raises ``ValueError`` if it is neither.
 
     Examples
     --------
@@ -49,12 +43,7 @@ def peers_named(peers: Any) -> list[str]:
 def check_peer_name(field: str, name: str) -> None:
     """Raise a ValueError if a text cannot be the name of a peer.
 
-    Parameters
-    ----------
-    field
-        Argument that the error names.
-    name
-        Text to check.
+    ``field``: argument that the error names.
     """
     if not name.strip() or not name.isprintable() or name in RESERVED:
         reserved = " or ".join(map(repr, RESERVED))
@@ -64,22 +53,12 @@ def check_peer_name(field: str, name: str) -> None:
 def topology_of(names: list[str], network: Any, cores: float | None, seed: int) -> Topology:
     """Return the network of a simulation.
 
-    Parameters
-    ----------
-    names
-        Names of the peers.
-    network
-        Network: ``"wide area"``, ``"local"``, round-trip times in ms or the path of a file with them, the name of a
-        published network, or a topology, whose own peers count.
-    cores
-        Capacity of each peer in cores; None for the classes of the papers.
-    seed
-        Seed of the network, the sites and the capacities.
+    ``names``: names of the peers; ``network``: network: ``"wide area"``, ``"local"``, round-trip times in ms or the
+    path of a file with them, the name of a published network, or a topology, whose own peers count; ``cores``: capacity
+    of each peer in cores; None for the classes of the papers; ``seed``: seed of the network, the sites and the
+    capacities.
 
-    Raises
-    ------
-    ValueError
-        If it is no network; the text names what is.
+    Raises ``ValueError`` if it is no network; the text names what is.
     """
     capacities = CAPACITIES if cores is None else {float(cores): 100.0}
     if isinstance(network, Topology):

@@ -53,12 +53,8 @@ Samples = Callable[[], Iterable[tuple[str, str, float]]]
 def opened(params: Mapping[str, Any], skipped: traces.Skipped | None = None) -> tuple[Iterator[Entry], bool]:
     """Open a trace or generated packets: the items with their due times, and whether these count.
 
-    Parameters
-    ----------
-    params
-        Parameters of the source.
-    skipped
-        Callback for malformed lines of a trace, see :func:`synergy_nb.traces.read`.
+    ``params``: parameters of the source; ``skipped``: callback for malformed lines of a trace, see
+    :func:`synergy_nb.traces.read`.
     """
     speed = pace_of(params)
     found = params if speed > 0.0 or "batch" in params else {**params, "batch": UNPACED}
@@ -70,16 +66,9 @@ def timed(
 ) -> Iterator[Entry]:
     """Yield the rows of a table at a rate in tuples/s, each batch with a promise that nothing older follows.
 
-    Parameters
-    ----------
-    table
-        Rows of the source.
-    rate
-        Rate at which they enter, tuples/s.
-    position
-        Number of rows that have entered before.
-    promises
-        Event time that may be promised after each row, microseconds; by default that of the row.
+    ``table``: rows of the source; ``rate``: rate at which they enter, tuples/s; ``position``: number of rows that have
+    entered before; ``promises``: event time that may be promised after each row, microseconds; by default that of the
+    row.
     """
     together = max(int(rate * SPAN), 1)
     times = table.get_column("time").to_physical().to_numpy() if promises is None else promises
@@ -92,33 +81,21 @@ def timed(
 
 
 def tabled(
-    rows: Any,
+    rows: Any,  # rows of a source, as `synergy_nb.traces.rows.check_rows` returns them
     reader: RowReader,
+    # rate at which they enter, tuples/s. A table that enters at the rate of its own event times, which nobody need have
+    # stated, enters faster if that would take more than an hour
     rate: float,
+    # seconds by which a row may be older than the latest row before it; older rows are dropped. None: a row that is
+    # older than the latest one ends the stream
     lateness: float | None = None,
+    # callback with the number of rows that were dropped so far, whenever it has grown
     dropped: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Entry]:
     """Yield the rows of a table, or of an iterable of dictionaries or tables, at a rate in tuples/s, and their end.
 
-    Parameters
-    ----------
-    rows
-        Rows of a source, as :func:`synergy_nb.traces.rows.check_rows` returns them.
-    reader
-        Reader of these rows.
-    rate
-        Rate at which they enter, tuples/s. A table that enters at the rate of its own event times, which nobody need
-        have stated, enters faster if that would take more than an hour.
-    lateness
-        Seconds by which a row may be older than the latest row before it; older rows are dropped. None: a row that is
-        older than the latest one ends the stream.
-    dropped
-        Callback with the number of rows that were dropped so far, whenever it has grown.
-
-    Raises
-    ------
-    FeedError
-        If a row is not as declared, or, without ``lateness``, older than a row before it; or the iterable raises one.
+    Raises ``FeedError`` if a row is not as declared, or, without ``lateness``, older than a row before it; or the
+    iterable raises one.
     """
     if isinstance(rows, pl.DataFrame) and rows.height > SLOW * rate and rate == rate_of_events(rows, "time"):
         rate = min(rows.height / QUICK, DEFAULT_RATE)
@@ -181,16 +158,8 @@ def _read(rows: Iterable[Any], source: str) -> Iterator[Any]:
 def sampled(address: str, interval: float, samples: Samples, now: Callable[[], float]) -> Iterator[Entry]:
     """Yield samples of a peer's load and delays, without an end.
 
-    Parameters
-    ----------
-    address
-        Address of the peer.
-    interval
-        Time between two samples, seconds.
-    samples
-        Function that returns metric, target and value of each sample.
-    now
-        Function that returns the virtual time in seconds.
+    ``interval``: time between two samples, seconds; ``samples``: function that returns metric, target and value of each
+    sample; ``now``: function that returns the virtual time in seconds.
     """
     position, latest, number = 0, -1, 0
 
@@ -218,32 +187,17 @@ def sampled(address: str, interval: float, samples: Samples, now: Callable[[], f
 class PacedSource:
     """A stream that is read in virtual time.
 
-    Parameters
-    ----------
-    entries
-        Items with their due times.
-    paced
-        Whether the due times count; otherwise each batch is due at once.
-    now
-        Virtual time at which it is opened, seconds.
-    since
-        Point in the stream after which it starts; the pace counts from the first item that is emitted.
-    factor
-        Pace at which it is read: 2 is twice as fast as the stream itself.
-
-    Attributes
-    ----------
-    turn : int
-        Number of the present pace: wake-ups that were planned for an earlier one do not count.
+    ``now``: virtual time at which it is opened, seconds; ``since``: point in the stream after which it starts; the pace
+    counts from the first item that is emitted.
     """
 
     def __init__(
         self, entries: Iterable[Entry], *, paced: bool, now: float, since: Point = ORIGIN, factor: float = 1.0
     ) -> None:
-        self._entries = iter(entries) if since == ORIGIN else _after(entries, since)
-        self.turn = 0
-        self._paced = paced
-        self._factor = factor
+        self._entries = iter(entries) if since == ORIGIN else _after(entries, since)  # items with their due times
+        self.turn = 0  # number of the present pace: wake-ups that were planned for an earlier one do not count
+        self._paced = paced  # whether the due times count; otherwise each batch is due at once
+        self._factor = factor  # pace at which it is read: 2 is twice as fast as the stream itself
         self._next = next(self._entries, None)
         self._error: ValueError | None = None  # error that ends the stream
         self._from = self._next[0] if self._next is not None else 0.0  # due time in the stream at which `_at` is now
@@ -270,15 +224,7 @@ class PacedSource:
     def take(self, now: float) -> list[tuple[Item, float]]:
         """Return the items that are due, each with the time at which it was due; of a stream without a pace, one batch.
 
-        Parameters
-        ----------
-        now
-            Virtual time, seconds.
-
-        Raises
-        ------
-        ValueError
-            If the stream has an error after the items that were taken before.
+        Raises ``ValueError`` if the stream has an error after the items that were taken before.
         """
         if self._error is not None:
             raise self._error
@@ -309,12 +255,8 @@ class PacedSource:
 class RetainedSource(PacedSource):
     """A stream that a program makes: it can be read once, and what copies of its source may lack is retained.
 
-    Parameters
-    ----------
-    entries, paced, now, factor
-        Arguments of :class:`PacedSource`.
-    most
-        Bytes of retained items from which on no more are taken.
+    ``entries``, ``paced``, ``now``, ``factor``: arguments of :class:`PacedSource`; ``most``: bytes of retained items
+    from which on no more are taken.
     """
 
     def __init__(
@@ -346,10 +288,7 @@ class RetainedSource(PacedSource):
     def progressed(self, component: Component) -> None:
         """Let go of what all copies of the source have.
 
-        Raises
-        ------
-        ValueError
-            If its peer, which has taken it over, lacks items that are not retained any more.
+        Raises ``ValueError`` if its peer, which has taken it over, lacks items that are not retained any more.
         """
         end, copied = component.log.end, component.log.copied(component.copy_holders.behind)
         if not self._window.answered(component.epoch, end, copied):

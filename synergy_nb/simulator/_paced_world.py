@@ -48,39 +48,23 @@ Key = tuple[str, str]
 class PacedWorld(PeerWorld):
     """Whole peers on the sites of a network, with stated processing times, paced sources, and knobs.
 
-    Parameters
-    ----------
-    seed
-        Seed of all that is drawn.
-    topology
-        Network, with the capacity of each peer in cores.
-    config
-        Configuration of the peers.
-    faults
-        Faults of the network.
-    discipline
-        Scheduling discipline of the peers.
-
-    Attributes
-    ----------
-    plans, rows : dict
-        Application to the plan that was submitted, and to the rows of its sources with connector ``python``.
-    pace_of, cost_of : dict
-        Source to the factor of its pace; component to the processing time of a tuple in seconds that replaces its own.
-    load_of : dict
-        Peer to the share of its cores that other programs use.
+    ``seed``: seed of all that is drawn.
     """
 
     def __init__(
         self, seed: int, topology: Topology, config: PeerConfig, faults: Faults, *, discipline: str = "fcfs"
     ) -> None:
-        self.topology = topology
+        self.topology = topology  # network, with the capacity of each peer in cores
+        # plans, rows: application to the plan that was submitted, and to the rows of its sources with connector
+        # `python`
         self.plans: dict[str, Plan] = {}
         self.rows: dict[str, Mapping[str, Any]] = {}
         self.late_rows: dict[Key, int] = {}  # rows that were dropped because they came too late
+        # pace_of, cost_of: source to the factor of its pace; component to the processing time of a tuple in seconds
+        # that replaces its own
         self.pace_of: dict[Key, float] = {}
         self.cost_of: dict[Key, float] = {}
-        self.load_of: dict[str, float] = {}
+        self.load_of: dict[str, float] = {}  # peer to the share of its cores that other programs use
         self._sources: dict[Key, tuple[str, PacedSource]] = {}
         self._programs: dict[Key, RetainedSource] = {}  # sources whose rows the program makes, which are read once
         self._busy: dict[str, float] = {}  # seconds of work of a peer since its last measurement

@@ -15,17 +15,6 @@ class Turns:
     It runs for a turn, and then waits until it has had its share. What arrives meanwhile waits, and its timers fire
     late; what it handles takes time of its turn, and the rest of that waits for the next one.
 
-    Parameters
-    ----------
-    rng
-        Random generator that draws the waiting times: from half of the mean to one and a half times that.
-    share
-        Share of a processor that it gets, more than 0 and at most 1.
-    turn
-        Duration of a turn, seconds.
-    begin, end
-        Time from which on it gets only that share, and until which, seconds.
-
     Examples
     --------
     >>> turns = Turns(random.Random(1), share=0.1, turn=0.05, begin=10.0, end=20.0)
@@ -47,9 +36,11 @@ class Turns:
             raise ValueError(f"share: {share}; expected more than 0 and at most 1")
         if not turn > 0.0:
             raise ValueError(f"turn: {turn} s; expected more than 0")
-        self.share = share
+        self.share = share  # share of a processor that it gets, more than 0 and at most 1
+        # random generator that draws the waiting times: from half of the mean to one and a half times that
         self._rng = rng
-        self._turn = turn
+        self._turn = turn  # duration of a turn, seconds
+        # begin, end: time from which on it gets only that share, and until which, seconds
         self._begin = begin
         self._end = end
         self._from = begin  # when the present turn begins, or has begun

@@ -35,33 +35,18 @@ class SourceAnswer(NamedTuple):
 
 
 def take(
-    hosting: Hosting,
-    key: tuple[str, str],
+    hosting: Hosting,  # components of the peer
+    key: tuple[str, str],  # application and operator of the source
+    # item that was pushed, and the point at which it begins; None: only an answer is asked for
     pushed: tuple[Item, Point] | None,
     now: float,
-    cut: Callable[[Item, Point], list[Chunk]],
+    cut: Callable[[Item, Point], list[Chunk]],  # function that cuts an item after a point into chunks
 ) -> tuple[list[Effect], SourceAnswer | None]:
     """Have a source take an item that was pushed.
 
-    Parameters
-    ----------
-    hosting
-        Components of the peer.
-    key
-        Application and operator of the source.
-    pushed
-        Item that was pushed, and the point at which it begins; None: only an answer is asked for.
-    now
-        Time in seconds.
-    cut
-        Function that cuts an item after a point into chunks.
+    Returns: effects of the peer.
 
-    Returns
-    -------
-    effects
-        Effects of the peer.
-    answer
-        Answer of the peer; None if it has no such source.
+    Returns: answer of the peer; None if it has no such source.
     """
     component = hosting.components.get(key)
     if component is None or component.failed or key not in hosting.opened:
@@ -79,46 +64,24 @@ def take(
 class PushingProgram:
     """The program that feeds one source.
 
-    Parameters
-    ----------
-    world
-        Peers, and the network between them and the program.
-    key
-        Application and operator of the source.
-    script
-        Rows of the source, which are read once.
-    rng
-        Draws what the program does not know yet.
-    most
-        Bytes of sent items from which on no more are sent before copies of the source have some of them.
-
-    Attributes
-    ----------
-    lost : bool
-        Whether a peer that took the source over lacks rows that are not retained any more.
-    most_bytes : int
-        Bytes that were retained at most.
-    sent : int
-        Items that were sent, again or for the first time.
-    born : dict
-        Position to the time of entry of each batch that it has sent.
+    ``most``: bytes of sent items from which on no more are sent before copies of the source have some of them.
     """
 
     def __init__(
         self, world: DataPaths, key: tuple[str, str], script: ScriptedSource, rng: random.Random, most: int
     ) -> None:
         self._world = world
-        self._key = key
-        self._script = script
-        self._rng = rng
+        self._key = key  # application and operator of the source
+        self._script = script  # rows of the source, which are read once
+        self._rng = rng  # draws what the program does not know yet
         self._window = PushWindow[tuple[Item, Point]](most)
         self._host = ""
         self._asked = 0  # number of the last request
         self._answered = True
-        self.lost = False
-        self.most_bytes = 0
-        self.sent = 0
-        self.born: dict[int, float] = {}
+        self.lost = False  # whether a peer that took the source over lacks rows that are not retained any more
+        self.most_bytes = 0  # bytes that were retained at most
+        self.sent = 0  # items that were sent, again or for the first time
+        self.born: dict[int, float] = {}  # position to the time of entry of each batch that it has sent
 
     @property
     def done(self) -> bool:

@@ -22,16 +22,7 @@ def displayed(
 ) -> str:
     """Display a simulation: a caption, and a table of the peers that execute operators if there are any.
 
-    Parameters
-    ----------
-    world
-        Peers of the simulation.
-    applications
-        Applications of the simulation.
-    closed
-        Whether the simulation was closed.
-    as_page
-        Whether to return HTML rather than text.
+    ``as_page``: whether to return HTML rather than text.
     """
     living = [name for name in world.topology.peers if not world.dead(name)]
     running = sum(each.status in LASTING for each in applications)

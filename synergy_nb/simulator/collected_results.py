@@ -18,29 +18,15 @@ __all__ = ["CollectedResults"]
 class CollectedResults:
     """The results of one sink.
 
-    Parameters
-    ----------
-    application, operator
-        Application and operator of the sink.
-    limit
-        Delay limit in seconds, or None.
-
-    Attributes
-    ----------
-    items : list of Item
-        Batches and punctuations that were collected.
-    delays : DelayHistogram
-        End-to-end delays of the tuples that have reached the sink.
-    losses : tuple of Loss
-        Losses as of the last chunk that was collected.
+    ``limit``: delay limit in seconds, or None.
     """
 
     def __init__(self, application: str, operator: str, limit: float | None) -> None:
         self.application = application
         self.operator = operator
-        self.items: list[Item] = []
-        self.delays = DelayHistogram(limit)
-        self.losses: tuple[Loss, ...] = ()
+        self.items: list[Item] = []  # batches and punctuations that were collected
+        self.delays = DelayHistogram(limit)  # end-to-end delays of the tuples that have reached the sink
+        self.losses: tuple[Loss, ...] = ()  # losses as of the last chunk that was collected
         self.looped = 0  # tuples that went to loops over the application
         self._given = 0  # items that went to a loop or to whoever asked for a table
         self._stored: list[pl.DataFrame] = []  # tables of these that did not go to a loop

@@ -56,49 +56,22 @@ Key = tuple[str, str]
 
 
 class ComposedWorld(PacedWorld):
-    """Whole peers on the sites of a network, which compose, execute and measure what is submitted.
-
-    Parameters
-    ----------
-    seed
-        Seed of all that is drawn.
-    topology
-        Network, with the capacity of each peer in cores.
-    config
-        Configuration of the peers; names, seeds and cores are their own.
-    faults
-        Faults of the network.
-    discipline
-        Scheduling discipline of the peers.
-    keys
-        Secrets of ``encrypt`` and ``decrypt``, by their names in plans.
-
-    Attributes
-    ----------
-    noted : NotedSteps
-        Messages that peers have handled for requests, and their effects.
-    answers : dict
-        Number of a command to the answer of the peer.
-    hosts : dict
-        Number of a look-up in the directory to what it found.
-    left : set of str
-        Peers that have left the ring.
-    """
+    """Whole peers on the sites of a network, which compose, execute and measure what is submitted."""
 
     def __init__(
         self,
-        seed: int,
-        topology: Topology,
-        config: PeerConfig,
+        seed: int,  # seed of all that is drawn
+        topology: Topology,  # network, with the capacity of each peer in cores
+        config: PeerConfig,  # configuration of the peers; names, seeds and cores are their own
         faults: Faults,
         *,
         discipline: str = "fcfs",
-        keys: Mapping[str, bytes] | None = None,
+        keys: Mapping[str, bytes] | None = None,  # secrets of `encrypt` and `decrypt`, by their names in plans
     ) -> None:
-        self.noted = NotedSteps()
-        self.answers: dict[int, driver.Answer] = {}
-        self.hosts: dict[int, dict[str, list[str]] | None] = {}
-        self.left: set[str] = set()
+        self.noted = NotedSteps()  # messages that peers have handled for requests, and their effects
+        self.answers: dict[int, driver.Answer] = {}  # number of a command to the answer of the peer
+        self.hosts: dict[int, dict[str, list[str]] | None] = {}  # number of a look-up in the directory to what it found
+        self.left: set[str] = set()  # peers that have left the ring
         self._decoded: dict[bytes, Plan] = {}
         self._qualities: dict[Key, SinkQuality] = {}
         super().__init__(seed, topology, config, faults, discipline=discipline)
@@ -153,30 +126,14 @@ class ComposedWorld(PacedWorld):
         self,
         application: str,
         plan: Plan,
-        origin: str,
-        rows: Mapping[str, Any],
-        placement: str,
-        number: int,
+        origin: str,  # address of the peer that decides on it
+        rows: Mapping[str, Any],  # rows of sources with connector `python`, by operator
+        placement: str,  # algorithm that finds the peers
+        number: int,  # number of the command
         *,
-        trial: bool = False,
+        trial: bool = False,  # whether the peers only decide on it
     ) -> None:
-        """Submit a plan at its origin now; the answer has the number.
-
-        Parameters
-        ----------
-        application, plan
-            Id and plan.
-        origin
-            Address of the peer that decides on it.
-        rows
-            Rows of sources with connector ``python``, by operator.
-        placement
-            Algorithm that finds the peers.
-        number
-            Number of the command.
-        trial
-            Whether the peers only decide on it.
-        """
+        """Submit a plan at its origin now; the answer has the number."""
         self._origins[application] = origin
         self.plans[application] = plan
         self.rows[application] = rows

@@ -74,61 +74,22 @@ class _Node:
 class DataPaths:
     """The data paths of peers, the network between them, and faults.
 
-    Parameters
-    ----------
-    seed
-        Seed of all that is drawn.
-    peers
-        Addresses.
-    faults
-        Faults of the network.
-    service
-        Seconds that a tuple takes to be executed.
-    codec
-        Whether each frame is encoded and decoded on its way, as between real peers.
-    limits
-        Bytes that each log holds.
-    discipline
-        Scheduling discipline of the peers.
-    network
-        Delays between the peers, which those of ``faults`` are added to; None: those of ``faults`` alone.
-    rate
-        Bandwidth of each link in each direction, bytes/s. If it is finite, ``codec`` has to be set.
-    hotspots
-        Parameters of hot spots; None: the default ones.
-
-    Attributes
-    ----------
-    facts : list of (float, str, Fact)
-        Facts that peers reported: time in seconds, address, fact.
-    results : dict
-        Application and sink to what was collected there.
-    clients : dict
-        Application and sink to the seconds between two collections of its results.
-    keys : dict of str to bytes
-        Secrets of ``encrypt`` and ``decrypt``, by their names in plans.
-    pace : float
-        Seconds between two batches of a source.
-    programs : dict
-        Application and source to the program that pushes its rows, for sources that no peer can read again.
-    turns : dict of str to Turns
-        Peers that get only a share of a processor.
-    most_bytes : int
-        Bytes that a log held at most, of a component or a copy.
-    most_made : int
-        Bytes that an execution made at most, or a source gave.
+    ``most_bytes``: bytes that a log held at most, of a component or a copy; ``most_made``: bytes that an execution made
+    at most, or a source gave.
     """
 
     def __init__(
         self,
-        seed: int,
-        peers: Sequence[str],
+        seed: int,  # seed of all that is drawn
+        peers: Sequence[str],  # addresses
         faults: Faults | None = None,
-        service: float = 1e-4,
-        codec: bool = False,
-        limits: Limits = LIMITS,
+        service: float = 1e-4,  # seconds that a tuple takes to be executed
+        codec: bool = False,  # whether each frame is encoded and decoded on its way, as between real peers
+        limits: Limits = LIMITS,  # bytes that each log holds
         discipline: str = "fcfs",
+        # delays between the peers, which those of `faults` are added to; None: those of `faults` alone
         network: Network | None = None,
+        # bandwidth of each link in each direction, bytes/s. If it is finite, `codec` has to be set
         rate: float = math.inf,
         hotspots: HotSpotConfig | None = None,
     ) -> None:
@@ -137,17 +98,19 @@ class DataPaths:
         self.service = service
         self._codec = codec
         self.now = 0.0
-        self.facts: list[tuple[float, str, Fact]] = []
+        self.facts: list[tuple[float, str, Fact]] = []  # facts that peers reported: time in seconds, address, fact
+        # application and sink to the seconds between two collections of its results
         self.clients: dict[tuple[str, str], float] = {}
-        self.keys: dict[str, bytes] = {}
-        self.pace = 0.02
-        self.turns: dict[str, Turns] = {}
+        self.keys: dict[str, bytes] = {}  # secrets of `encrypt` and `decrypt`, by their names in plans
+        self.pace = 0.02  # seconds between two batches of a source
+        self.turns: dict[str, Turns] = {}  # peers that get only a share of a processor
         self.most_bytes = self.most_made = 0
         self.deployments: dict[str, Deployment] = {}
+        # application and source to the program that pushes its rows, for sources that no peer can read again
         self.programs: dict[tuple[str, str], PushingProgram] = {}
         self._plans: dict[str, Plan] = {}
         self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
-        self.results: dict[tuple[str, str], CollectedResults] = {}
+        self.results: dict[tuple[str, str], CollectedResults] = {}  # application and sink to what was collected there
         more: dict[str, Any] = {} if codec else {"near": lambda _: True, "share": lambda _: None}  # nobody needs bytes
         more["hotspots"] = hotspots
 
@@ -207,12 +170,8 @@ class DataPaths:
     def starve(self, peer: str, seconds: float, share: float, turn: float = 0.01) -> None:
         """Have other programs on the machine of a peer leave it only a share of a processor for some time.
 
-        Parameters
-        ----------
-        peer, seconds
-            The peer, and for how long.
-        share, turn
-            Share of a processor, and the duration of a turn in seconds, see :class:`.Turns`.
+        ``peer``, ``seconds``: the peer, and for how long; ``share``, ``turn``: share of a processor, and the duration
+        of a turn in seconds, see :class:`.Turns`.
         """
         end = self.now + seconds
         turns = self.turns[peer] = Turns(random.Random(self.rng.random()), share, turn, self.now, end)
@@ -248,14 +207,9 @@ class DataPaths:
     def push(self, application: str, source: str, table: pl.DataFrame, most: int = LIMITS.retain) -> PushingProgram:
         """Have a program push the rows of a source, which no peer can read.
 
-        Parameters
-        ----------
-        application, source
-            Source of an application, which may be deployed later.
-        table
-            Tuples of the source, in the order of their event times.
-        most
-            Bytes that the program retains until copies of the source have them.
+        ``application``, ``source``: source of an application, which may be deployed later; ``table``: tuples of the
+        source, in the order of their event times; ``most``: bytes that the program retains until copies of the source
+        have them.
         """
         rng = random.Random(self.rng.random())
         script = ScriptedSource(table, random.Random(self.rng.random()), ORIGIN)

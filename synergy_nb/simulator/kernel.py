@@ -46,22 +46,15 @@ class Network(Protocol):
 
 
 class Uniform:
-    """A network in which every pair has its own fixed delay, drawn uniformly.
-
-    Parameters
-    ----------
-    low, high
-        Bounds of the one-way delay, in seconds.
-    seed
-        Pairs have equal delays in both directions, as a function of the seed and of their names.
-    """
+    """A network in which every pair has its own fixed delay, drawn uniformly."""
 
     def __init__(self, low: float = 0.01, high: float = 0.1, seed: int = 0) -> None:
         if not 0 <= low <= high:
             raise ValueError(f"low, high: {low}, {high} s; expected 0 <= low <= high")
+        # low, high: bounds of the one-way delay, in seconds
         self.low = low
         self.high = high
-        self.seed = seed
+        self.seed = seed  # pairs have equal delays in both directions, as a function of the seed and of their names
         self._delays: dict[str, dict[str, float]] = {}  # by sender
 
     def delay(self, sender: str, to: str) -> float:
@@ -78,28 +71,6 @@ class Uniform:
 
 class SimulatedPeers:
     """A set of simulated peers, a network between them, and faults.
-
-    Parameters
-    ----------
-    seed
-        Seed of the faults. Peers have their own seeds.
-    network
-        Source of the delays of messages; :class:`Uniform` between 10 and 100 ms if not given.
-    codec
-        Encode and decode every message on its way, as the runtime does; slower, for tests of the messages themselves.
-    keep_instructions
-        Keep what peers ask of their driver in :attr:`instructions` (time, address, instruction).
-
-    Attributes
-    ----------
-    loss, duplication, reordering : float
-        Probabilities that a message is lost, arrives twice, or is held up by up to ten times its delay.
-    on_link_failed : list of callables (address, other)
-        Listeners, called with each peer and another one the link to which a partition resets.
-    on_refused : list of callables (sender, address)
-        Listeners, called when a message arrives where a peer has crashed, as the machine says so.
-    turns : dict of str to Turns
-        Peers that get only a share of a processor.
 
     Examples
     --------
@@ -127,10 +98,14 @@ class SimulatedPeers:
 
     def __init__(
         self,
+        # seed of the faults. Peers have their own seeds
         seed: int,
+        # source of the delays of messages; `Uniform` between 10 and 100 ms if not given
         network: Network | None = None,
         *,
+        # encode and decode every message on its way, as the runtime does; slower, for tests of the messages themselves
         codec: bool = False,
+        # keep what peers ask of their driver in `instructions` (time, address, instruction)
         keep_instructions: bool = True,
         journal: Journal | None = None,
     ) -> None:
@@ -142,6 +117,8 @@ class SimulatedPeers:
         self.last_event = 0.0
         self.messages = 0
         self.events = 0
+        # loss, duplication, reordering: probabilities that a message is lost, arrives twice, or is held up by up to ten
+        # times its delay
         self.loss = 0.0
         self.duplication = 0.0
         self.reordering = 0.0
@@ -154,11 +131,13 @@ class SimulatedPeers:
         self._sequence = 0
         self._wakeups: dict[str, float] = {}
         self._hung: dict[str, float] = {}
-        self.turns: dict[str, Turns] = {}
+        self.turns: dict[str, Turns] = {}  # peers that get only a share of a processor
         self._group: dict[str, int] = {}
         self._cut = Cut.LOSE
         self._held: list[tuple[str, str, Message]] = []  # what a partition delays: sender, receiver, message
+        # listeners, called with each peer and another one the link to which a partition resets
         self.on_link_failed: list[Callable[[str, str], None]] = []
+        # listeners, called when a message arrives where a peer has crashed, as the machine says so
         self.on_refused: list[Callable[[str, str], None]] = []
 
     # -- peers and faults --------------------------------------------------------------------------------------------
@@ -244,19 +223,10 @@ class SimulatedPeers:
     def run(self, until: float, stop: Callable[[], bool] | None = None, limit: int | None = None) -> int:
         """Let virtual time pass.
 
-        Parameters
-        ----------
-        until
-            Virtual time at which to stop, in seconds.
-        stop
-            Asked after each event; true ends the run at that event's time.
-        limit
-            Events after which to end the run in any case.
+        ``until``: virtual time at which to stop, in seconds; ``stop``: asked after each event; true ends the run at
+        that event's time; ``limit``: events after which to end the run in any case.
 
-        Returns
-        -------
-        int
-            Events handled: messages received and wake-ups.
+        Returns: events handled: messages received and wake-ups.
         """
         heap, peers, wakeups, hung, turns = self._heap, self.peers, self._wakeups, self._hung, self.turns
         pop, push, delay = heapq.heappop, heapq.heappush, self.network.delay

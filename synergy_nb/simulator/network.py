@@ -56,21 +56,6 @@ Pairs = npt.NDArray[np.int64]
 class TransitStub:
     """Shape and links of a transit-stub network.
 
-    Parameters
-    ----------
-    transit_domains, transit_routers
-        Transit domains, and routers of each.
-    stub_domains, stub_routers
-        Stub domains at each transit router, and routers of each.
-    between_domains, in_transit, in_stub
-        Probabilities of an edge between two transit domains, and between two routers of one transit or stub domain, in
-        addition to a random tree that connects all of them.
-    between_domains_s, in_transit_s, to_stub_s, in_stub_s
-        Least and greatest delay of a link between transit domains, in a transit domain, from transit to stub routers,
-        and in a stub domain, seconds.
-    transit_bandwidths, stub_bandwidths
-        Bandwidth classes of links between transit routers, and of all others, bytes/s; equally probable.
-
     Examples
     --------
     >>> TransitStub().routers
@@ -81,13 +66,19 @@ class TransitStub:
     transit_routers: int = 4
     stub_domains: int = 3
     stub_routers: int = 8
+    # between_domains, in_transit, in_stub: probabilities of an edge between two transit domains, and between two
+    # routers of one transit or stub domain, in addition to a random tree that connects all of them
     between_domains: float = 0.2
     in_transit: float = 0.6
     in_stub: float = 0.42
+    # between_domains_s, in_transit_s, to_stub_s, in_stub_s: least and greatest delay of a link between transit domains,
+    # in a transit domain, from transit to stub routers, and in a stub domain, seconds
     between_domains_s: tuple[float, float] = (0.010, 0.040)
     in_transit_s: tuple[float, float] = (0.005, 0.015)
     to_stub_s: tuple[float, float] = (0.002, 0.008)
     in_stub_s: tuple[float, float] = (0.0005, 0.003)
+    # transit_bandwidths, stub_bandwidths: bandwidth classes of links between transit routers, and of all others,
+    # bytes/s; equally probable
     transit_bandwidths: tuple[float, ...] = (19.4e6, 77.8e6, 311e6)  # OC-3, OC-12, OC-48
     stub_bandwidths: tuple[float, ...] = (5.6e6, 12.5e6, 125e6)  # DS-3, 100 Mbit/s, 1 Gbit/s
 
@@ -100,20 +91,6 @@ class TransitStub:
 class Topology:
     """Peers on the sites of a network.
 
-    Parameters
-    ----------
-    delays
-        One-way delays between sites in seconds, shape (sites, sites); the diagonal contains the delays between two
-        peers of one site.
-    bandwidths
-        Bandwidths between sites in bytes/s, shape (sites, sites).
-    site
-        Address of a peer to its site.
-    access
-        Address of a peer to the bandwidth of its own link, bytes/s; it limits all virtual links of the peer.
-    cores
-        Address of a peer to its processing capacity in cores.
-
     Examples
     --------
     >>> topology = measured([[0, 100], [100, 0]], peers=["a", "b"], seed=1)
@@ -125,11 +102,14 @@ class Topology:
 
     def __init__(
         self,
+        # one-way delays between sites in seconds, shape (sites, sites); the diagonal contains the delays between two
+        # peers of one site
         delays: Matrix,
-        bandwidths: Matrix,
-        site: Mapping[str, int],
+        bandwidths: Matrix,  # bandwidths between sites in bytes/s, shape (sites, sites)
+        site: Mapping[str, int],  # address of a peer to its site
+        # address of a peer to the bandwidth of its own link, bytes/s; it limits all virtual links of the peer
         access: Mapping[str, float],
-        cores: Mapping[str, float],
+        cores: Mapping[str, float],  # address of a peer to its processing capacity in cores
     ) -> None:
         self.peers = tuple(site)
         self.cores = dict(cores)
@@ -149,12 +129,8 @@ class Topology:
     def add(self, peer: str, beside: str, cores: float | None = None) -> None:
         """Add a peer at the site of another one, with the same bandwidth.
 
-        Parameters
-        ----------
-        peer, beside
-            Address of the new peer, and of the other one.
-        cores
-            Processing capacity of the new peer in cores; None: that of the other one.
+        ``peer``, ``beside``: address of the new peer, and of the other one; ``cores``: processing capacity of the new
+        peer in cores; None: that of the other one.
         """
         if peer in self._site:
             raise ValueError(f"peer: {peer!r}; expected an address that is not in use")
@@ -199,22 +175,14 @@ class Topology:
 
 
 class KnownDelays(Latency):
-    """The true delays from a peer to all others, as a perfect delay monitoring service gives them.
-
-    Parameters
-    ----------
-    topology
-        Network of the peers.
-    own
-        Address of the peer.
-    """
+    """The true delays from a peer to all others, as a perfect delay monitoring service gives them."""
 
     __slots__ = ("_own", "_topology")
 
     def __init__(self, topology: Topology, own: str) -> None:
         super().__init__()
         self._topology = topology
-        self._own = own
+        self._own = own  # address of the peer
 
     def one_way(self, address: str) -> float | None:
         """Return the delay of one direction in seconds."""
@@ -225,26 +193,15 @@ class KnownDelays(Latency):
 
 
 def transit_stub(
-    peers: int | Sequence[str] = 500,
-    shape: TransitStub | None = None,
+    peers: int | Sequence[str] = 500,  # number of peers, for the addresses `peer-0` and so on, or their addresses
+    shape: TransitStub | None = None,  # shape of the network; 1500 routers by default
     *,
-    seed: int = 0,
+    seed: int = 0,  # seed of the network, the sites and the capacities
+    # capacities, access: classes of peers, by cores and by bandwidth of their links in bytes/s, with their shares
     capacities: Mapping[float, float] = CAPACITIES,
     access: Mapping[float, float] = ACCESS,
 ) -> Topology:
-    """Place peers on random routers of a transit-stub network; on different ones if there are enough.
-
-    Parameters
-    ----------
-    peers
-        Number of peers, for the addresses ``peer-0`` and so on, or their addresses.
-    shape
-        Shape of the network; 1500 routers by default.
-    seed
-        Seed of the network, the sites and the capacities.
-    capacities, access
-        Classes of peers, by cores and by bandwidth of their links in bytes/s, with their shares.
-    """
+    """Place peers on random routers of a transit-stub network; on different ones if there are enough."""
     rng = np.random.default_rng(seed)
     shape = shape or TransitStub()
     ends, delays, bandwidths = (np.concatenate(parts) for parts in zip(*_links(shape, rng), strict=True))
@@ -252,26 +209,16 @@ def transit_stub(
 
 
 def measured(
+    # round-trip times in ms, shape (hosts, hosts), or the path of an `.npz` file that holds them as `rtt_ms`
     rtt_ms: npt.ArrayLike | str | Path,
-    peers: int | Sequence[str] | None = None,
+    peers: int | Sequence[str] | None = None,  # number of peers, or their addresses; by default one peer per host
     *,
-    seed: int = 0,
+    seed: int = 0,  # seed of the sites and the capacities
+    # capacities, access: arguments of `transit_stub`; the bandwidth of a virtual link is that of the slower end
     capacities: Mapping[float, float] = CAPACITIES,
     access: Mapping[float, float] = ACCESS,
 ) -> Topology:
-    """Place peers on random hosts of a matrix of measured delays; on different ones if there are enough.
-
-    Parameters
-    ----------
-    rtt_ms
-        Round-trip times in ms, shape (hosts, hosts), or the path of an ``.npz`` file that holds them as ``rtt_ms``.
-    peers
-        Number of peers, or their addresses; by default one peer per host.
-    seed
-        Seed of the sites and the capacities.
-    capacities, access
-        Arguments of :func:`transit_stub`; the bandwidth of a virtual link is that of the slower end.
-    """
+    """Place peers on random hosts of a matrix of measured delays; on different ones if there are enough."""
     delays = one_way(read_rtt(rtt_ms, "rtt_ms") if isinstance(rtt_ms, str | Path) else rtt_ms)
     np.fill_diagonal(delays, 2 * LAST_HOP)
     rng = np.random.default_rng(seed)
@@ -280,36 +227,21 @@ def measured(
 
 
 def of_topohub(
+    # name of the network, such as `"sndlib/germany50"`, `"backbone/africa"`, `"topozoo/Abilene"` or `"gabriel/500/0"`
     key: str,
-    peers: int | Sequence[str] | None = None,
+    peers: int | Sequence[str] | None = None,  # number of peers, or their addresses; by default one peer per node
     *,
-    seed: int = 0,
+    seed: int = 0,  # seed of sites, capacities and bandwidths
+    # classes of the network's links in bytes/s, equally probable
     bandwidths: Sequence[float] = TransitStub.transit_bandwidths,
+    # capacities, access: arguments of `transit_stub`
     capacities: Mapping[float, float] = CAPACITIES,
     access: Mapping[float, float] = ACCESS,
 ) -> Topology:
     """Place peers on random nodes of a published network, with the delays of light in fibre.
 
-    Parameters
-    ----------
-    key
-        Name of the network, such as ``"sndlib/germany50"``, ``"backbone/africa"``, ``"topozoo/Abilene"`` or
-        ``"gabriel/500/0"``.
-    peers
-        Number of peers, or their addresses; by default one peer per node.
-    seed
-        Seed of sites, capacities and bandwidths.
-    bandwidths
-        Classes of the network's links in bytes/s, equally probable.
-    capacities, access
-        Arguments of :func:`transit_stub`.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If ``topohub`` is not installed.
-    ValueError
-        If topohub has no such network, or the network is not connected.
+    Raises ``ModuleNotFoundError`` if ``topohub`` is not installed; ``ValueError`` if topohub has no such network, or
+    the network is not connected.
     """
     try:
         import topohub  # noqa: PLC0415 - an extra

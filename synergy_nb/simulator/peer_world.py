@@ -93,28 +93,7 @@ class _Control(SimulatedPeers):
 
 
 class PeerWorld(DataPaths):
-    """Whole peers, the network between them, and faults.
-
-    Parameters
-    ----------
-    seed, peers
-        Seed of all that is drawn, and addresses of the peers.
-    faults
-        Faults of the network.
-    config
-        Configuration of the peers; their names and seeds are their own.
-    settings
-        Further arguments of :class:`~synergy_nb.simulator.data_paths.DataPaths`.
-
-    Attributes
-    ----------
-    control : Simulation
-        The peers without their data paths.
-    synergy : dict
-        Address to the peer, for those that have not crashed.
-    reports : dict
-        Application to the reports of its state.
-    """
+    """Whole peers, the network between them, and faults."""
 
     def __init__(
         self,
@@ -122,16 +101,16 @@ class PeerWorld(DataPaths):
         peers: Sequence[str],
         faults: Faults | None = None,
         *,
-        config: PeerConfig | None = None,
+        config: PeerConfig | None = None,  # configuration of the peers; their names and seeds are their own
         **settings: Any,
     ) -> None:
         super().__init__(seed, peers, faults, **settings)
-        self.control = _Control(seed, self.links)
+        self.control = _Control(seed, self.links)  # the peers without their data paths
         self.control.turns = self.turns
         self.control.on_instruction.append(self._instructed)
         self.control.on_refused.append(self._refused)
-        self.reports: dict[str, list[Report]] = {}
-        self.synergy: dict[str, SynergyPeer] = {}
+        self.reports: dict[str, list[Report]] = {}  # application to the reports of its state
+        self.synergy: dict[str, SynergyPeer] = {}  # address to the peer, for those that have not crashed
         self._config = config or PeerConfig(components=(), cores=16.0, placement=None)
         self._next_seed = 1000 * seed
         for address in peers:

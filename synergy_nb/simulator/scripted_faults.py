@@ -18,57 +18,32 @@ __all__ = ["Faults", "ScriptedSource", "SimulatedLinks", "weight"]
 
 
 class Faults(msgspec.Struct):
-    """Probabilities and durations of the network's faults.
+    """Probabilities and durations of the network's faults."""
 
-    Parameters
-    ----------
-    loss, duplication, reordering : float
-        Probabilities that a frame is lost, arrives twice, or is delayed so that others overtake it.
-    delay
-        Least and greatest transmission time of a frame, seconds.
-    slow
-        Probability that a pair of peers is thirty times as far from one another as others.
-    deployment
-        Greatest time until a peer receives a deployment, seconds.
-    late
-        Probability that a peer receives a deployment up to twenty times as late.
-    capture
-        Greatest time that a snapshot takes, seconds.
-    """
-
+    # loss, duplication, reordering: probabilities that a frame is lost, arrives twice, or is delayed so that others
+    # overtake it
     loss: float = 0.0
     duplication: float = 0.0
     reordering: float = 0.0
-    delay: tuple[float, float] = (0.001, 0.01)
-    slow: float = 0.0
-    deployment: float = 0.05
-    late: float = 0.0
-    capture: float = 0.01
+    delay: tuple[float, float] = (0.001, 0.01)  # least and greatest transmission time of a frame, seconds
+    slow: float = 0.0  # probability that a pair of peers is thirty times as far from one another as others
+    deployment: float = 0.05  # greatest time until a peer receives a deployment, seconds
+    late: float = 0.0  # probability that a peer receives a deployment up to twenty times as late
+    capture: float = 0.01  # greatest time that a snapshot takes, seconds
 
 
 class SimulatedLinks:
-    """The network between simulated peers.
-
-    Parameters
-    ----------
-    rng
-        Random generator that draws the faults.
-    faults
-        Faults of the network.
-    network
-        Delays between peers, which ``faults.delay`` is added to. None: all are near each other, or far with the
-        probability ``faults.slow``.
-    rate
-        Bandwidth of each link in each direction, bytes/s.
-    """
+    """The network between simulated peers."""
 
     def __init__(
         self, rng: random.Random, faults: Faults, network: Network | None = None, rate: float = math.inf
     ) -> None:
         self.faults = faults
         self._rng = rng
+        # delays between peers, which `faults.delay` is added to. None: all are near each other, or far with the
+        # probability `faults.slow`
         self._network = network
-        self._rate = rate
+        self._rate = rate  # bandwidth of each link in each direction, bytes/s
         self._free: dict[tuple[str, str], float] = {}  # time at which a link has sent all that it was given
         self._distances: dict[frozenset[str], float] = {}
         # by sender and receiver:
@@ -129,17 +104,9 @@ class SimulatedLinks:
     def send(self, peer: str, to: str, now: float, size: int, deliver: Callable[[float], None]) -> None:
         """Send a frame now.
 
-        Parameters
-        ----------
-        peer, to
-            Sender and receiver.
-        now
-            Time in seconds.
-        size
-            Bytes of the frame.
-        deliver
-            Called with each time in seconds at which the frame arrives: at once, or when the link is mended that
-            delays it; not at all if the frame is lost.
+        ``peer``, ``to``: sender and receiver; ``size``: bytes of the frame; ``deliver``: called with each time in
+        seconds at which the frame arrives: at once, or when the link is mended that delays it; not at all if the frame
+        is lost.
         """
         if (peer, to) in self._delayed and not self._broken.get((peer, to), -math.inf) > now:
             self._held.setdefault((peer, to), []).append((size, deliver))
@@ -180,20 +147,13 @@ class SimulatedLinks:
 class ScriptedSource:
     """A source that emits the same tuples each time it is read, in different batches.
 
-    Parameters
-    ----------
-    table
-        Tuples of the source, in the order of their event times.
-    rng
-        Draws the batches.
-    since
-        Place from which it is read.
+    ``since``: place from which it is read.
     """
 
     def __init__(self, table: pl.DataFrame, rng: random.Random, since: Point) -> None:
         self._table = table
         self._times = table.get_column("time").cast(pl.Int64)
-        self._rng = rng
+        self._rng = rng  # draws the batches
         self._at = since.position
         self._until = since.until
 

@@ -41,18 +41,11 @@ class SimulatedApplication:
 
     Iterating over it yields its results as they arrive. Virtual time passes only in calls that need it:
     :meth:`results`, :meth:`head`, :meth:`stream`, :meth:`wait`, and ``simulation.run()``.
-
-    Attributes
-    ----------
-    id : str
-        Id of the application at all peers.
-    plan : Plan
-        The submitted plan.
     """
 
     def __init__(self, simulation: Simulation, application: str, plan: Plan) -> None:
         self.simulation = simulation
-        self.id = application
+        self.id = application  # id of the application at all peers
         self.plan = plan
         self._stopped = False  # whether stop() was called
 
@@ -139,10 +132,7 @@ class SimulatedApplication:
 
         ``late`` is the number of rows that the sources have dropped because they came later than ``lateness`` allows.
 
-        Parameters
-        ----------
-        sink
-            Operator id of the sink; needed only where the plan has several.
+        ``sink``: operator id of the sink; needed only where the plan has several.
         """
         quality = self.simulation.world.quality(self.id, self._sink(sink))
         return lacking({} if quality is None else quality.qos(), self._late(), self._skipped)
@@ -174,20 +164,11 @@ class SimulatedApplication:
     ) -> pl.DataFrame:
         """Return all results so far as one table; by default virtual time passes until the stream has ended.
 
-        Parameters
-        ----------
-        sink
-            Operator id of the sink; needed only where the plan has several.
-        wait
-            Whether to run until the end (True), or to return the results that are available now (False).
-        seconds
-            Virtual time to run at most, in seconds or as ``"2 min"``.
+        ``wait``: whether to run until the end (True), or to return the results that are available now (False);
+        ``seconds``: virtual time to run at most, in seconds or as ``"2 min"``.
 
-        Raises
-        ------
-        ClusterError
-            If the application fails before the end; if its stream is endless, and neither ``seconds`` nor
-            ``wait=False`` is given.
+        Raises ``ClusterError`` if the application fails before the end; if its stream is endless, and neither
+        ``seconds`` nor ``wait=False`` is given.
         """
         name = self._sink(sink)
         if seconds is not None and not wait:
@@ -211,14 +192,8 @@ class SimulatedApplication:
     def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
         """Return the first ``n`` rows of the results; virtual time passes until they have arrived.
 
-        Parameters
-        ----------
-        n
-            Number of rows.
-        sink
-            Operator id of the sink; needed only where the plan has several.
-        seconds
-            Virtual time to run at most, in seconds or as ``"2 min"``.
+        ``n``: number of rows; ``sink``: operator id of the sink; needed only where the plan has several; ``seconds``:
+        virtual time to run at most, in seconds or as ``"2 min"``.
         """
         name = self._sink(sink)
         check_rows(n)
@@ -233,12 +208,7 @@ class SimulatedApplication:
 
         This is a look: loops, :meth:`results` and :meth:`head` read on as before.
 
-        Parameters
-        ----------
-        n
-            Number of rows.
-        sink
-            Operator id of the sink; needed only where the plan has several.
+        ``n``: number of rows; ``sink``: operator id of the sink; needed only where the plan has several.
         """
         name = self._sink(sink)
         check_rows(n)
@@ -251,15 +221,9 @@ class SimulatedApplication:
 
         The yielded rows are not stored: :meth:`results` and :meth:`head` return other rows.
 
-        Parameters
-        ----------
-        sink
-            Operator id of the sink; needed only where the plan has several.
+        ``sink``: operator id of the sink; needed only where the plan has several.
 
-        Raises
-        ------
-        ClusterError
-            If the application fails, after all results that had arrived.
+        Raises ``ClusterError`` if the application fails, after all results that had arrived.
         """
         return self._tables(self._sink(sink))
 
@@ -282,15 +246,9 @@ class SimulatedApplication:
     def wait(self, timeout: float | str | None = None) -> str:
         """Let virtual time pass until it has ended; return its status.
 
-        Parameters
-        ----------
-        timeout
-            Longest virtual time, in seconds or as ``"2 min"``; None: one hour.
+        ``timeout``: longest virtual time, in seconds or as ``"2 min"``; None: one hour.
 
-        Raises
-        ------
-        TimeoutError
-            If it still runs then.
+        Raises ``TimeoutError`` if it still runs then.
         """
         limit = LONGEST_WAIT if timeout is None else duration("timeout", timeout, least=0.0)
         if not self._until(lambda: self.status in ENDED, limit):

@@ -75,14 +75,8 @@ def _rounded(digits: Any, top: int) -> Any:
 def round_all(ends: Any, scales: Any, low: Any, middle: Any, high: Any, sums: Any) -> None:
     """Round the sum of each group to the nearest float, with ties to even.
 
-    Parameters
-    ----------
-    ends
-        Index behind the last row of each group.
-    scales, low, middle, high
-        Scale and limbs of each row.
-    sums
-        Output: the bits of the sum of each group.
+    ``ends``: index behind the last row of each group; ``scales``, ``low``, ``middle``, ``high``: scale and limbs of
+    each row; ``sums``: output: the bits of the sum of each group.
     """
     digits = np.zeros(_DIGITS, dtype=np.int64)
     start = 0

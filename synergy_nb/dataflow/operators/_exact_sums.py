@@ -51,16 +51,8 @@ def merged_limbs(limbs: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
 def rounded(limbs: pl.LazyFrame, keys: Sequence[str], name: str, rows: int) -> pl.DataFrame:
     """Return the sum of each of ``keys`` as a float, in the column ``name``.
 
-    Parameters
-    ----------
-    limbs
-        Limbs by ``keys`` and scale; there may be several for one scale.
-    keys
-        Columns that identify a group.
-    name
-        Name of the column with the sums.
-    rows
-        Number of rows of ``limbs``.
+    ``limbs``: limbs by ``keys`` and scale; there may be several for one scale; ``keys``: columns that identify a group;
+    ``rows``: number of rows of ``limbs``.
     """
     grouped = limbs.group_by(keys).agg(_SCALE, *_LIMBS)
     found = computed(grouped, rows)

@@ -29,29 +29,16 @@ _DECAYED: Final = internal("decayed ")  # beginning of the names of columns that
 
 
 class Values:
-    """The aggregate calls of one operator, in three steps: reduce rows, merge partial results, finish.
-
-    Parameters
-    ----------
-    values
-        Output column to aggregate call in SQL.
-    schema
-        Schema of the input.
-    kinds
-        Types of the output columns.
-    half_life
-        Microseconds after which the weight of a tuple in sums, counts and averages is halved; None: equal weights.
-    exact
-        Whether sums of floats are exact until they are rounded once.
-    """
+    """The aggregate calls of one operator, in three steps: reduce rows, merge partial results, finish."""
 
     def __init__(
         self,
-        values: Mapping[str, str],
-        schema: Mapping[str, str],
-        kinds: Mapping[str, str],
+        values: Mapping[str, str],  # output column to aggregate call in SQL
+        schema: Mapping[str, str],  # schema of the input
+        kinds: Mapping[str, str],  # types of the output columns
+        # microseconds after which the weight of a tuple in sums, counts and averages is halved; None: equal weights
         half_life: float | None = None,
-        exact: bool = False,
+        exact: bool = False,  # whether sums of floats are exact until they are rounded once
     ) -> None:
         self._half_life = half_life
         self._exact = exact

@@ -58,28 +58,17 @@ GATHERED: Final = 32_768  # rows of small batches that are reduced in one call
 
 
 class WindowAggregate(OperatorLogic):
-    """Aggregates over windows that the watermark closes; the output is ordered by window and group.
-
-    Parameters
-    ----------
-    context
-        Context of the operator.
-    windows
-        Event-time windows, of its own or of the input.
-    by
-        Columns to group by.
-    values
-        Output column to aggregate call.
-    """
+    """Aggregates over windows that the watermark closes; the output is ordered by window and group."""
 
     _sessions = False
 
     def __init__(self, context: Context, windows: Windows, by: Sequence[str], values: Mapping[str, str]) -> None:
         super().__init__(context)
         schema = context.inputs[0]
-        self._windows = windows
+        self._windows = windows  # event-time windows, of its own or of the input
         self._overlap = windows.overlap
-        self._by = list(by)
+        self._by = list(by)  # columns to group by
+        # output column to aggregate call
         self._values = Values(values, schema, context.output, _half_life(context), exact=context.exact)
         self._parts: list[str] = []  # column of the panes of which the result of a window is made
         self._moment = pl.col(LAST) if self._sessions else RESULT
@@ -306,16 +295,7 @@ class WindowAggregate(OperatorLogic):
 class SessionAggregate(WindowAggregate):
     """Aggregates over sessions, separately for each group; the output is ordered by session and group.
 
-    Parameters
-    ----------
-    context
-        Context of the operator.
-    windows
-        Session windows.
-    by
-        Columns to group by.
-    values
-        Output column to aggregate call.
+    ``context``: context of the operator; ``by``: columns to group by; ``values``: output column to aggregate call.
     """
 
     _sessions = True

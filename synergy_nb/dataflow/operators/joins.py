@@ -54,16 +54,11 @@ class Union(OperatorLogic):
 class _Keys:
     """Upper bounds of the number of rows with each key: counters that keys share by their hash.
 
-    Parameters
-    ----------
-    on
-        Columns of the key.
-    table
-        Initial rows.
+    ``table``: initial rows.
     """
 
     def __init__(self, on: Sequence[str], table: pl.DataFrame) -> None:
-        self._on = list(on)
+        self._on = list(on)  # columns of the key
         self._counts: npt.NDArray[np.int64] = np.zeros(_CELLS, dtype=np.int64)
         self.add(table)
 
@@ -107,22 +102,13 @@ def _results(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 class _Side:
-    """The rows of one input that a future row of the other may join.
-
-    Parameters
-    ----------
-    table
-        Initial rows.
-    patience
-        Microseconds by which rows may be retained longer than needed, so that not every punctuation scans all rows.
-    on
-        Columns of the join key.
-    """
+    """The rows of one input that a future row of the other may join."""
 
     def __init__(self, table: pl.DataFrame, patience: int, on: Sequence[str]) -> None:
+        # microseconds by which rows may be retained longer than needed, so that not every punctuation scans all rows
         self.patience = patience
         self.dropped = START
-        self._on = on
+        self._on = on  # columns of the join key
         self._keys: _Keys | None = None  # created when pairs may be many for the first time
         self._keep(table, [table] if table.height else [])
 

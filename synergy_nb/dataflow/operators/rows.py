@@ -95,19 +95,14 @@ class Sample(OperatorLogic):
 
 @implements("delay")
 class Delay(OperatorLogic):
-    """Pass each tuple on after ``cost`` seconds; for experiments.
-
-    Attributes
-    ----------
-    cost : float
-        Seconds that a tuple takes; it may be changed between two executions.
-    """
+    """Pass each tuple on after ``cost`` seconds; for experiments."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         if context.wait is None:
             raise context.error("wait", None, "a function that waits for the given seconds")
         self._wait: Final = context.wait
+        # seconds that a tuple takes; it may be changed between two executions
         self.cost = float(context.params["cost"])
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:

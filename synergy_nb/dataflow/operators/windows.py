@@ -99,15 +99,10 @@ class _Single:
 
 
 class TimeWindows:
-    """Windows ``[k * slide, k * slide + length)`` of event time, for all integers k; tumbling if slide = length.
-
-    Parameters
-    ----------
-    length, slide
-        Length of a window and distance of two starts, microseconds.
-    """
+    """Windows ``[k * slide, k * slide + length)`` of event time, for all integers k; tumbling if slide = length."""
 
     def __init__(self, length: int, slide: int) -> None:
+        # length, slide: length of a window and distance of two starts, microseconds
         self.length = length
         self.slide = slide
         self.pane = math.gcd(length, slide)  # every window consists of whole panes
@@ -218,15 +213,10 @@ class SessionWindows(_Single):
     """Sessions of all rows: a row belongs to the session of the previous row if less than a gap separates them.
 
     So a session that has ended never changes: a row at its end, or later, starts another one.
-
-    Parameters
-    ----------
-    gap
-        Least time between two sessions, microseconds.
     """
 
     def __init__(self, gap: int) -> None:
-        self.gap = gap
+        self.gap = gap  # least time between two sessions, microseconds
 
     def first_end(self, table: pl.DataFrame, at: str) -> int:
         """See :class:`Windows`."""
@@ -270,10 +260,7 @@ def _spread_bytes(table: pl.DataFrame) -> float:
 def window_of(context: Context) -> Windows | int:
     """Return the windows of an operator: its parameter ``window``, or those of its windowed input; an int n for n rows.
 
-    Raises
-    ------
-    ValueError
-        If it has neither, or the kind of the window is unknown.
+    Raises ``ValueError`` if it has neither, or the kind of the window is unknown.
     """
     window = context.params.get("window")
     if window is None:
@@ -299,22 +286,16 @@ class Buffered(OperatorLogic):
 
     A subclass implements :meth:`finish` and may implement :meth:`compact` and :meth:`prepare`. Rows that fill no whole
     count window when the stream ends belong to no window and are dropped.
-
-    Attributes
-    ----------
-    groups
-        Columns that identify a window in the tables passed to :meth:`finish`, in the order of the output.
-    finishing
-        Memory that :meth:`finish` needs, bytes for each byte of its rows.
     """
 
-    finishing = 4.0
+    finishing = 4.0  # memory that `finish` needs, bytes for each byte of its rows
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         window = window_of(context)
         self._count = window if isinstance(window, int) else 0
         self._windows: Windows = GivenWindows() if isinstance(window, int) else window
+        # columns that identify a window in the tables passed to `finish`, in the order of the output
         self.groups: tuple[str, ...] = (ORDINAL,) if self._count else ("window_end", "window_start")
         self._nothing = empty(context.inputs[0])
         self._chunks: list[pl.DataFrame] = []

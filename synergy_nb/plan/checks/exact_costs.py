@@ -20,12 +20,7 @@ DECAYING: Final = 3.4
 def exact_sums_factor(operator: Operator, schema: Mapping[str, str]) -> float:
     """Return the processing time of an operator with exact sums, as a multiple of that without.
 
-    Parameters
-    ----------
-    operator
-        Operator that has active replicas.
-    schema
-        Columns of its input, with their types.
+    ``operator``: operator that has active replicas; ``schema``: columns of its input, with their types.
     """
     if operator.kind != "aggregate":
         return 1.0

@@ -49,24 +49,12 @@ class RatedPlan(Protocol):
 
 
 class Held(NamedTuple):
-    """What an operator is expected to keep.
+    """What an operator is expected to keep."""
 
-    Parameters
-    ----------
-    tuples
-        Number of tuples.
-    nbytes
-        Bytes of these.
-    basis
-        Ground of the number: a default, or facts.
-    whole
-        Whether these are all tuples of its sources, which have no more.
-    """
-
-    tuples: float
-    nbytes: float
-    basis: Basis
-    whole: bool
+    tuples: float  # number of tuples
+    nbytes: float  # bytes of these
+    basis: Basis  # ground of the number: a default, or facts
+    whole: bool  # whether these are all tuples of its sources, which have no more
 
 
 def held(plan: RatedPlan, operator: str) -> Held:
@@ -115,19 +103,10 @@ def retained_bytes(plan: RatedPlan, operator: str) -> float:
 def check_memory(plan: RatedPlan, operators: Iterable[str], limit: float) -> None:
     """Check that the tuples that operators retain fit into their shares of memory.
 
-    Parameters
-    ----------
-    plan
-        Query plan to check.
-    operators
-        Ids of the operators to check.
-    limit
-        Share of each operator in bytes, if the plan states none.
+    ``operators``: ids of the operators to check; ``limit``: share of each operator in bytes, if the plan states none.
 
-    Raises
-    ------
-    PlanError
-        If operators will retain more than their share; the text names each of them, the rate and the remedy.
+    Raises ``PlanError`` if operators will retain more than their share; the text names each of them, the rate and the
+    remedy.
     """
     problems = []
     share = limit if plan.qos.memory is None else min(plan.qos.memory, limit)

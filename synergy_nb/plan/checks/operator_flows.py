@@ -16,24 +16,12 @@ __all__ = ["OperatorFlow", "flows", "pause_of"]
 
 
 class OperatorFlow(NamedTuple):
-    """What an operator takes and gives.
+    """What an operator takes and gives."""
 
-    Parameters
-    ----------
-    taken
-        Tuples/s of all inputs; of a source, those of its stream.
-    given
-        Tuples/s of its stream.
-    tuple_bytes
-        Mean bytes of a tuple of its stream.
-    load
-        Processing requirement, cores.
-    """
-
-    taken: float
-    given: float
-    tuple_bytes: float
-    load: float
+    taken: float  # tuples/s of all inputs; of a source, those of its stream
+    given: float  # tuples/s of its stream
+    tuple_bytes: float  # mean bytes of a tuple of its stream
+    load: float  # processing requirement, cores
 
 
 class Inner(Protocol):
@@ -51,28 +39,17 @@ class Inner(Protocol):
 
 
 def flows(
-    operators: Mapping[str, Operator],
+    operators: Mapping[str, Operator],  # operators by id, inputs before their readers
+    # schemas, windows: columns and window of the stream of each operator
     schemas: Mapping[str, Mapping[str, str]],
     windows: Mapping[str, Mapping[str, Any] | None],
-    sizes: Mapping[str, SourceSize],
+    sizes: Mapping[str, SourceSize],  # known sizes of sources, by operator id
+    # function that returns the seconds of a processor that an operator takes for a tuple
     processing_time: Callable[[str], float],
+    # function that returns the plan of a part on Spark, and the operators of the part
     part_of: Callable[[Operator], tuple[Inner, tuple[str, ...]]],
 ) -> dict[str, OperatorFlow]:
-    """Compute the flow of each operator.
-
-    Parameters
-    ----------
-    operators
-        Operators by id, inputs before their readers.
-    schemas, windows
-        Columns and window of the stream of each operator.
-    sizes
-        Known sizes of sources, by operator id.
-    processing_time
-        Function that returns the seconds of a processor that an operator takes for a tuple.
-    part_of
-        Function that returns the plan of a part on Spark, and the operators of the part.
-    """
+    """Compute the flow of each operator."""
     found: dict[str, OperatorFlow] = {}
     closing: dict[str, float] = {}  # windows that close per second
     paces: dict[str, float] = {}  # seconds of event time per second, 1 where the readers determine it

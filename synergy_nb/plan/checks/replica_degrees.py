@@ -36,18 +36,10 @@ class Technique(enum.Enum):
 
 
 class Degrees(NamedTuple):
-    """The replicas that an operator is to have.
+    """The replicas that an operator is to have."""
 
-    Parameters
-    ----------
-    active
-        Number of active replicas, all of which execute it.
-    passive
-        Number of replicas of which one executes it and the others are backups.
-    """
-
-    active: int = 1
-    passive: int = 1
+    active: int = 1  # number of active replicas, all of which execute it
+    passive: int = 1  # number of replicas of which one executes it and the others are backups
 
 
 def is_replicable(operator: Operator) -> bool:

@@ -127,10 +127,7 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
 def check_discipline(field: str, value: object) -> str:
     """Validate the name of a scheduling discipline.
 
-    Raises
-    ------
-    ValueError
-        If there is no discipline of this name; the text names the field.
+    Raises ``ValueError`` if there is no discipline of this name; the text names the field.
     """
     try:
         return str(QOS_TYPES["scheduling"].parse(value))

@@ -24,25 +24,13 @@ class SourceSize(msgspec.Struct, frozen=True, array_like=True):
     """What is known of the rows of a source: of a file, from its beginning, middle and end; of a table, from itself.
 
     Without any value it says that somebody has looked, and that nothing is known.
-
-    Parameters
-    ----------
-    rows
-        Number of rows.
-    seconds
-        Event time from the first row to the last, seconds.
-    exact
-        Whether the rows were counted, and not estimated from the size of the file.
-    widths
-        Column to the mean bytes of its values, for columns of text and bytes.
-    distinct
-        Column to the number of different values that it seems to have, at most one for each row.
     """
 
-    rows: float | None = None
-    seconds: float | None = None
-    exact: bool = False
-    widths: dict[str, float] = {}
+    rows: float | None = None  # number of rows
+    seconds: float | None = None  # event time from the first row to the last, seconds
+    exact: bool = False  # whether the rows were counted, and not estimated from the size of the file
+    widths: dict[str, float] = {}  # column to the mean bytes of its values, for columns of text and bytes
+    # column to the number of different values that it seems to have, at most one for each row
     distinct: dict[str, float] = {}
 
     def is_valid(self) -> bool:
@@ -60,21 +48,11 @@ class Basis(enum.IntEnum):
 
 
 class Amount(NamedTuple):
-    """Estimated number of tuples.
+    """Estimated number of tuples."""
 
-    Parameters
-    ----------
-    tuples
-        Number of tuples; infinite for a stream without end, in a time without end.
-    basis
-        Ground of the number: a default, or facts.
-    whole
-        Whether these are all tuples of the sources, which have no more.
-    """
-
-    tuples: float
-    basis: Basis
-    whole: bool = False
+    tuples: float  # number of tuples; infinite for a stream without end, in a time without end
+    basis: Basis  # ground of the number: a default, or facts
+    whole: bool = False  # whether these are all tuples of the sources, which have no more
 
 
 _UNSEEN: Final = SourceSize()
@@ -104,14 +82,8 @@ def duration_of(params: Mapping[str, Any], size: SourceSize | None) -> float:
 def tuples_within(params: Mapping[str, Any], size: SourceSize | None, seconds: float) -> Amount:
     """Estimate how many tuples a source gives within ``seconds`` of event time.
 
-    Parameters
-    ----------
-    params
-        Parameters of the source.
-    size
-        Known size of the source; None: nobody has looked.
-    seconds
-        Event time, seconds; infinite for all tuples.
+    ``params``: parameters of the source; ``size``: known size of the source; None: nobody has looked; ``seconds``:
+    event time, seconds; infinite for all tuples.
 
     Examples
     --------

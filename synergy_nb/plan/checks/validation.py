@@ -156,20 +156,14 @@ class Operator(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """Operators in normal form and topological order, with schema and window of each stream.
+    """Operators in normal form and topological order, with schema and window of each stream."""
 
-    Parameters
-    ----------
-    operators, schemas, windows
-        Operator, schema and window by operator id; a schema is empty if the operator is wrong.
-    likely
-        Columns of streams whose schema is empty, as far as they are known.
-    """
-
+    # operators, schemas, windows: operator, schema and window by operator id; a schema is empty if the operator is
+    # wrong
     operators: dict[str, Operator]
     schemas: dict[str, Schema]
     windows: dict[str, dict[str, Any] | None]
-    likely: dict[str, Schema] = {}
+    likely: dict[str, Schema] = {}  # columns of streams whose schema is empty, as far as they are known
 
 
 def check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:

@@ -58,12 +58,8 @@ def least_degree(plan: Plan) -> int:
 def replicated(plan: Plan, degree: int | Mapping[str, int]) -> Plan:
     """Expand a plan by active replicas.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ; it is not changed.
-    degree
-        Number of replicas of each operator, or id of an operator to its number; one that is left out has one.
+    ``plan``: query plan ξ; it is not changed; ``degree``: number of replicas of each operator, or id of an operator to
+    its number; one that is left out has one.
 
     Examples
     --------

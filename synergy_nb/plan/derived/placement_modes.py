@@ -23,21 +23,11 @@ _NOT_SPREAD: Final = "spread: True; expected False where availability places rep
 def placement_of(plan: Plan, placement: str, *, spread: bool, peers: int | None = None) -> str:
     """Return the placement mode of a submission.
 
-    Parameters
-    ----------
-    plan
-        Query plan to place.
-    placement
-        Placement mode that was asked for, an element of :data:`PLACEMENTS`.
-    spread
-        Whether the graphs with the most peers are preferred.
-    peers
-        Number of peers, if it is known.
+    ``placement``: placement mode that was asked for, an element of :data:`PLACEMENTS`; ``spread``: whether the graphs
+    with the most peers are preferred; ``peers``: number of peers, if it is known.
 
-    Raises
-    ------
-    ValueError
-        If the mode cannot place the plan, see :func:`decider_of`, or is not composition and the peers are to be spread.
+    Raises ``ValueError`` if the mode cannot place the plan, see :func:`decider_of`, or is not composition and the peers
+    are to be spread.
     """
     if not isinstance(spread, bool):
         raise ValueError(f"spread: {spread!r}; expected True or False")
@@ -57,20 +47,11 @@ def decider_of(plan: Plan, placement: str, peers: int | None = None) -> str:
     A plan that asks for replicas has a decider of its own: ``active`` if any of them is to be active, ``replicated`` if
     all are backups. Any other is placed as its mode says.
 
-    Parameters
-    ----------
-    plan
-        Query plan to place.
-    placement
-        Placement mode, an element of :data:`PLACEMENTS`, or :data:`SPREAD`.
-    peers
-        Number of peers, if it is known.
+    ``placement``: placement mode, an element of :data:`PLACEMENTS`, or :data:`SPREAD`; ``peers``: number of peers, if
+    it is known.
 
-    Raises
-    ------
-    ValueError
-        If the mode does not exist, cannot place replicas or the number of them, or cannot place operators that are
-        bound to Spark, which only composition can.
+    Raises ``ValueError`` if the mode does not exist, cannot place replicas or the number of them, or cannot place
+    operators that are bound to Spark, which only composition can.
     """
     qos, degrees = plan.qos, degrees_of(plan)
     active = qos.active is not None or any(each.active > 1 for each in degrees.values())

@@ -29,28 +29,16 @@ _ONE_STREAM: Final = "its input is a single stream, which all of its replicas re
 
 
 class Agreement(NamedTuple):
-    """How the active replicas of an operator agree.
+    """How the active replicas of an operator agree."""
 
-    Parameters
-    ----------
-    operator, kind
-        Id and kind of the operator.
-    sorts
-        Whether its replicas sort their inputs: each tuple then waits for the next punctuation.
-    order
-        Columns by which they order tuples of equal time before all others, each with whether it descends.
-    why
-        Reason why it need not sort, or why it must.
-    alone
-        Whether it has no active replicas, but backups, and reads active replicas.
-    """
-
+    # operator, kind: id and kind of the operator
     operator: str
     kind: str
-    sorts: bool
+    sorts: bool  # whether its replicas sort their inputs: each tuple then waits for the next punctuation
+    # columns by which they order tuples of equal time before all others, each with whether it descends
     order: tuple[tuple[str, bool], ...]
-    why: str
-    alone: bool = False
+    why: str  # reason why it need not sort, or why it must
+    alone: bool = False  # whether it has no active replicas, but backups, and reads active replicas
 
     def __str__(self) -> str:
         """Return a sentence for people."""

@@ -73,15 +73,9 @@ def cones(plan: Plan, on_spark: Collection[str]) -> dict[str, tuple[str, ...]]:
 def replace_parts(plan: Plan, on_spark: Collection[str], latency: float) -> Plan:
     """Replace each part on Spark by one operator of kind ``spark``, which has the id of the part's exit.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ; it is not changed.
-    on_spark
-        Ids of the operators that Spark executes.
-    latency
-        Time of a micro-batch, seconds. A part delays its results by one, and by two if it holds state: windows that
-        close in a micro-batch are emitted with the next.
+    ``plan``: query plan ξ; it is not changed; ``on_spark``: ids of the operators that Spark executes; ``latency``: time
+    of a micro-batch, seconds. A part delays its results by one, and by two if it holds state: windows that close in a
+    micro-batch are emitted with the next.
     """
     parts = cones(plan, on_spark)
     absorbed = {member for members in parts.values() for member in members}
@@ -129,23 +123,12 @@ def expanded(plan: Plan, peers: Mapping[str, str]) -> dict[str, str]:
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """Measurements of an operator on any peer; None: not measured.
+    """Measurements of an operator on any peer; None: not measured."""
 
-    Parameters
-    ----------
-    rate
-        Rate of the stream, tuples/s.
-    cost
-        Core-seconds per input tuple.
-    selectivity
-        Tuples out over tuples in.
-    signature
-        Seconds and tuples/s of the segments of its stream, see :mod:`synergy_nb.plan.derived.stream_signatures`.
-    """
-
-    rate: float | None = None
-    cost: float | None = None
-    selectivity: float | None = None
+    rate: float | None = None  # rate of the stream, tuples/s
+    cost: float | None = None  # core-seconds per input tuple
+    selectivity: float | None = None  # tuples out over tuples in
+    # seconds and tuples/s of the segments of its stream, see `synergy_nb.plan.derived.stream_signatures`
     signature: tuple[tuple[float, float], ...] | None = None
 
 
@@ -194,12 +177,7 @@ def trusted_profiles(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, P
     A cost or a selectivity is a property of the operator. A rate or a signature is a property of the stream, and counts
     only if the stream has a pace (:func:`paced`): the rate of an unthrottled replay predicts nothing.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ.
-    profiles
-        Measured cost, selectivity and rate of operators, by the canonical names of their streams.
+    ``profiles``: measured cost, selectivity and rate of operators, by the canonical names of their streams.
     """
     known: dict[str, Profile] = {}
     for name in plan.operators:

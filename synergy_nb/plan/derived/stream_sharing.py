@@ -24,19 +24,11 @@ Provider = tuple[str, str]
 def sharable_points(plan: Plan, runs: Callable[[str], bool]) -> tuple[str, ...]:
     """Find the maximum sharable points: the first operators, backwards from the sinks, whose streams run.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ.
-    runs
-        Function that returns whether the stream of an operator runs and may be used; it is called as rarely as
-        possible.
+    ``runs``: function that returns whether the stream of an operator runs and may be used; it is called as rarely as
+    possible.
 
-    Returns
-    -------
-    tuple of str
-        Ids of operators; several where branches of the plan each have one. The search continues above a point only if
-        another branch needs it.
+    Returns: ids of operators; several where branches of the plan each have one. The search continues above a point only
+    if another branch needs it.
 
     Examples
     --------
@@ -62,13 +54,8 @@ def sharable_points(plan: Plan, runs: Callable[[str], bool]) -> tuple[str, ...]:
 def reduced(plan: Plan, points: Mapping[str, Mapping[str, Provider]]) -> Plan:
     """Return the part of a plan that remains to be composed when some of its streams run already.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ; it is not changed.
-    points
-        Providers of each operator whose stream is used: address of a peer to the application and operator that provide
-        the stream there.
+    ``plan``: query plan ξ; it is not changed; ``points``: providers of each operator whose stream is used: address of a
+    peer to the application and operator that provide the stream there.
     """
     needed: set[str] = set()
     waiting = list(plan.sinks)

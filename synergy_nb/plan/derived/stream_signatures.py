@@ -110,13 +110,6 @@ def together(patterns: Sequence[Rates]) -> Rates:
 def signature(plan: Plan, operator: str) -> Rates:
     """Signature of an operator's stream, tuples/s; empty if no change of its rate is known.
 
-    Parameters
-    ----------
-    plan
-        Query plan ξ.
-    operator
-        Id of the operator.
-
     Examples
     --------
     >>> from synergy_nb.plan import source

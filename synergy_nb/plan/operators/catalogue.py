@@ -42,10 +42,7 @@ def declare(declaration: Declaration) -> None:
     Peers that execute it need its logic under the same kind
     (:func:`synergy_nb.dataflow.operators.base.implements`).
 
-    Raises
-    ------
-    ValueError
-        If the kind is declared already.
+    Raises ``ValueError`` if the kind is declared already.
     """
     if declaration.kind in _declared:
         raise ValueError(f"operator kind {declaration.kind!r} is declared twice")

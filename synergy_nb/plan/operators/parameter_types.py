@@ -68,36 +68,19 @@ _MOST_INTEGER: Final = 2**63 - 1
 
 
 class ValueType(NamedTuple):
-    """A type of values.
+    """A type of values."""
 
-    Parameters
-    ----------
-    name
-        Name of the type in forms and tables: ``duration``, ``fraction``, ``columns``, ``condition``, ...
-    parse
-        Function that returns the normal value, or raises :class:`~synergy_nb.plan.terms.units.WrongValues`.
-    write
-        Function that returns the value for a YAML file; None: the normal value itself.
-    unit
-        Unit of the normal value.
-    choices
-        All valid values, if there are few.
-    least, most
-        Range of a number.
-    annotation
-        Type of the spellings in Python.
-    text
-        Function that returns the text within the name of a stream; None: that of ``write``, or of the normal value.
-    """
-
-    name: str
-    parse: Callable[[Any], Any]
+    name: str  # name of the type in forms and tables: `duration`, `fraction`, `columns`, `condition`, ..
+    parse: Callable[[Any], Any]  # function that returns the normal value, or raises `WrongValues`
+    # function that returns the value for a YAML file; None: the normal value itself
     write: Callable[[Any], Any] | None = None
-    unit: str = ""
-    choices: tuple[str, ...] = ()
+    unit: str = ""  # unit of the normal value
+    choices: tuple[str, ...] = ()  # all valid values, if there are few
+    # least, most: range of a number
     least: float | None = None
     most: float | None = None
-    annotation: str = "Any"
+    annotation: str = "Any"  # type of the spellings in Python
+    # function that returns the text within the name of a stream; None: that of `write`, or of the normal value
     text: Callable[[Any], str] | None = None
 
 

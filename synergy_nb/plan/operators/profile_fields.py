@@ -45,10 +45,7 @@ PROFILE: Final[Mapping[str, Parameter]] = {
 def own_replicas(value: Any, kind: str, at: Any) -> str:
     """Parse the ``availability`` of an operator of a kind, which may be pinned to a peer.
 
-    Raises
-    ------
-    WrongValue
-        If it has another form, or if such an operator cannot have these replicas.
+    Raises ``WrongValue`` if it has another form, or if such an operator cannot have these replicas.
     """
     wanted = parse_replicas(value)
     if kind == "sink":

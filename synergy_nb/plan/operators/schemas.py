@@ -42,32 +42,18 @@ ORDERED: Final = ("int", "float", "str", "time")
 
 
 class Derivation:
-    """Derivation of the schema of one operator's stream, with the problems found.
-
-    Parameters
-    ----------
-    params
-        Parameters of the operator, parsed by the catalogue; expressions become canonical here.
-    inputs, windows
-        Schema and window of each input; None where they are unknown because something before them is wrong.
-    wrongs
-        Problems found, each with its field.
-    faulty
-        Names of required parameters that are missing, or cannot be parsed; ``params`` lacks them.
-
-    Attributes
-    ----------
-    likely : dict of str to str
-        Columns of the stream as far as they are known, also if some are wrong: for people who write the operator, not
-        for the operators that read it.
-    """
+    """Derivation of the schema of one operator's stream, with the problems found."""
 
     def __init__(
         self,
+        # parameters of the operator, parsed by the catalogue; expressions become canonical here
         params: dict[str, Any],
+        # inputs, windows: schema and window of each input; None where they are unknown because something before them is
+        # wrong
         inputs: Sequence[Schema | None],
         windows: Sequence[Mapping[str, Any] | None],
-        wrongs: list[WrongValue],
+        wrongs: list[WrongValue],  # problems found, each with its field
+        # names of required parameters that are missing, or cannot be parsed; `params` lacks them
         faulty: Collection[str] = (),
     ) -> None:
         self.params = params
@@ -76,6 +62,8 @@ class Derivation:
         self.wrongs = wrongs
         self.faulty = faulty
         self.window: Mapping[str, Any] | None = windows[0] if windows else None
+        # columns of the stream as far as they are known, also if some are wrong: for people who write the operator, not
+        # for the operators that read it
         self.likely: Schema = {}
 
     def wrong(self, field: str, value: Any, expected: str, near: str | None = None) -> None:

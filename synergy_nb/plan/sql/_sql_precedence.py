@@ -23,18 +23,12 @@ _BETWEEN_OPERANDS: Final = frozenset({"AND", "OR", "NOT", "COMMA", "WHEN", "THEN
 class _Operand:
     """The operand of AND, OR, NOT or a list that is being read, at one depth of parentheses.
 
-    Parameters
-    ----------
-    first
-        Number of its first token.
-    compared
-        Whether it has a comparison that no IS has ended.
-    between
-        Whether the next AND belongs to a BETWEEN.
+    ``compared``: whether it has a comparison that no IS has ended; ``between``: whether the next AND belongs to a
+    BETWEEN.
     """
 
     def __init__(self, first: int) -> None:
-        self.first = first
+        self.first = first  # number of its first token
         self.compared = False
         self.between = False
 

@@ -98,19 +98,11 @@ def unquoted_hint(text: Any, columns: Iterable[str]) -> str:
 
 
 class Checker:
-    """Infer the types of all nodes of one tree, and append mistakes to ``wrongs``.
-
-    Parameters
-    ----------
-    schema
-        Column to type; None accepts every column, of any type.
-    wrongs
-        Mistakes, in the order of the text.
-    """
+    """Infer the types of all nodes of one tree, and append mistakes to ``wrongs``."""
 
     def __init__(self, schema: dict[str, str] | None, wrongs: list[WrongValue]) -> None:
-        self.schema = schema
-        self.wrongs = wrongs
+        self.schema = schema  # column to type; None accepts every column, of any type
+        self.wrongs = wrongs  # mistakes, in the order of the text
         #: Type of every node by its id (nodes compare by value).
         self.kinds: dict[int, str] = {}
 

@@ -91,19 +91,10 @@ class SqlError(WrongValues):
 def parse(text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool = False) -> exp.Expression:
     """Parse ``text`` to a checked and normalised sqlglot tree.
 
-    Parameters
-    ----------
-    text
-        SQL expression.
-    schema
-        Column to type; None checks only the syntax and the subset.
-    aggregate
-        Whether ``text`` must be one aggregate call (True) or must hold none (False).
+    ``text``: SQL expression; ``schema``: column to type; None checks only the syntax and the subset; ``aggregate``:
+    whether ``text`` must be one aggregate call (True) or must hold none (False).
 
-    Raises
-    ------
-    SqlError
-        If the expression is invalid; it holds all mistakes.
+    Raises ``SqlError`` if the expression is invalid; it holds all mistakes.
 
     Examples
     --------
@@ -120,12 +111,7 @@ def canonical(expression: exp.Expression | str, schema: Mapping[str, str] | None
     (those of a longer sum or product only between integers: floating-point addition is not associative), literals on
     the right of comparisons and there without a fraction that is 0, IN lists sorted.
 
-    Parameters
-    ----------
-    expression
-        Text of an expression, or a tree from :func:`parse`.
-    schema
-        Column to type of a text, as for :func:`parse`.
+    ``schema``: column to type of a text, as for :func:`parse`.
     """
     if isinstance(expression, str):
         expression = _checked(expression, None if schema is None else tuple(schema.items()), None)[0]

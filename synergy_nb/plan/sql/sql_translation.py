@@ -33,27 +33,16 @@ _TEXT: Final = {"lower": "str", "upper": "str", "length": "int"}
 
 
 class Translation(Generic[E]):
-    """Translator of expressions over one schema for one engine.
-
-    Parameters
-    ----------
-    does
-        Operations of the engine.
-    schema
-        Column to type.
-    """
+    """Translator of expressions over one schema for one engine."""
 
     def __init__(self, does: Operations[E], schema: Mapping[str, str]) -> None:
         self._does = does
-        self._schema = schema
+        self._schema = schema  # column to type
 
     def of(self, node: Any) -> tuple[E, str]:
         """Translate a node of the tree; return its expression and type, ``null`` for a bare NULL.
 
-        Raises
-        ------
-        ValueError
-            If the subset lacks the node; ``sql.parse`` returns no such node.
+        Raises ``ValueError`` if the subset lacks the node; ``sql.parse`` returns no such node.
         """
         does, key = self._does, node.key
         if key in _ARITHMETIC:

@@ -13,26 +13,14 @@ _REPLICAS: Final = "'degree 2', 'active 3', 'synchronized 2' or 'ordered 2'"
 
 
 class Availability(NamedTuple):
-    """What an ``availability`` asks for: one of the fields, and all others are None.
+    """What an ``availability`` asks for: one of the fields, and all others are None."""
 
-    Parameters
-    ----------
-    share
-        Fraction of the time.
-    degree
-        Number of replicas, of which one executes and the others are backups.
-    active
-        Number of active replicas.
-    synchronized
-        Number of replicas, of which one executes and holds its output until the others, its backups, have it.
-    ordered
-        Number of replicas that all execute in the same order, and of which one sends its output.
-    """
-
-    share: float | None = None
-    degree: int | None = None
-    active: int | None = None
+    share: float | None = None  # fraction of the time
+    degree: int | None = None  # number of replicas, of which one executes and the others are backups
+    active: int | None = None  # number of active replicas
+    # number of replicas, of which one executes and holds its output until the others, its backups, have it
     synchronized: int | None = None
+    # number of replicas that all execute in the same order, and of which one sends its output
     ordered: int | None = None
 
     def __str__(self) -> str:
@@ -43,10 +31,7 @@ class Availability(NamedTuple):
 def parse_availability(value: Any) -> Availability:
     """Parse ``'99.9 %'``, ``'degree 2'``, ``'active 3'``, ``'synchronized 2'`` or ``'ordered 2'``.
 
-    Raises
-    ------
-    WrongValue
-        If the value has another form.
+    Raises ``WrongValue`` if the value has another form.
     """
     names = "|".join(Availability._fields[1:])
     match = re.fullmatch(rf"\s*({names})\s+(\d+)\s*", value) if isinstance(value, str) else None
@@ -68,10 +53,7 @@ def parse_replicas(value: Any) -> str:
     >>> parse_replicas(" active  3 ")
     'active 3'
 
-    Raises
-    ------
-    WrongValue
-        If the value has another form, such as a share of the time: that is a property of a plan.
+    Raises ``WrongValue`` if the value has another form, such as a share of the time: that is a property of a plan.
     """
     try:
         found = parse_availability(value)

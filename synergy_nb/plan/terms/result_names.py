@@ -25,12 +25,7 @@ _WRITERS: Final[Mapping[str, str]] = MappingProxyType(
 def named_like_a_file(sink: str, name: object) -> str:
     """Say that the name of a result writes no file, and what does; empty for a name that is not like that of a file.
 
-    Parameters
-    ----------
-    sink
-        Text of the sink, as it is in Python or in a file.
-    name
-        Name of the result.
+    ``sink``: text of the sink, as it is in Python or in a file.
 
     Examples
     --------

@@ -91,38 +91,21 @@ _TERM: Final = re.compile(rf"\s*({_NUMBER})\s*([^\d\s+\-.][^\d+\-.]*)?")
 
 
 class WrongValues(SynergyError, ValueError):
-    """One or more values are invalid; the text gives each value and what was expected.
-
-    Parameters
-    ----------
-    wrongs
-        Invalid values, in the order of the input.
-    """
+    """One or more values are invalid; the text gives each value and what was expected."""
 
     def __init__(self, wrongs: Iterable[WrongValue]) -> None:
-        self.wrongs: tuple[WrongValue, ...] = tuple(wrongs)
+        self.wrongs: tuple[WrongValue, ...] = tuple(wrongs)  # invalid values, in the order of the input
         super().__init__("; ".join(map(str, self.wrongs)))
 
 
 class WrongValue(WrongValues):
-    """A value is invalid; the text gives it and what was expected.
-
-    Parameters
-    ----------
-    value
-        Invalid value, or the invalid part of it.
-    expected
-        Description of a valid value, in words.
-    nearest
-        Valid name with the most similar spelling, or None.
-    field
-        Path of the value within its field (such as ``.bytes`` of ``columns.bytes``); empty for the whole field.
-    """
+    """A value is invalid; the text gives it and what was expected."""
 
     def __init__(self, value: Any, expected: str, nearest: str | None = None, field: str = "") -> None:
-        self.value = value
-        self.expected = expected
-        self.nearest = nearest
+        self.value = value  # invalid value, or the invalid part of it
+        self.expected = expected  # description of a valid value, in words
+        self.nearest = nearest  # valid name with the most similar spelling, or None
+        # path of the value within its field (such as `.bytes` of `columns.bytes`); empty for the whole field
         self.field = field
         super().__init__([self])
 
@@ -218,10 +201,7 @@ def parse_duration(value: Any) -> float:
     >>> parse_duration("20 min"), parse_duration("500 ms"), parse_duration(3)
     (1200.0, 0.5, 3.0)
 
-    Raises
-    ------
-    WrongValue
-        If the value has another form, is negative or is not finite.
+    Raises ``WrongValue`` if the value has another form, is negative or is not finite.
     """
     if not isinstance(value, str):
         return _finite(value, _DURATION_EXPECTED)
@@ -248,19 +228,10 @@ def parse_duration(value: Any) -> float:
 def duration(field: str, value: Any, *, least: float = math.ulp(0.0)) -> float:
     """Parse the duration in an argument, text with units or a number of seconds, to seconds.
 
-    Parameters
-    ----------
-    field
-        Name of the parameter, for the error.
-    value
-        Duration as :func:`parse_duration` takes it.
-    least
-        Least duration in seconds; by default above 0.
+    ``field``: name of the parameter, for the error; ``value``: duration as :func:`parse_duration` takes it; ``least``:
+    least duration in seconds; by default above 0.
 
-    Raises
-    ------
-    ValueError
-        If the value is not a duration, or is too short; the text names the parameter.
+    Raises ``ValueError`` if the value is not a duration, or is too short; the text names the parameter.
 
     Examples
     --------
@@ -293,10 +264,7 @@ FRACTION_EXPECTED: Final = "a fraction between 0 and 1, such as '5 %' or 0.05"
 def parse_fraction(value: Any) -> float:
     """Parse ``'5 %'``, ``'0.05'`` or ``0.05`` to a fraction of one.
 
-    Raises
-    ------
-    WrongValue
-        If the value has another form or lies outside 0-1.
+    Raises ``WrongValue`` if the value has another form or lies outside 0-1.
     """
     number = value
     if isinstance(value, str):
@@ -456,14 +424,8 @@ def type_of(value: object) -> str:
 def counted(number: float, noun: str, singular: str = "", plural: str = "") -> str:
     """Format a number with its noun, and with a verb that agrees with it.
 
-    Parameters
-    ----------
-    number
-        The number.
-    noun
-        The noun in the singular.
-    singular, plural
-        The verb that follows, in both forms; empty: none follows.
+    ``noun``: the noun in the singular; ``singular``, ``plural``: the verb that follows, in both forms; empty: none
+    follows.
 
     Examples
     --------

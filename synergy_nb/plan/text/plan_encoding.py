@@ -87,10 +87,7 @@ def _defaults(operator: Operator, stated: Collection[str]) -> tuple[str, ...]:
 def decode(data: bytes) -> tuple[str, QoS, Checked, dict[str, tuple[str, ...]], dict[str, SourceSize]]:
     """Decode name, QoS requirement, operators, stated fields at their default, and sizes of sources of a plan.
 
-    Raises
-    ------
-    PlanError
-        If ``data`` is not a valid plan.
+    Raises ``PlanError`` if ``data`` is not a valid plan.
     """
     try:
         wire = _decoder.decode(data)

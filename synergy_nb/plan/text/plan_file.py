@@ -133,30 +133,16 @@ _Dumper.add_representer(list, _flow_list)
 
 
 class Written(NamedTuple):
-    """A plan as a file states it: parameters are not yet checked.
-
-    Parameters
-    ----------
-    name
-        Name of the plan.
-    qos
-        QoS requirement, field by field.
-    operators
-        Operators in the order of the file; None if the form of the file leaves them unknown.
-    fields
-        Operator id to the field that names its inputs: ``input``, ``inputs``, or a misspelling of these.
-    stated
-        Operator id to the names of the fields that the file states.
-    problems
-        Problems with the form of the file.
-    """
+    """A plan as a file states it: parameters are not yet checked."""
 
     name: str
-    qos: Mapping[str, Any]
+    qos: Mapping[str, Any]  # QoS requirement, field by field
+    # operators in the order of the file; None if the form of the file leaves them unknown
     operators: list[Operator] | None
+    # operator id to the field that names its inputs: `input`, `inputs`, or a misspelling of these
     fields: dict[str, str]
-    stated: dict[str, frozenset[str]]
-    problems: list[Problem]
+    stated: dict[str, frozenset[str]]  # operator id to the names of the fields that the file states
+    problems: list[Problem]  # problems with the form of the file
 
     def named(self, problems: Iterable[Problem]) -> list[Problem]:
         """Rename the field of problems with inputs to that of the file."""
@@ -171,12 +157,8 @@ class Written(NamedTuple):
 def read(text: str, nodes: yaml.Node | None = None) -> Written:
     """Read a plan as a file states it, with the problems of its form.
 
-    Parameters
-    ----------
-    text
-        YAML text.
-    nodes
-        Nodes of the text, if :func:`compose` has made them already; keys that occur twice are dropped from them.
+    ``text``: YAML text; ``nodes``: nodes of the text, if :func:`compose` has made them already; keys that occur twice
+    are dropped from them.
     """
     problems: list[Problem] = []
     document = _document(text, problems, nodes)
@@ -207,10 +189,7 @@ def read(text: str, nodes: yaml.Node | None = None) -> Written:
 def compose(text: str) -> yaml.Node | None:
     """Nodes of a YAML text with their marks; None for a text without a document.
 
-    Raises
-    ------
-    yaml.YAMLError
-        If the text is not one YAML document.
+    Raises ``yaml.YAMLError`` if the text is not one YAML document.
     """
     try:
         node: yaml.Node | None = _Loader(text).get_single_node()
@@ -343,16 +322,8 @@ def _operator(name: str, spec: dict[str, Any], field: str, problems: list[Proble
 def write(name: str, qos: QoS, operators: Iterable[Operator], stated: Mapping[str, Collection[str]]) -> str:
     """Write a plan as YAML, with units, and without defaults that its author did not state.
 
-    Parameters
-    ----------
-    name
-        Name of the plan.
-    qos
-        QoS requirement of the plan.
-    operators
-        Operators in normal form.
-    stated
-        Operator id to the names of the fields that its author stated.
+    ``qos``: QoS requirement of the plan; ``operators``: operators in normal form; ``stated``: operator id to the names
+    of the fields that its author stated.
     """
     document: dict[str, Any] = {"format": _FORMAT, "name": name}
     required = written_qos(qos)
@@ -391,12 +362,8 @@ def written_qos(qos: QoS) -> dict[str, Any]:
 def written_parameters(operator: Operator, stated: Collection[str]) -> dict[str, Any]:
     """Parameters of an operator as a plan states them, with units.
 
-    Parameters
-    ----------
-    operator
-        Operator in normal form.
-    stated
-        Names of the parameters that are written although their value is the default, unless that is empty.
+    ``operator``: operator in normal form; ``stated``: names of the parameters that are written although their value is
+    the default, unless that is empty.
     """
     found = {}
     for name, parameter in parameters_of(operator.kind, operator.params).items():

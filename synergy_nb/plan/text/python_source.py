@@ -36,21 +36,10 @@ def python_source(
 ) -> str:
     """Write Python that builds a plan as the variable ``query``.
 
-    Parameters
-    ----------
-    title
-        Name of the plan.
-    requirement
-        QoS requirement of the plan.
-    operators
-        Operators in normal form, by id.
-    stated
-        Operator id to the names of the fields that its author stated, which are written also at their default.
+    ``title``: name of the plan; ``operators``: operators in normal form, by id; ``stated``: operator id to the names of
+    the fields that its author stated, which are written also at their default.
 
-    Raises
-    ------
-    PlanError
-        If the plan has operators that users cannot state, such as a part on Spark.
+    Raises ``PlanError`` if the plan has operators that users cannot state, such as a part on Spark.
     """
     for operator in operators.values():
         if operator.kind in (PART, TAP) or operator.replica_of or operator.ports:

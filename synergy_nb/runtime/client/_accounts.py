@@ -42,12 +42,7 @@ class Journals(Protocol):
 async def explained(journals: Journals, state: ApplicationState) -> Explanation:
     """Return the explanation of an application.
 
-    Parameters
-    ----------
-    journals
-        Cluster whose peers have journals of it.
-    state
-        State of the application, as its origin knows it.
+    ``state``: state of the application, as its origin knows it.
     """
     events = await journals.events(state.application)
     since = min((event.time for event in events), default=-math.inf)
@@ -58,12 +53,7 @@ async def explained(journals: Journals, state: ApplicationState) -> Explanation:
 async def replayed(journals: Journals, state: ApplicationState, plan: Plan, origin: str) -> Replay:
     """Return the replay of an application: from the recording, if the cluster records; else from the journals.
 
-    Parameters
-    ----------
-    journals
-        Cluster whose peers have journals of it.
-    state, plan, origin
-        State of the application, its plan, and the address of its origin.
+    ``state``, ``plan``, ``origin``: state of the application, its plan, and the address of its origin.
     """
     from synergy_nb.recording.stage import RING_EVENTS, replay_events, replay_file  # noqa: PLC0415 - few need replays
 

@@ -36,24 +36,14 @@ class SendsRequests(Protocol):
 
 
 class LeaseRenewals:
-    """Renews leases at the peers that lead the applications.
-
-    Parameters
-    ----------
-    applications
-        Handles of the applications with a lease, by id; they may change.
-    request
-        Function that sends a request to a peer.
-    every
-        Seconds between two renewals.
-    """
+    """Renews leases at the peers that lead the applications."""
 
     def __init__(
         self, applications: Mapping[str, Leased], request: SendsRequests, every: float = LEASE / LOOKS
     ) -> None:
-        self._applications = applications
-        self._request = request
-        self._every = every
+        self._applications = applications  # handles of the applications with a lease, by id; they may change
+        self._request = request  # function that sends a request to a peer
+        self._every = every  # seconds between two renewals
         self._composing: dict[str, str] = {}  # application that has no handle yet to its origin
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by the address of the peer; the one that waits is at ""
 

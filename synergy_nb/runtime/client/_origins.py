@@ -26,22 +26,14 @@ _delays = msgspec.msgpack.Decoder(dict[str, float])
 
 
 class Origins:
-    """Selects the peer that is nearest to the client, to sources or to sinks (section 2.2.4).
-
-    Parameters
-    ----------
-    request
-        Function that sends requests to peers: (operation, payload, addresses, timeout in seconds); it returns address
-        to answer for those that answer.
-    clock
-        Function that returns the time in seconds.
-    same_machine
-        Whether the client is on the same machine as all peers, so that all of them are equally near to it.
-    """
+    """Selects the peer that is nearest to the client, to sources or to sinks (section 2.2.4)."""
 
     def __init__(self, request: RequestAll, clock: Callable[[], float] = time.monotonic, *, same_machine: bool) -> None:
+        # function that sends requests to peers: (operation, payload, addresses, timeout in seconds); it returns address
+        # to answer for those that answer
         self._request = request
-        self._clock = clock
+        self._clock = clock  # function that returns the time in seconds
+        # whether the client is on the same machine as all peers, so that all of them are equally near to it
         self._same_machine = same_machine
         self._known: dict[str, tuple[float, float]] = {}  # address to round trip, s, and its time
 
@@ -50,19 +42,10 @@ class Origins:
     ) -> list[str]:
         """Return the addresses of the peers that may become the origin, the preferred one first.
 
-        Parameters
-        ----------
-        plan
-            Query plan that is submitted.
-        origin
-            Name of a peer, one of :data:`~synergy_nb.lifecycle.requests.origins.POLICIES`, or None, which is
-            ``client``.
-        peers
-            Name of each peer to its address.
-        states
-            Function that returns the state of each peer, by name; None for one that does not answer.
-        turn
-            Number that selects the first one among equally near peers.
+        ``origin``: name of a peer, one of :data:`~synergy_nb.lifecycle.requests.origins.POLICIES`, or None, which is
+        ``client``; ``peers``: name of each peer to its address; ``states``: function that returns the state of each
+        peer, by name; None for one that does not answer; ``turn``: number that selects the first one among equally near
+        peers.
         """
         if origin is not None and origin in peers:
             return [peers[origin]]

@@ -82,25 +82,13 @@ class Sent(msgspec.Struct):
 
 
 class Pushing:
-    """The items of one source on their way to its peers.
-
-    Parameters
-    ----------
-    cluster
-        Cluster of the application.
-    application
-        The application, which has begun.
-    operator
-        Operator id of the source.
-    most
-        Bytes of sent items from which on no more are sent before copies of the source have some of them.
-    """
+    """The items of one source on their way to its peers."""
 
     def __init__(self, cluster: PushesRows, application: Fed, operator: str, most: int = LIMITS.retain) -> None:
         plan = application.plan
-        self._cluster = cluster
-        self._application = application
-        self._operator = operator
+        self._cluster = cluster  # cluster of the application
+        self._application = application  # the application, which has begun
+        self._operator = operator  # operator id of the source
         self._name: str = plan.operators[operator].params["name"]
         self._backed_up = degrees(plan.operators[operator], plan.qos).passive > 1
         self._host = application.last.roles.peers[operator]
@@ -111,11 +99,8 @@ class Pushing:
     async def send(self, items: AsyncIterator[Item]) -> None:
         """Send all items; return when the source has them, and all copies of it, or the application has finished.
 
-        Raises
-        ------
-        ClusterError
-            If the source's peer does not answer and no other takes the source over; if the one that takes it over lacks
-            items that this client does not retain any more; or if the application has ended.
+        Raises ``ClusterError`` if the source's peer does not answer and no other takes the source over; if the one that
+        takes it over lacks items that this client does not retain any more; or if the application has ended.
         """
         window = self._window
         following: asyncio.Task[Item | None] | None = None
@@ -209,10 +194,8 @@ class Pushing:
     async def _turn_away(self, host: str, error: ClusterError) -> None:
         """Find the peer to ask next, after one without an answer or without the source.
 
-        Raises
-        ------
-        ClusterError
-            The ``error``, if the source has no backups, or for as long as that nobody takes it over.
+        Raises ``ClusterError``: the ``error``, if the source has no backups, or for as long as that nobody takes it
+        over.
         """
         if not self._backed_up:
             raise error

@@ -19,30 +19,14 @@ if TYPE_CHECKING:
 
 
 def refusal(
-    plan: Plan,
+    plan: Plan,  # plan that was refused
     application: str,
-    reason: str,
-    events: Iterable[Event],
-    states: Mapping[str, PeerState | None],
-    names: Mapping[str, str],
+    reason: str,  # reason of the refusal, as its origin states it
+    events: Iterable[Event],  # events about the request
+    states: Mapping[str, PeerState | None],  # state of each peer by name; None for one that does not answer
+    names: Mapping[str, str],  # peer address to name
 ) -> NotAdmitted:
-    """Make the error for a plan that was not admitted.
-
-    Parameters
-    ----------
-    plan
-        Plan that was refused.
-    application
-        Id of the request.
-    reason
-        Reason of the refusal, as its origin states it.
-    events
-        Events about the request.
-    states
-        State of each peer by name; None for one that does not answer.
-    names
-        Peer address to name.
-    """
+    """Make the error for a plan that was not admitted."""
     events = list(events)
     living = [name for name, state in states.items() if state is not None]
     bound = {name: names.get(each.at, each.at) for name, each in plan.operators.items() if each.at is not None}

@@ -22,40 +22,18 @@ from synergy_nb.runtime.process.requests import ClusterError, Fetch, FetchedResu
 
 
 class Results:
-    """The results of a sink that one reader has received.
-
-    Parameters
-    ----------
-    application, sink
-        Id of the application and operator id of its sink.
-    reader
-        Name that distinguishes this reader from others of the same sink.
-
-    Attributes
-    ----------
-    arrived
-        Tables that were not returned to any caller yet.
-    stored
-        Tables that are returned again whenever all results are requested.
-    fetching
-        Lock of the task that sends a request to the sink.
-    ended
-        Whether all results have arrived.
-    missed
-        Number of rows that the sink did not retain any more.
-    gone
-        Whether the application was stopped, and its results were discarded before all of them had arrived.
-    """
+    """The results of a sink that one reader has received."""
 
     def __init__(self, application: str, sink: str, reader: str) -> None:
         self.application = application
         self.sink = sink
-        self.reader = reader
-        self.arrived: deque[pl.DataFrame] = deque()
-        self.stored: list[pl.DataFrame] = []
-        self.fetching = asyncio.Lock()
-        self.ended = False
-        self.missed = 0
+        self.reader = reader  # name that distinguishes this reader from others of the same sink
+        self.arrived: deque[pl.DataFrame] = deque()  # tables that were not returned to any caller yet
+        self.stored: list[pl.DataFrame] = []  # tables that are returned again whenever all results are requested
+        self.fetching = asyncio.Lock()  # lock of the task that sends a request to the sink
+        self.ended = False  # whether all results have arrived
+        self.missed = 0  # number of rows that the sink did not retain any more
+        # whether the application was stopped, and its results were discarded before all of them had arrived
         self.gone = False
         self._received_to: tuple[int, int] | None = None  # point up to which everything sent has arrived
 
@@ -70,10 +48,7 @@ class Results:
     def add(self, answer: FetchedResults) -> int:
         """Add the answer to the last request; return the bytes of its results.
 
-        Raises
-        ------
-        ClusterError
-            If it begins before the requested point: it contains results that have arrived already.
+        Raises ``ClusterError`` if it begins before the requested point: it contains results that have arrived already.
         """
         if self._received_to is not None and answer.start < self._received_to:
             raise ClusterError(
@@ -151,14 +126,8 @@ def why_discarded(application: str) -> str:
 def why_none(application: str, sink: str, peer: str, error: PeerUnreachable, had: int) -> str:
     """Say why a sink gives no more results: its peer, which retains them, does not answer.
 
-    Parameters
-    ----------
-    application, sink, peer
-        Id of the application, operator id of its sink, and name of the peer of the sink.
-    error
-        Error of the last request to the peer.
-    had
-        Number of rows that have arrived.
+    ``application``, ``sink``, ``peer``: id of the application, operator id of its sink, and name of the peer of the
+    sink; ``error``: error of the last request to the peer; ``had``: number of rows that have arrived.
     """
     return (
         f"{application}: its sink {sink!r} gives no more results: {error}{rows_left(had)}. Results are retained at the "

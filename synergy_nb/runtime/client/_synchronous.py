@@ -122,13 +122,9 @@ def synchronous(
 def synchronous(method: Callable[..., Coroutine[Any, Any, Any]], give: Callable[..., Any] | None = None) -> Any:
     """Derive a synchronous method from a coroutine method.
 
-    Parameters
-    ----------
-    method
-        Coroutine method of the class that a :class:`Synchronous` wraps.
-    give
-        Function of the :class:`Synchronous` and the coroutine's result that returns the method's result; None: the
-        method returns the coroutine's result.
+    ``method``: coroutine method of the class that a :class:`Synchronous` wraps; ``give``: function of the
+    :class:`Synchronous` and the coroutine's result that returns the method's result; None: the method returns the
+    coroutine's result.
     """
 
     @functools.wraps(method)

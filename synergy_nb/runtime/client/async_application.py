@@ -217,11 +217,8 @@ class AsyncApplication(LedApplication):
     async def _fetch_once(self, sink: str, wait: float, *, patient: bool = True) -> int:
         """Fetch once, with the lock of the sink, from a silent peer within a minute if ``patient``; return the bytes.
 
-        Raises
-        ------
-        ClusterError
-            If the peer of the sink does not answer, or the sink repeats results, or is closed as another reader has
-            fetched all.
+        Raises ``ClusterError`` if the peer of the sink does not answer, or the sink repeats results, or is closed as
+        another reader has fetched all.
         """
         request = pack(self._results[sink].request(wait))
         try:

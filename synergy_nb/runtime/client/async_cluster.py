@@ -381,10 +381,8 @@ class AsyncCluster(PeerRequests):
     ) -> tuple[str, ApplicationState]:
         """Return who leads an application whose origin has died while the client waited for its decision.
 
-        Raises
-        ------
-        PeerUnreachable
-            If nobody does, since it had not run yet. It is not submitted anew: a peer that is silent may live.
+        Raises ``PeerUnreachable`` if nobody does, since it had not run yet. It is not submitted anew: a peer that is
+        silent may live.
         """
         elsewhere = any(plan.operators[sink].at not in (None, self.name(origin), origin) for sink in plan.sinks)
         found = await self.leader(application, origin, SUCCEEDS) if elsewhere else None

@@ -355,10 +355,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
 def _scheduler_address(peers: Any) -> Any:
     """Return a number of peers unchanged; for a Dask cluster, a client or a text, the scheduler's address.
 
-    Raises
-    ------
-    ValueError
-        If a text is not an address.
+    Raises ``ValueError`` if a text is not an address.
     """
     found = getattr(peers, "scheduler_address", None) or getattr(getattr(peers, "scheduler", None), "address", None)
     if isinstance(peers, str):

@@ -26,23 +26,13 @@ Later = Callable[[float, Callable[[], None]], Any]
 
 
 class ErrorNotices:
-    """Writes errors of peers for users.
-
-    Parameters
-    ----------
-    later
-        Function that calls another one after a number of seconds, such as ``loop.call_later``.
-    names
-        Peer address to a name for users; it may grow.
-    write
-        Function that writes a line; by default to the standard error.
-    """
+    """Writes errors of peers for users."""
 
     def __init__(
         self,
-        later: Later,
-        names: Mapping[str, str] | None = None,
-        write: Callable[[str], None] | None = None,
+        later: Later,  # function that calls another one after a number of seconds, such as `loop.call_later`
+        names: Mapping[str, str] | None = None,  # peer address to a name for users; it may grow
+        write: Callable[[str], None] | None = None,  # function that writes a line; by default to the standard error
     ) -> None:
         self.names: Mapping[str, str] = names or {}
         self._later = later

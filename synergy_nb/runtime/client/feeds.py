@@ -288,10 +288,7 @@ def _complete(future: asyncio.Future[None]) -> None:
 def check_rows_or_feed(rows: Rows, reader: RowReader) -> Rows:
     """Check the rows for a source, or a feed of them, before anything starts; see :func:`.check_rows`.
 
-    Raises
-    ------
-    FeedError
-        If these are not rows, or a generator that has been read, or a frame that is not as declared.
+    Raises ``FeedError`` if these are not rows, or a generator that has been read, or a frame that is not as declared.
     """
     if isinstance(rows, Feed):
         differing = {name for name, kind in reader.columns.items() if rows.source_columns.get(name) != kind}
@@ -358,22 +355,12 @@ async def items(
 ) -> AsyncIterator[Item]:
     """Yield the rows of ``feed`` as batches, each followed by a punctuation, and the end of the stream.
 
-    Parameters
-    ----------
-    feed
-        Feed to read until its end.
-    source
-        Operator id of the source, for errors.
-    lateness
-        Seconds by which a row may be older than the latest row before it; older rows are left out. None: a row that is
-        older than the latest one ends the stream with an error.
-    dropped
-        Callback with the number of rows left out so far, whenever it has grown.
+    ``feed``: feed to read until its end; ``source``: operator id of the source, for errors; ``lateness``: seconds by
+    which a row may be older than the latest row before it; older rows are left out. None: a row that is older than the
+    latest one ends the stream with an error; ``dropped``: callback with the number of rows left out so far, whenever it
+    has grown.
 
-    Raises
-    ------
-    FeedError
-        If rows are not as declared, or, without ``lateness``, older than rows before them.
+    Raises ``FeedError`` if rows are not as declared, or, without ``lateness``, older than rows before them.
     """
     order = EventOrder(source, lateness)
     position = 0

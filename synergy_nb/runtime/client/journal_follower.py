@@ -63,41 +63,23 @@ class FollowedCluster(Protocol):
 
 
 class JournalFollower:
-    """Maintains the journal of a whole cluster; created and used on the event loop of its client.
-
-    Parameters
-    ----------
-    cluster
-        Cluster to follow. Its peers may change.
-    capacity
-        Number of events to retain.
-    every
-        Seconds between two requests to a peer.
-    ended
-        Callback with this follower, once, when it ends.
-
-    Attributes
-    ----------
-    journal : Journal
-        The events of all peers. Hold ``reading`` while you read it from another thread.
-    names : dict
-        Peer address to name; it grows with the cluster.
-    caught_up : asyncio.Event
-        Event that is set when every peer has sent all earlier events, or has not answered.
-    """
+    """Maintains the journal of a whole cluster; created and used on the event loop of its client."""
 
     def __init__(
         self,
+        # cluster to follow. Its peers may change
         cluster: FollowedCluster,
         *,
-        capacity: int = 100_000,
-        every: float = EVERY,
-        ended: Callable[[JournalFollower], None] | None = None,
+        capacity: int = 100_000,  # number of events to retain
+        every: float = EVERY,  # seconds between two requests to a peer
+        ended: Callable[[JournalFollower], None] | None = None,  # callback with this follower, once, when it ends
     ) -> None:
         self.cluster = cluster
+        # the events of all peers. Hold `reading` while you read it from another thread
         self.journal = Journal(capacity)
         self.reading = threading.RLock()
-        self.names: dict[str, str] = {}
+        self.names: dict[str, str] = {}  # peer address to name; it grows with the cluster
+        # event that is set when every peer has sent all earlier events, or has not answered
         self.caught_up = asyncio.Event()
         self._every = every
         self._ended = ended
@@ -249,16 +231,10 @@ _FOLLOWERS: weakref.WeakKeyDictionary[AsyncCluster, JournalFollower] = weakref.W
 def follow_journals(cluster: Cluster | AsyncCluster) -> JournalFollower:
     """Return the follower of a cluster: the existing one, or a new one.
 
-    Parameters
-    ----------
-    cluster
-        Cluster for synchronous code, from any thread but its own: then the earlier events of its peers are read first,
-        as far as possible within a few seconds. Or a cluster for coroutines, on its event loop.
+    ``cluster``: cluster for synchronous code, from any thread but its own: then the earlier events of its peers are
+    read first, as far as possible within a few seconds. Or a cluster for coroutines, on its event loop.
 
-    Raises
-    ------
-    ClusterError
-        If the cluster is closed, or a cluster for coroutines is not followed on its event loop.
+    Raises ``ClusterError`` if the cluster is closed, or a cluster for coroutines is not followed on its event loop.
     """
     if isinstance(cluster, Cluster):
         return cluster._run(_caught_up(cluster._asynchronous))

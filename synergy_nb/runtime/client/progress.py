@@ -14,25 +14,17 @@ NAMED = 8  # most names in the text about missing items
 class Progress(NamedTuple):
     """The progress of an operation; converted to text, it is a sentence for users.
 
-    Parameters
-    ----------
-    done, of
-        Number of items (such as peers) that are done, and of all.
-    what
-        Words that follow the numbers, such as "peers are in the ring".
-    missing
-        Names of the items that are not done.
-
     Examples
     --------
     >>> print(Progress(48, 64, "peers are in the ring"))
     48 of 64 peers are in the ring
     """
 
+    # done, of: number of items (such as peers) that are done, and of all
     done: int
     of: int
-    what: str
-    missing: tuple[str, ...] = ()
+    what: str  # words that follow the numbers, such as "peers are in the ring"
+    missing: tuple[str, ...] = ()  # names of the items that are not done
 
     def __str__(self) -> str:
         return f"{self.done} of {self.of} {self.what}"
@@ -50,20 +42,12 @@ class Progress(NamedTuple):
 
 
 class ProgressDeadline:
-    """A deadline that is a number of seconds after the last progress.
-
-    Parameters
-    ----------
-    seconds
-        Seconds without progress after which the deadline has passed.
-    on_progress
-        Callback with each :class:`Progress`; None: no callback.
-    """
+    """A deadline that is a number of seconds after the last progress."""
 
     def __init__(self, seconds: float, on_progress: Callable[[Progress], Any] | None = None) -> None:
-        self.seconds = seconds
+        self.seconds = seconds  # seconds without progress after which the deadline has passed
         self.last: Progress | None = None
-        self._on_progress = on_progress
+        self._on_progress = on_progress  # callback with each `Progress`; None: no callback
         self._since = asyncio.get_running_loop().time()
 
     @property

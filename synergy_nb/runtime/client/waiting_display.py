@@ -47,16 +47,6 @@ class Display(Protocol):
 class WaitingDisplay:
     """Displays what a call is waiting for.
 
-    Parameters
-    ----------
-    text
-        Function that returns a text about the present state, such as ``48 of 64 peers are in the ring``; empty: no
-        line.
-    display
-        Output for the line; None: it is not displayed.
-    clock
-        Function that returns seconds that never step back.
-
     Examples
     --------
     >>> WaitingDisplay(lambda: "composing", None).tick()
@@ -65,9 +55,10 @@ class WaitingDisplay:
     def __init__(
         self, text: Callable[[], str], display: Display | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        # function that returns a text about the present state, such as `48 of 64 peers are in the ring`; empty: no line
         self._text = text
-        self._display = display
-        self._clock = clock
+        self._display = display  # output for the line; None: it is not displayed
+        self._clock = clock  # function that returns seconds that never step back
         self._began = self._last = clock()
         self._shown = False
 
@@ -98,11 +89,6 @@ async def waiting(text: Callable[[], str]) -> AsyncIterator[None]:
     """Display what a coroutine waits for within this context, unless its caller does so already.
 
     Errors are shown in brief, as those of blocking calls.
-
-    Parameters
-    ----------
-    text
-        Text of :class:`WaitingDisplay`.
     """
     line = WaitingDisplay(text, None if displaying.get() else view_of("waiting", text))
     token = displaying.set(True)

@@ -35,12 +35,7 @@ APART: Final = 10_000_000  # event time between two results of a case, microseco
 class CalibrationCase:
     """An operator without readers, by which the time that its kind takes for a few tuples is measured.
 
-    Parameters
-    ----------
-    plan
-        Plan that contains the operator.
-    operator
-        Id of the operator.
+    ``plan``: plan that contains the operator.
     """
 
     def __init__(self, plan: Plan, operator: str) -> None:
@@ -98,26 +93,16 @@ def _two_tuples(schema: dict[str, str]) -> pl.DataFrame:
 
 
 class Calibration:
-    """Updates the overheads of one peer while it executes nothing.
-
-    Parameters
-    ----------
-    loop
-        Event loop of the peer.
-    clock
-        Function that returns the time in seconds, thread-safe.
-    overheads
-        Overheads of the peer, to which the measurements are added; the peer receives them.
-    busy
-        Function that returns whether an operator runs for long in a thread of the peer; then nothing is measured,
-        since the loop would have to wait for it.
-    """
+    """Updates the overheads of one peer while it executes nothing."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        clock: Callable[[], float],
+        clock: Callable[[], float],  # function that returns the time in seconds, thread-safe
+        # overheads of the peer, to which the measurements are added; the peer receives them
         overheads: MeasuredOverheads,
+        # function that returns whether an operator runs for long in a thread of the peer; then nothing is measured,
+        # since the loop would have to wait for it
         busy: Callable[[], bool] = bool,
     ) -> None:
         self._busy = busy

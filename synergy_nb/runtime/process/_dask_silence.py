@@ -13,11 +13,6 @@ class Silence:
 
     Dask itself restores the level of its messages when the cluster that has changed it is closed, even if others are
     open: these would print how workers leave.
-
-    Parameters
-    ----------
-    silent
-        Function that returns a context in which Dask is silent.
     """
 
     def __init__(self, silent: Callable[[], AbstractContextManager[None]]) -> None:

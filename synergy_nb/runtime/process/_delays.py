@@ -17,22 +17,12 @@ PATIENCE: Final = 1.0  # longest time to wait for an answer, seconds
 
 
 class Delays:
-    """Answers requests for the delays from this peer to others.
-
-    Parameters
-    ----------
-    links
-        Links of the peer.
-    latency
-        Latencies that the overlay of the peer has measured.
-    clock
-        Function that returns the time in seconds.
-    """
+    """Answers requests for the delays from this peer to others."""
 
     def __init__(self, links: Links, latency: Latency, clock: Callable[[], float]) -> None:
         self._links = links
         self._latency = latency
-        self._clock = clock
+        self._clock = clock  # function that returns the time in seconds
 
     async def measure(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.MeasureDelays`: address to seconds of a round trip.

@@ -75,14 +75,8 @@ def resident() -> int:
 def sample(previous: Counters | None, current: Counters, pings: Mapping[str, float] | None = None) -> list[Row]:
     """Return the rows for the time between two readings.
 
-    Parameters
-    ----------
-    previous
-        Previous reading; None: there is no row for CPU load yet.
-    current
-        Present reading.
-    pings
-        Peer to the latest round-trip time, seconds.
+    ``previous``: previous reading; None: there is no row for CPU load yet; ``current``: present reading; ``pings``:
+    peer to the latest round-trip time, seconds.
     """
     rows = []
     if previous is not None:

@@ -74,50 +74,15 @@ class Factory(Protocol):
 
 
 class PeerRuntime:
-    """One running peer, with its links, its journal and its host.
-
-    Parameters
-    ----------
-    address
-        Address of the peer, its identity.
-    name
-        Name for users, such as ``peer-3``.
-    connect
-        Coroutine that opens a comm to an address (see :class:`~synergy_nb.runtime.transport.link.Links`).
-    factory
-        Factory of the peer and its host.
-    config
-        Plain values for the factory.
-    limits, area
-        Limits of the links, and the wide area imposed on them (None: none).
-
-    Attributes
-    ----------
-    operations
-        Name of a request of clients to the coroutine function ``(payload) -> answer``. ``ping`` returns the payload,
-        ``journal`` the events since a sequence number (MessagePack in and out), ``area`` imposes a wide area
-        (:meth:`~synergy_nb.runtime.transport.wide_area.WideArea.to_bytes`; empty for none) on the peer's links.
-    on_start : list of callables without arguments
-        Called when the protocols have started.
-    on_area : list of callables (area)
-        Called with each wide area that is imposed on the links; None for none.
-    on_down : list of callables (address, reason)
-        Called for each peer whose link failed.
-    on_trouble : list of callables (event)
-        Called for each :class:`~synergy_nb.events.PeerTrouble` in the journal.
-    messages : int
-        Number of control messages that the peer has sent.
-    links, journal, peer, host, loop
-        Parts of the runtime.
-    """
+    """One running peer, with its links, its journal and its host."""
 
     def __init__(
         self,
         address: str,
-        name: str,
-        connect: Callable[[str], Awaitable[Any]],
+        name: str,  # name for users, such as `peer-3`
+        connect: Callable[[str], Awaitable[Any]],  # coroutine that opens a comm to an address (see `Links`)
         factory: Factory,
-        config: Mapping[str, Any],
+        config: Mapping[str, Any],  # plain values for the factory
         *,
         limits: LinkLimits | None = None,
         area: WideArea | None = None,
@@ -126,16 +91,20 @@ class PeerRuntime:
         self.name = name
         self.loop = asyncio.get_running_loop()
         self.journal = Journal(volume=JOURNALED)
+        # name of a request of clients to the coroutine function `(payload) -> answer`. `ping` returns the payload,
+        # `journal` the events since a sequence number (MessagePack in and out), `area` imposes a wide area (`to_bytes`;
+        # empty for none) on the peer's links
         self.operations: dict[str, Operation] = {
             "ping": self._ping,
             "journal": self._journal,
             "area": self._area,
         }
         self.on_start: list[Callable[[], None]] = []
+        # called with each wide area that is imposed on the links; None for none
         self.on_area: list[Callable[[WideArea | None], None]] = []
-        self.on_down: list[Callable[[str, str], None]] = []
+        self.on_down: list[Callable[[str, str], None]] = []  # called for each peer whose link failed
         self._refused: set[str] = set()  # addresses at which no process listened when a link was tried last
-        self.on_trouble: list[Callable[[Event], None]] = []
+        self.on_trouble: list[Callable[[Event], None]] = []  # called for each `PeerTrouble` in the journal
         self.links = CuttableLinks(
             address,
             connect,
@@ -149,7 +118,7 @@ class PeerRuntime:
             on_mark=self._on_mark,
         )
         self.bandwidths = LinkBandwidths(self.loop.time, self.report)
-        self.messages = 0
+        self.messages = 0  # number of control messages that the peer has sent
         self._imposed_area = area
         self._wall = time.time() - self.loop.time()
         self._effects: deque[Effect] = deque()

@@ -25,14 +25,8 @@ def made_from(address: str, name: str, settings: Mapping[str, Any], *, spark: bo
 
     However many cores it offers, one thread executes its operators.
 
-    Parameters
-    ----------
-    address, name
-        Address of the peer, and its name if the settings have none.
-    settings
-        Plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
-    spark
-        Whether the peer accepts parts on Spark.
+    ``address``, ``name``: address of the peer, and its name if the settings have none; ``settings``: plain values of a
+    :class:`~synergy_nb.assembly.PeerConfig`; ``spark``: whether the peer accepts parts on Spark.
 
     Examples
     --------

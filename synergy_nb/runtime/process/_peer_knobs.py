@@ -15,16 +15,10 @@ PERIOD: Final = 0.02  # seconds in which the load is busy for its share
 
 
 class OtherLoad:
-    """A thread that is busy for a share of the time, as another program on the peer's cores would be.
-
-    Attributes
-    ----------
-    share : float
-        Share of the time for which it is busy; 0: there is no thread.
-    """
+    """A thread that is busy for a share of the time, as another program on the peer's cores would be."""
 
     def __init__(self) -> None:
-        self.share = 0.0
+        self.share = 0.0  # share of the time for which it is busy; 0: there is no thread
         self._thread: threading.Thread | None = None
         self._end = threading.Event()
 
@@ -49,25 +43,13 @@ class OtherLoad:
 
 
 class PeerKnobs:
-    """The knobs of one peer.
-
-    Parameters
-    ----------
-    links
-        Links of the peer.
-    changed
-        Costs and paces that users have changed.
-
-    Attributes
-    ----------
-    operations : dict
-        Name of a request of clients to its handler.
-    """
+    """The knobs of one peer."""
 
     def __init__(self, links: CuttableLinks, changed: ChangedValues) -> None:
         self._links = links
-        self._changed = changed
+        self._changed = changed  # costs and paces that users have changed
         self._load = OtherLoad()
+        # name of a request of clients to its handler
         self.operations: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             "cut": self._cut,
             "load": self._change_load,

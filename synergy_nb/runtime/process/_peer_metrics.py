@@ -25,25 +25,16 @@ STATS: Final = ComponentMeasurements.__struct_fields__
 
 
 class PeerMetrics:
-    """Journals the measurements of one peer, and lets clients follow its journal.
-
-    Parameters
-    ----------
-    runtime
-        The running peer.
-    capacity
-        Function that returns the cores of the peer, and the share of them that is committed.
-    components
-        Function that returns the measurements of each executing component.
-    predicted_load
-        Function that returns the predicted load of the peer as a share of its cores; None where none is predicted.
-    """
+    """Journals the measurements of one peer, and lets clients follow its journal."""
 
     def __init__(
         self,
         runtime: PeerRuntime,
+        # function that returns the cores of the peer, and the share of them that is committed
         capacity: Callable[[], tuple[float, float]],
+        # function that returns the measurements of each executing component
         components: Callable[[], list[dict[str, Any]]],
+        # function that returns the predicted load of the peer as a share of its cores; None where none is predicted
         predicted_load: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._runtime = runtime

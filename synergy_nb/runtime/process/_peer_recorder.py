@@ -18,14 +18,7 @@ FLUSHED: Final = 0.1  # seconds until a record is written: a killed peer loses a
 class PeerRecorder:
     """Creates the kernel of a recorded peer, and writes its records.
 
-    Parameters
-    ----------
-    runtime
-        Runtime of the peer.
-    path
-        File of the recording.
-    construction
-        Values that the peer is created from.
+    ``construction``: values that the peer is created from.
     """
 
     def __init__(self, runtime: PeerRuntime, path: str, construction: Construction) -> None:

@@ -38,29 +38,17 @@ MOST: Final = 4096  # most peers whose last report is remembered
 class MeasuredOverheads(Overheads):
     """Overheads and speed as the driver measures them; what has changed is sent to the peer.
 
-    Parameters
-    ----------
-    together
-        Length of the stream, in seconds, that a source passes on in one batch.
-    loop
-        Event loop of the peer, on whose thread all measurements are taken.
-    report
-        Function that sends a message of the driver to the peer.
-
-    Attributes
-    ----------
-    share : ProcessorShare
-        Share of a processor that this process gets.
+    ``together``: length of the stream, in seconds, that a source passes on in one batch.
     """
 
     def __init__(self, together: float, loop: asyncio.AbstractEventLoop, report: Report) -> None:
         super().__init__(together)
-        self._loop = loop
-        self._report = report
+        self._loop = loop  # event loop of the peer, on whose thread all measurements are taken
+        self._report = report  # function that sends a message of the driver to the peer
         self._sent: tuple[dict[str, Overhead], dict[str, Overhead]] = {}, {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self.share = ProcessorShare()
+        self.share = ProcessorShare()  # share of a processor that this process gets
         self._reference: deque[float] = deque(maxlen=LATEST)
         self._speed = SpeedMeasured(1.0)
 
@@ -110,18 +98,11 @@ class MeasuredOverheads(Overheads):
 
 
 class Advertised:
-    """Unused cores of other peers, which they state in every acknowledgement of data.
-
-    Parameters
-    ----------
-    clock
-        Function that returns the time in seconds.
-    report
-        Function that sends a message of the driver to the peer: a changed number at once, others once a second.
-    """
+    """Unused cores of other peers, which they state in every acknowledgement of data."""
 
     def __init__(self, clock: Callable[[], float], report: Report) -> None:
-        self._clock = clock
+        self._clock = clock  # function that returns the time in seconds
+        # function that sends a message of the driver to the peer: a changed number at once, others once a second
         self._report = report
         self._sent: dict[str, tuple[float, float]] = {}
 
@@ -138,19 +119,11 @@ class Advertised:
 
 
 class LinkBandwidths:
-    """Measured bandwidths of the links from other peers; one is sent when it has changed by a tenth.
-
-    Parameters
-    ----------
-    clock
-        Function that returns the time in seconds.
-    report
-        Function that sends a message of the driver to the peer.
-    """
+    """Measured bandwidths of the links from other peers; one is sent when it has changed by a tenth."""
 
     def __init__(self, clock: Callable[[], float], report: Report) -> None:
-        self._clock = clock
-        self._report = report
+        self._clock = clock  # function that returns the time in seconds
+        self._report = report  # function that sends a message of the driver to the peer
         self._links: dict[str, tuple[BandwidthEstimate, float]] = {}  # with the bandwidth sent last, bytes/s
 
     def mark(self, address: str, size: int, contiguous: bool) -> None:
@@ -167,16 +140,10 @@ class LinkBandwidths:
 
 
 class LoadReports:
-    """Loads of components that start and end; nothing is sent while there are none.
-
-    Parameters
-    ----------
-    report
-        Function that sends a message of the driver to the peer.
-    """
+    """Loads of components that start and end; nothing is sent while there are none."""
 
     def __init__(self, report: Report) -> None:
-        self._report = report
+        self._report = report  # function that sends a message of the driver to the peer
         self._any = False
 
     def measured(self, signatures: Mapping[tuple[str, str], tuple[Segment, ...]]) -> None:
@@ -188,19 +155,11 @@ class LoadReports:
 
 
 class SparkReports:
-    """The driver's knowledge of Spark; it is sent to the peer when it has changed.
-
-    Parameters
-    ----------
-    offer
-        Function that returns the present state of Spark.
-    report
-        Function that sends a message of the driver to the peer.
-    """
+    """The driver's knowledge of Spark; it is sent to the peer when it has changed."""
 
     def __init__(self, offer: Callable[[], SparkOffered], report: Report) -> None:
-        self._offer = offer
-        self._report = report
+        self._offer = offer  # function that returns the present state of Spark
+        self._report = report  # function that sends a message of the driver to the peer
         self._sent: SparkOffered | None = None
 
     def publish(self) -> None:

@@ -99,10 +99,7 @@ async def refuses(address: str, within: float) -> bool:
 def load_factory(name: str) -> Any:
     """Import the factory named ``package.module:function``.
 
-    Raises
-    ------
-    ValueError
-        If the name has another form or does not exist.
+    Raises ``ValueError`` if the name has another form or does not exist.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
@@ -114,35 +111,17 @@ def load_factory(name: str) -> Any:
 
 
 class SynergyPlugin(WorkerPlugin):
-    """Runs one peer on each worker that it is registered on.
-
-    Parameters
-    ----------
-    factory
-        Importable name ``package.module:function`` of a :class:`~synergy_nb.runtime.process._peer_driver.Factory`.
-    config
-        Plain values for the factory.
-    area
-        Delays and bandwidths to impose on the links
-        (:meth:`~synergy_nb.runtime.transport.wide_area.WideArea.to_bytes`), or None.
-    limits
-        Limits of the links.
-
-    Attributes
-    ----------
-    runtime
-        Running peer, between ``setup`` and ``teardown``.
-    """
+    """Runs one peer on each worker that it is registered on."""
 
     name = PLUGIN
     idempotent = False
 
     def __init__(
         self,
-        factory: str,
-        config: Mapping[str, Any] | None = None,
+        factory: str,  # importable name `package.module:function` of a `Factory`
+        config: Mapping[str, Any] | None = None,  # plain values for the factory
         *,
-        area: bytes | None = None,
+        area: bytes | None = None,  # delays and bandwidths to impose on the links (`to_bytes`), or None
         limits: LinkLimits | None = None,
     ) -> None:
         load_factory(factory)  # a wrong name is refused before anything is started
@@ -150,7 +129,7 @@ class SynergyPlugin(WorkerPlugin):
         self._config = msgspec.msgpack.encode(dict(config or {}))  # plain values only: refused here, not on the worker
         self._area = area
         self._limits = limits or LinkLimits()
-        self.runtime: PeerRuntime | None = None
+        self.runtime: PeerRuntime | None = None  # running peer, between `setup` and `teardown`
 
     async def setup(self, worker: Worker) -> None:
         """Create the peer and start it."""
@@ -187,10 +166,7 @@ class SynergyPlugin(WorkerPlugin):
 def runtime_of(worker: Worker) -> PeerRuntime:
     """Return the peer that runs on a worker of this process.
 
-    Raises
-    ------
-    LookupError
-        If no peer runs there.
+    Raises ``LookupError`` if no peer runs there.
     """
     plugin = worker.plugins.get(PLUGIN)
     if not isinstance(plugin, SynergyPlugin) or plugin.runtime is None:
@@ -210,15 +186,7 @@ def install(
 
     A peer that runs already, whoever started it, remains as it is.
 
-    Parameters
-    ----------
-    client
-        Any client of the cluster.
-
-    Returns
-    -------
-    dict
-        Worker name to peer address, for the present workers; a coroutine of it if the client is asynchronous.
+    Returns: worker name to peer address, for the present workers; a coroutine of it if the client is asynchronous.
     """
     plugin = SynergyPlugin(factory, config, area=area, limits=limits)
     return client.sync(_install, client, plugin)
@@ -246,20 +214,14 @@ async def _add_peer(plugin: SynergyPlugin, dask_worker: Worker) -> None:
 
 
 def client_links(
+    # connection arguments: `client.connection_args` of a Dask client, or `security.get_connection_args("client")`
     connection_args: Mapping[str, Any],
     *,
     on_data: Callable[[str, str, bytes], None] | None = None,
     on_down: Callable[[str, str], None] | None = None,
     limits: LinkLimits | None = None,
 ) -> Links:
-    """Create the links of a client: it sends requests to peers, and peers may send data to it by ``links.address``.
-
-    Parameters
-    ----------
-    connection_args
-        Connection arguments: ``client.connection_args`` of a Dask client, or
-        ``security.get_connection_args("client")``.
-    """
+    """Create the links of a client: it sends requests to peers, and peers may send data to it by ``links.address``."""
     limits = limits or LinkLimits()
     asyncio.get_running_loop()  # links belong to a loop: raise here rather than at the first request
     name = f"client-{socket.gethostname()}-{uuid.uuid4().hex[:12]}"

@@ -27,16 +27,6 @@ ELSEWHERE: Final = ("source", PART)  # kinds that run on no thread of this peer:
 class Profiles:
     """Publishes a peer's measurements of its operators, by the names of their streams.
 
-    Parameters
-    ----------
-    publish
-        Callback with a name and its ``rate`` (tuples/s of the stream), ``cost`` (seconds of one core for an input
-        tuple), ``selectivity`` (tuples out over tuples in) and ``signature`` (text with alternating rates), when one of
-        them has changed by a quarter, in a signature the ratio of its highest rate to its mean: see
-        :meth:`PublishedStreams.profile <synergy_nb.overlay.published_streams.PublishedStreams.profile>`.
-    forget
-        Callback with the name published least recently, when there are too many.
-
     Notes
     -----
     Of several components of one name at the peer, the one with the highest output rate counts.
@@ -54,25 +44,21 @@ class Profiles:
     def __init__(
         self, publish: Callable[[str, Mapping[str, float | str]], None], forget: Callable[[str], None]
     ) -> None:
+        # callback with a name and its `rate` (tuples/s of the stream), `cost` (seconds of one core for an input tuple),
+        # `selectivity` (tuples out over tuples in) and `signature` (text with alternating rates), when one of them has
+        # changed by a quarter, in a signature the ratio of its highest rate to its mean: see `PublishedStreams.profile`
         self._publish = publish
-        self._forget = forget
+        self._forget = forget  # callback with the name published least recently, when there are too many
         self._published: OrderedDict[str, Profile] = OrderedDict()
         self._seen: dict[str, int] = {}  # successive measurements, of the streams of the last one
 
     def update(
         self,
-        components: Iterable[Mapping[str, Any]],
+        components: Iterable[Mapping[str, Any]],  # measurements of each component, as `Component.stats` returns them
+        # application and operator to the segments of the stream that a component makes
         signatures: Mapping[tuple[str, str], Sequence[Segment]] = MappingProxyType({}),
     ) -> None:
-        """Publish the changed measurements of the executing components.
-
-        Parameters
-        ----------
-        components
-            Measurements of each component, as ``Component.stats`` returns them.
-        signatures
-            Application and operator to the segments of the stream that a component makes.
-        """
+        """Publish the changed measurements of the executing components."""
         rates: dict[str, float] = {}
         busiest: dict[str, Profile] = {}
         for stats in components:

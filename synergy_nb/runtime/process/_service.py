@@ -78,25 +78,13 @@ class _Measured:
 
 
 class Service:
-    """Carries out the instructions of one peer and answers clients.
-
-    Parameters
-    ----------
-    runtime
-        Runtime of the peer.
-    synergy
-        Peer and its protocols.
-    keys
-        Name to secret.
-    recorder
-        Recorder of the peer's inputs; None: they are not recorded.
-    """
+    """Carries out the instructions of one peer and answers clients."""
 
     def __init__(
         self,
         runtime: PeerRuntime,
         synergy: SynergyPeer,
-        keys: Mapping[str, bytes],
+        keys: Mapping[str, bytes],  # name to secret
         recorder: PeerRecorder | None = None,
     ) -> None:
         self._recorder = recorder

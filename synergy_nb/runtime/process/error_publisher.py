@@ -18,16 +18,10 @@ KNOWN: Final = 1000  # most reported errors that are remembered
 
 
 class ErrorPublisher:
-    """Sends the errors of one peer to clients.
-
-    Parameters
-    ----------
-    send
-        Function (client, channel, payload) that sends a report; it may raise ``LinkFull``.
-    """
+    """Sends the errors of one peer to clients."""
 
     def __init__(self, send: Callable[[str, str, bytes], None]) -> None:
-        self._send = send
+        self._send = send  # function (client, channel, payload) that sends a report; it may raise `LinkFull`
         self._clients: set[str] = set()
         self._reported: dict[str, float] = {}
 

@@ -94,12 +94,8 @@ class ForkServer:
     def launch(cls, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None) -> ForkServer:
         """Start the interpreter; return at once, while it is importing.
 
-        Parameters
-        ----------
-        preload
-            Modules to import, or ``module:function`` to import and call. One that fails to import is skipped.
-        environment
-            Environment variables for the fork server and its children.
+        ``preload``: modules to import, or ``module:function`` to import and call. One that fails to import is skipped;
+        ``environment``: environment variables for the fork server and its children.
         """
         if not hasattr(os, "fork"):
             raise ProcessStartError(f"peer processes need os.fork, which {sys.platform} does not have")
@@ -123,28 +119,15 @@ class ForkServer:
     async def fork(self, name: str, target: str, spec: bytes, timeout: float) -> Any:
         """Start a process that calls ``target`` and wait for its first report.
 
-        Parameters
-        ----------
-        name
-            Name of the process, unique among the living processes.
-        target
-            Function to call as ``function(spec, report)``, named ``package.module:function``.
-        spec
-            Argument of the function.
-        timeout
-            Seconds without a report of any process after which this one is given up, unless it works: where many
-            processes start on one machine, or other programs run there, they wait for each other. It is multiplied by
-            the programs that wait for each processor of the machine.
+        ``name``: name of the process, unique among the living processes; ``target``: function to call as
+        ``function(spec, report)``, named ``package.module:function``; ``spec``: argument of the function; ``timeout``:
+        seconds without a report of any process after which this one is given up, unless it works: where many processes
+        start on one machine, or other programs run there, they wait for each other. It is multiplied by the programs
+        that wait for each processor of the machine.
 
-        Returns
-        -------
-        Any
-            Plain value that the function reported.
+        Returns: plain value that the function reported.
 
-        Raises
-        ------
-        ProcessStartError
-            If the function raised, the process ended, or the timeout passed before the report.
+        Raises ``ProcessStartError`` if the function raised, the process ended, or the timeout passed before the report.
         """
         loop = asyncio.get_running_loop()
         if self._loop is None:

@@ -28,17 +28,10 @@ MOVES_WITHIN = 150.0  # seconds after which a client is answered that nothing is
 
 
 class Commands:
-    """Sends commands to a peer, and waits for their answers and for its states.
-
-    Parameters
-    ----------
-    request
-        Function that sends a message of the driver to the peer; it raises what the peer's handler raises.
-    loop
-        Event loop of the peer.
-    """
+    """Sends commands to a peer, and waits for their answers and for its states."""
 
     def __init__(self, request: Callable[[DriverMessage], None], loop: asyncio.AbstractEventLoop) -> None:
+        # function that sends a message of the driver to the peer; it raises what the peer's handler raises
         self._request = request
         self._loop = loop
         self._numbers = itertools.count(1)
@@ -89,10 +82,7 @@ class Commands:
     async def submit(self, request: Submit) -> None:
         """Submit a plan, or only have it decided on.
 
-        Raises
-        ------
-        ValueError
-            If the peer refuses the plan at once.
+        Raises ``ValueError`` if the peer refuses the plan at once.
         """
         number = next(self._numbers)
         named = request.application, request.plan, request.placement

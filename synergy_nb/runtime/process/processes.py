@@ -72,48 +72,23 @@ class ProcessSpec(msgspec.Struct, frozen=True):
 
 
 class PeerProcess(ProcessInterface):
-    """One process with one or more workers, with the interface that Dask's ``SpecCluster`` needs.
-
-    Parameters
-    ----------
-    scheduler
-        Address of the scheduler.
-    name
-        Name of the process.
-    fork_server
-        Fork server that forks the process.
-    spec
-        Parameters of the process, except the address of the scheduler.
-    timeout
-        Seconds without a ready process after which starting is given up.
-    on_exit
-        Callback with the name when the process has ended, for whatever reason.
-    on_start
-        Callback when its peers are ready.
-
-    Attributes
-    ----------
-    peers : dict
-        Peer name to address, once it has started.
-    pid : int
-        Process id.
-    """
+    """One process with one or more workers, with the interface that Dask's ``SpecCluster`` needs."""
 
     def __init__(
         self,
-        scheduler: str,
+        scheduler: str,  # address of the scheduler
         name: str,
         *,
         fork_server: ForkServer,
-        spec: ProcessSpec,
-        timeout: float,
-        on_exit: Callable[[str], None],
-        on_start: Callable[[], None],
+        spec: ProcessSpec,  # parameters of the process, except the address of the scheduler
+        timeout: float,  # seconds without a ready process after which starting is given up
+        on_exit: Callable[[str], None],  # callback with the name when the process has ended, for whatever reason
+        on_start: Callable[[], None],  # callback when its peers are ready
     ) -> None:
         super().__init__(scheduler=scheduler, name=name)
         self.name = name
-        self.peers: dict[str, str] = {}
-        self.pid = 0
+        self.peers: dict[str, str] = {}  # peer name to address, once it has started
+        self.pid = 0  # process id
         self._fork_server = fork_server
         self._spec = msgspec.structs.replace(spec, scheduler=scheduler)
         self._timeout = timeout
@@ -279,55 +254,31 @@ class PeerCluster(SpecCluster):
 
 
 def start(
-    peers: int,
+    peers: int,  # number of peers
+    # factory, config, area, limits: arguments of `SynergyPlugin`. Without a factory the workers run no peers. In
+    # `config`, the values of the mapping `config["of"][name]` override the others for the peer `name`
     factory: str | None = None,
     config: Mapping[str, Any] | None = None,
     *,
-    per_process: int = 1,
-    security: Security | None = None,
+    per_process: int = 1,  # number of peers in one process
+    security: Security | None = None,  # TLS configuration
+    # host, port: host and port of the scheduler; the peers listen on ports of the same host
     host: str = "127.0.0.1",
     port: int = 0,
+    # address of Dask's dashboard, such as `":8787"`; by default there is no dashboard
     dashboard_address: str | None = None,
     area: bytes | None = None,
     limits: LinkLimits | None = None,
+    # whether to return an awaitable for a running event loop. Otherwise the cluster is ready when this returns
     asynchronous: bool = False,
-    timeout: float = 30.0,
-    fork_server: ForkServer | None = None,
+    timeout: float = 30.0,  # seconds without a ready process after which starting is given up
+    fork_server: ForkServer | None = None,  # fork server that is already starting; the cluster owns it from then on
+    # callback with the number of running peers, whenever it has changed; None: no callback
     on_progress: Callable[[Progress], object] | None = None,
 ) -> PeerCluster:
     """Start a scheduler in this process and ``peers`` peers, ``peer-1`` and so on, in separate processes.
 
-    Parameters
-    ----------
-    peers
-        Number of peers.
-    factory, config, area, limits
-        Arguments of :class:`~synergy_nb.runtime.process._plugin.SynergyPlugin`. Without a factory the workers run no
-        peers. In ``config``, the values of the mapping ``config["of"][name]`` override the others for the peer
-        ``name``.
-    per_process
-        Number of peers in one process.
-    security
-        TLS configuration.
-    host, port
-        Host and port of the scheduler; the peers listen on ports of the same host.
-    dashboard_address
-        Address of Dask's dashboard, such as ``":8787"``; by default there is no dashboard.
-    asynchronous
-        Whether to return an awaitable for a running event loop. Otherwise the cluster is ready when this returns.
-    timeout
-        Seconds without a ready process after which starting is given up.
-    fork_server
-        Fork server that is already starting; the cluster owns it from then on.
-    on_progress
-        Callback with the number of running peers, whenever it has changed; None: no callback.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid.
-    ProcessStartError
-        If a process did not start.
+    Raises ``ValueError`` if an argument is invalid; ``ProcessStartError`` if a process did not start.
     """
     try:
         if peers < 1:

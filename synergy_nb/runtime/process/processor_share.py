@@ -39,16 +39,6 @@ def scheduled() -> tuple[float, float]:
 class ProcessorShare:
     """The share of a processor that this process gets.
 
-    Parameters
-    ----------
-    read
-        Function that returns the seconds that the process ran and waited for a processor, see :func:`scheduled`.
-
-    Attributes
-    ----------
-    value : float
-        Share in the last interval that counted, from above 0 to 1.
-
     Examples
     --------
     >>> times = iter([(1.0, 1.0), (1.4, 1.6), (1.41, 1.6)])
@@ -58,7 +48,8 @@ class ProcessorShare:
     """
 
     def __init__(self, read: Callable[[], tuple[float, float]] = scheduled) -> None:
-        self.value = 1.0
+        self.value = 1.0  # share in the last interval that counted, from above 0 to 1
+        # function that returns the seconds that the process ran and waited for a processor, see `scheduled`
         self._read = read
         self._last: tuple[float, float, float] | None = None
 
@@ -79,12 +70,7 @@ def note_speeds(work: Work, outcome: ExecutionOutcome, share: float) -> None:
 
     The time that a component slept, as ``delay`` does, would have been as long with a whole processor.
 
-    Parameters
-    ----------
-    work, outcome
-        Execution and its outcome.
-    share
-        Share of a processor that the process got meanwhile.
+    ``share``: share of a processor that the process got meanwhile.
     """
     chained: tuple[Work, ExecutionOutcome] | None = work, outcome
     while chained is not None:

@@ -96,36 +96,18 @@ class ApplicationId(msgspec.Struct, frozen=True):
 
 
 class ApplicationState(msgspec.Struct, frozen=True):
-    """The state of an application as its origin knows it.
-
-    Parameters
-    ----------
-    status
-        The :class:`~synergy_nb.events.application_states.Status` of the application.
-    reason
-        Reason of the state, if there is one to state.
-    roles
-        Peers that execute each operator; empty before it runs.
-    setup
-        Seconds from submission to the start of the sources; 0 before.
-    qos
-        Sink to its last measurements (``delay_p50_s``, ``delay_p99_s``, ``miss_rate``, ...).
-    late
-        Source to the number of rows that it has dropped so far because they were late.
-    skipped
-        Source to the malformed lines of its trace that it skips.
-    needs_spark
-        Whether it has parts on Spark, which take longer to start; a server may have to be started first.
-    """
+    """The state of an application as its origin knows it."""
 
     application: str
     status: str
     reason: str = ""
-    roles: Roles = Roles()
-    setup: float = 0.0
+    roles: Roles = Roles()  # peers that execute each operator; empty before it runs
+    setup: float = 0.0  # seconds from submission to the start of the sources; 0 before
+    # sink to its last measurements (`delay_p50_s`, `delay_p99_s`, `miss_rate`, ...)
     qos: dict[str, dict[str, Any]] = {}
-    late: dict[str, int] = {}
-    skipped: dict[str, SkippedLines] = {}
+    late: dict[str, int] = {}  # source to the number of rows that it has dropped so far because they were late
+    skipped: dict[str, SkippedLines] = {}  # source to the malformed lines of its trace that it skips
+    # whether it has parts on Spark, which take longer to start; a server may have to be started first
     needs_spark: bool = False
 
 
@@ -145,21 +127,11 @@ class ListApplications(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """An application in the answer of its origin.
-
-    Parameters
-    ----------
-    state
-        State of the application.
-    plan
-        Submitted plan, as ``Plan.to_bytes()``; empty where the client has it already.
-    since
-        Wall-clock seconds at which it was submitted.
-    """
+    """An application in the answer of its origin."""
 
     state: ApplicationState
-    plan: bytes
-    since: float
+    plan: bytes  # submitted plan, as `Plan.to_bytes()`; empty where the client has it already
+    since: float  # wall-clock seconds at which it was submitted
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -231,94 +203,50 @@ class ChangePace(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The outcome of a request.
+    """The outcome of a request."""
 
-    Parameters
-    ----------
-    reason
-        Reason why the request was not carried out; empty if it was.
-    begun
-        Whether it was attempted.
-    """
-
-    reason: str
-    begun: bool = True
+    reason: str  # reason why the request was not carried out; empty if it was
+    begun: bool = True  # whether it was attempted
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """Fetch results from a sink; wait up to ``wait`` seconds for the first.
+    """Fetch results from a sink; wait up to ``wait`` seconds for the first."""
 
-    Parameters
-    ----------
-    application, sink
-        Id of the application and operator id of its sink.
-    since
-        Point up to which the reader has everything: position and event time in µs, as in the ``end`` of the previous
-        answer. None: it has nothing yet. Asked again from the same point, the peer sends the same results again.
-    max_bytes
-        Limit of the results, bytes, but at least one item if there is any.
-    wait
-        Longest time to wait while there is nothing, seconds.
-    reader
-        Name that distinguishes the readers of one sink, each of which has its own place in the results.
-    last
-        Number of rows: the last ones that are retained are returned, and nobody's place changes. 0: read on.
-    """
-
+    # application, sink: id of the application and operator id of its sink
     application: str
     sink: str
+    # point up to which the reader has everything: position and event time in µs, as in the `end` of the previous
+    # answer. None: it has nothing yet. Asked again from the same point, the peer sends the same results again
     since: tuple[int, int] | None
-    max_bytes: int = 8 << 20
-    wait: float = 1.0
-    reader: str = ""
+    max_bytes: int = 8 << 20  # limit of the results, bytes, but at least one item if there is any
+    wait: float = 1.0  # longest time to wait while there is nothing, seconds
+    reader: str = ""  # name that distinguishes the readers of one sink, each of which has its own place in the results
+    # number of rows: the last ones that are retained are returned, and nobody's place changes. 0: read on
     last: int = 0
 
 
 class FetchedResults(msgspec.Struct, frozen=True):
-    """Results of a sink.
+    """Results of a sink."""
 
-    Parameters
-    ----------
-    items
-        Encoded items, in order.
-    start, end
-        Points between which they are. The first is after that of the request if the rest is not retained any more.
-    finished
-        Whether nothing follows.
-    gone
-        Whether there is no such sink any more.
-    missed
-        Number of tuples between the point of the request and ``start``, which are not retained any more.
-    """
-
-    items: list[bytes]
+    items: list[bytes]  # encoded items, in order
+    # start, end: points between which they are. The first is after that of the request if the rest is not retained any
+    # more
     start: tuple[int, int]
     end: tuple[int, int]
-    finished: bool
-    gone: bool = False
-    missed: int = 0
+    finished: bool  # whether nothing follows
+    gone: bool = False  # whether there is no such sink any more
+    missed: int = 0  # number of tuples between the point of the request and `start`, which are not retained any more
 
 
 class Push(msgspec.Struct, frozen=True):
-    """Tuples for the ``python`` source with this name on the receiving peer; answered by :class:`Pushed`.
-
-    Parameters
-    ----------
-    application, name
-        Source that the tuples are for.
-    item
-        Encoded batch or punctuation.
-    start
-        Point of the stream at which the item begins: position and event time in µs of the last promise before it.
-    age
-        Seconds since the client first sent the item, to this peer or to one that this one replaces.
-    """
+    """Tuples for the ``python`` source with this name on the receiving peer; answered by :class:`Pushed`."""
 
     application: str
     name: str
-    item: bytes
+    item: bytes  # encoded batch or punctuation
+    # point of the stream at which the item begins: position and event time in µs of the last promise before it
     start: tuple[int, int] = ORIGIN
-    age: float = 0.0
+    age: float = 0.0  # seconds since the client first sent the item, to this peer or to one that this one replaces
 
 
 class AwaitCopies(msgspec.Struct, frozen=True):
@@ -334,24 +262,12 @@ class AwaitCopies(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """The progress of a ``python`` source; if it has not advanced, there was no room, or no copy had more, for a while.
+    """The progress of a ``python`` source; if it has not advanced, it was full, or waited for copies, for a while."""
 
-    Parameters
-    ----------
-    epoch
-        Number of earlier peers of the source.
-    end
-        Point up to which this peer has what was pushed: position and event time in µs.
-    copied
-        Point up to which all copies of the source have it.
-    gone
-        Whether the peer has no such source, or not any more.
-    """
-
-    epoch: int
-    end: tuple[int, int]
-    copied: tuple[int, int]
-    gone: bool = False
+    epoch: int  # number of earlier peers of the source
+    end: tuple[int, int]  # point up to which this peer has what was pushed: position and event time in µs
+    copied: tuple[int, int]  # point up to which all copies of the source have it
+    gone: bool = False  # whether the peer has no such source, or not any more
 
 
 class RowsDropped(msgspec.Struct, frozen=True):

@@ -36,22 +36,12 @@ async def form_ring(
 ) -> None:
     """Let peers join one ring, and wait until the directory knows the components of all.
 
-    Parameters
-    ----------
-    peers
-        Peer name to address.
-    request
-        Function that sends a request to a peer and returns the answer.
-    patience
-        Seconds without progress after which the attempt fails.
-    on_progress
-        Callback with the progress whenever it has changed; None: no callback.
+    ``peers``: peer name to address; ``request``: function that sends a request to a peer and returns the answer;
+    ``patience``: seconds without progress after which the attempt fails; ``on_progress``: callback with the progress
+    whenever it has changed; None: no callback.
 
-    Raises
-    ------
-    ClusterError
-        If there was no progress for ``patience`` seconds; the message names the missing peers. At once if the process
-        of a peer has ended.
+    Raises ``ClusterError`` if there was no progress for ``patience`` seconds; the message names the missing peers. At
+    once if the process of a peer has ended.
     """
     waiting = ProgressDeadline(patience, on_progress)
     forming = asyncio.create_task(_form(peers, request, waiting))

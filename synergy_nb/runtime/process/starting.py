@@ -70,19 +70,11 @@ class ClusterOptions(TypedDict, total=False):
 
 
 class _StartProgress:
-    """The text of the present step of a start; it passes the progress on to the caller.
-
-    Parameters
-    ----------
-    text
-        Description of the first step.
-    on_progress
-        Callback for each further step, or None.
-    """
+    """The text of the present step of a start; it passes the progress on to the caller."""
 
     def __init__(self, text: str, on_progress: Callable[[Progress], object] | None) -> None:
-        self.text = text
-        self._on_progress = on_progress
+        self.text = text  # description of the first step
+        self._on_progress = on_progress  # callback for each further step, or None
 
     def __call__(self, progress: Progress) -> None:
         """Report the next step."""
@@ -271,10 +263,7 @@ async def _client(scheduler: str, security: Security | None, patience: float) ->
     Dask goes on until its time is over, whatever the answer is. So a first attempt has a second; only where nobody has
     answered in it, not even by a refusal, a second one has all of the time.
 
-    Raises
-    ------
-    ClusterError
-        If there is none; its sentence is all that is shown, without pages about TCP.
+    Raises ``ClusterError`` if there is none; its sentence is all that is shown, without pages about TCP.
     """
     what = f"within {seconds(patience)}"
     for within in (REFUSED, patience) if patience > REFUSED else (patience,):
