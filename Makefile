@@ -36,7 +36,7 @@ test: lint
 
 campaign:
 	@.ci/setup test
-	@SYNERGY_SCHEDULES=all $(PY) -m pytest --numprocesses auto $$(grep -l "^from tests.campaigns import" tests/test_*.py) $(ARGS)
+	@SYNERGY_SCHEDULES=all $(PY) -m pytest --numprocesses auto $$(grep -lr --include="test_*.py" "^from tests.campaigns import" tests) $(ARGS)
 
 written:
 	@.ci/setup test

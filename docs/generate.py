@@ -2,7 +2,7 @@
 
     .venv/bin/python -m docs.generate
 
-A test holds that both are current (tests/test_plan_page.py).
+A test holds that both are current (tests/plan/test_plan_page.py).
 """
 
 from __future__ import annotations

@@ -84,11 +84,12 @@ def import_all_from(share: float) -> None:
     On a fresh clone pytest rewrites each of them first, 9 s of a processor, and stores the result. Workers that all
     began with the same one would all rewrite all of them.
     """
-    names = sorted(path.stem for path in (ROOT / "tests").glob("test_*.py"))
+    paths = sorted(path.relative_to(ROOT).with_suffix("") for path in (ROOT / "tests").rglob("test_*.py"))
+    names = [".".join(path.parts) for path in paths]
     first = int(len(names) * share)
     for name in (*names[first:], *names[:first]):
         with contextlib.suppress(Exception, pytest.skip.Exception):  # its collection will say so
-            importlib.import_module(f"tests.{name}")
+            importlib.import_module(name)
 
 
 def pytest_collection_finish() -> None:

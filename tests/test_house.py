@@ -846,8 +846,8 @@ def test_numbers_agree_with_their_nouns() -> None:
 def test_make_campaign_runs_each_module_with_schedules() -> None:
     """It runs the modules with a line that imports ``tests.campaigns``; whoever runs blocks of schedules has one."""
     command = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "SYNERGY_SCHEDULES" in line)
-    assert 'grep -l "^from tests.campaigns import" tests/test_*.py' in command
-    for path in sorted((ROOT / "tests").glob("test_*.py")):
+    assert 'grep -lr --include="test_*.py" "^from tests.campaigns import" tests' in command
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text()
         if re.search(r"\b(in_)?blocks\(|SYNERGY_SCHEDULES", text) and path.name != "test_house.py":
             assert re.search(r"^from tests\.campaigns import", text, re.MULTILINE), path.name

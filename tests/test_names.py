@@ -23,9 +23,9 @@ from synergy_nb.widgets.qos_view import QoSView
 from synergy_nb.widgets.report import report
 from tests.qos_story import NAMES, story, top_pairs
 from tests.quick_cases import quick_first
-from tests.test_backups import BACKED, Hosts, undisturbed, windowed
-from tests.test_report import journal, parsed
+from tests.streams.test_backups import BACKED, Hosts, undisturbed, windowed
 from tests.two_hosts import Pair, numbers, play, reading, trace
+from tests.widgets.test_report import journal, parsed
 
 on_loop = play  # how the tests that are coroutines run
 

@@ -14,14 +14,18 @@ HERE = Path(__file__).parent
 
 
 def test_files_stay_together_servers_are_shared_and_schedules_are_apart() -> None:
-    first, second = (f"tests/test_overlay_campaign.py::test_mixed_schedules[{seed}]" for seed in (100, 150))
+    first, second = (f"tests/overlay/test_overlay_campaign.py::test_mixed_schedules[{seed}]" for seed in (100, 150))
     assert (unit(first), unit(second)) == (first, second)
-    assert unit("tests/test_overlay_campaign.py::test_a_few") == "tests/test_overlay_campaign.py"
-    assert unit("tests/test_units.py::test_a[b::c]") == unit("tests/test_units.py::test_b") == "tests/test_units.py"
+    assert unit("tests/overlay/test_overlay_campaign.py::test_a_few") == "tests/overlay/test_overlay_campaign.py"
+    assert (
+        unit("tests/plan/test_units.py::test_a[b::c]")
+        == unit("tests/plan/test_units.py::test_b")
+        == "tests/plan/test_units.py"
+    )
     assert unit("synergy_nb/events/journal.py::synergy_nb.events.journal.Journal") == "synergy_nb/events/journal.py"
     for server, files in SERVERS.items():
         assert {unit(f"tests/{name}.py::test_it") for name in files} == {server}
-        assert all((HERE / f"{name}.py").is_file() for name in files)
+        assert all(list(HERE.rglob(f"{name}.py")) for name in files)
 
 
 def test_there_is_a_worker_more_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:

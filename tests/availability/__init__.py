@@ -1,0 +1,1 @@
+"""Backups: how many a plan needs, and which peers get them."""

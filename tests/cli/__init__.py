@@ -1,0 +1,1 @@
+"""The command ``synergy``: its output, its refusals, its files."""

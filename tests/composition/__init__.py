@@ -1,0 +1,1 @@
+"""Composition by probes: which peer executes which operator."""

@@ -1,0 +1,1 @@
+"""Pictures with sliders of the algorithms alone."""

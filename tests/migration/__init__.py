@@ -1,0 +1,1 @@
+"""Hot spots: found before tuples miss their limits, and moved away from."""

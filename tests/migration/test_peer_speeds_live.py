@@ -1,0 +1,66 @@
+"""A hot spot at a live peer that is half as fast as the others is cured: they count with their own speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import LocalCluster
+
+from synergy_nb import Cluster
+from synergy_nb.runtime.data.instances import Waiting
+from synergy_nb.runtime.process._peer_reports import REFERENCE_S, MeasuredOverheads
+from synergy_nb.runtime.process._plugin import runtime_of
+from synergy_nb.runtime.process.processor_share import ProcessorShare
+from tests.migration import test_hot_spots_live
+from tests.migration.test_hot_spots_live import check_rows, replayed, until_moved, written
+
+pytestmark = pytest.mark.slow
+
+SLOWER = 2.0
+COST = "5 ms"
+RATES = [(4.0, 80.0), (76.0, 130.0)]  # .8 and 1.3 at the slow peer, .4 and .65 at others
+
+
+def slow_down(monkeypatch: pytest.MonkeyPatch, slow: str, measured: Mapping[str, MeasuredOverheads]) -> None:
+    """Have a component of known cost take longer at one peer, and its calibration measure just that; nothing spins.
+
+    Other work on this machine, which is other load at all three peers, is not seen.
+    """
+    wait, called = Waiting.__call__, MeasuredOverheads.called
+
+    def longer(self: Waiting, seconds: float) -> None:
+        wait(self, seconds * (SLOWER if getattr(self._component, "peer", "") == slow else 1.0))
+
+    def call(self: MeasuredOverheads, _: float) -> None:
+        called(self, REFERENCE_S * (SLOWER if self is measured[slow] else 1.0))
+
+    monkeypatch.setattr(Waiting, "__call__", longer)
+    monkeypatch.setattr(MeasuredOverheads, "called", call)
+    monkeypatch.setattr(ProcessorShare, "at", lambda *_: 1.0)
+    for each in measured.values():
+        each.discount()
+
+
+def test_a_hot_spot_at_a_slowed_peer_is_cured_by_one_that_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Seen: another peer refused it, as it took the time at the slow one for its own."""
+    options = {"processes": False, "n_workers": 3, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(silence_logs=50, **options) as existing, Cluster(existing, cores=1.0, spark=False) as cluster:  # type: ignore[no-untyped-call]
+        home, slow, other = cluster.peers
+        hosts: dict[str, Any] = {each.address: runtime_of(each).host for each in existing.workers.values()}
+        measured = {address: host._overheads for address, host in hosts.items()}
+        slow_down(monkeypatch, cluster.peers[slow], measured)
+        monkeypatch.setattr(test_hot_spots_live, "ORIGIN", home)
+        trace = tmp_path / "rising.parquet"
+        wanted = written(trace, RATES)
+        plan = replayed(trace, RATES).delay(COST, id="work").sink("out", delay="1500 ms", id="out")
+        application = cluster.submit(plan, origin=home)
+        if application.graph["work"] != slow:
+            cluster.move(application, "work", slow)
+        until_moved(cluster, application)
+        assert application.graph["work"] in (home, other)
+        check_rows(application, wanted)

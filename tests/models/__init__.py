@@ -1,0 +1,1 @@
+"""Formulas without peers, and admission, which asks them."""

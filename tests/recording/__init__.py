@@ -1,0 +1,1 @@
+"""Recorded runs, their replays, and what is shown of them."""

@@ -1,0 +1,1 @@
+"""What events mean, in words: accounts and explanations."""

@@ -1,0 +1,1 @@
+"""Peers in virtual time: their network, and the simulation for notebooks."""

@@ -1,0 +1,100 @@
+"""Plans with parts on Spark, on real peers: the same rows as on peers alone, through failures of the server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from synergy_nb import Cluster, NotAdmitted, Plan, source, traces
+from tests.lifecycle.test_skipped_lines import ROWS, assert_told, few, rows_of, written
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+PACKETS = {"connector": "packets", "seed": 4, "rate": 500.0, "duration": 8.0}
+
+
+def sums(engine: str, *, speed: float, delay: str | None = None, availability: str | None = None) -> Plan:
+    """Bytes by source of link B in every second."""
+    stream = source("packets", seed=4, rate="500 tuples/s", duration="8 s", speed=speed)
+    kept = stream.filter("link = 'B'", engine="peer")
+    return kept.aggregate("source", "1 s", total="sum(bytes)", engine=engine).sink(
+        "sums", delay=delay, availability=availability
+    )
+
+
+def expected() -> pl.DataFrame:
+    """The same by Polars at once."""
+    rows = traces.table(PACKETS).filter(pl.col("link") == "B")
+    start = pl.col("time").dt.truncate("1s").alias("window_start")
+    return ordered(rows.group_by(start, "source").agg(pl.col("bytes").sum().alias("total")))
+
+
+def ordered(table: pl.DataFrame) -> pl.DataFrame:
+    return table.select("window_start", "source", "total").sort("window_start", "source")
+
+
+def test_a_part_on_spark_gives_the_rows_of_peers(spark_peers: Cluster) -> None:
+    application = spark_peers.submit(sums("spark", speed=0.0), timeout=240.0)
+    assert ordered(application.results()).equals(expected())
+    explained = application.explain()
+    assert explained.engines["aggregate"] == ("spark", "asked for by the plan")
+    assert explained.selected is not None
+    assert explained.selected.delay_s > 0.05  # a micro-batch is part of the projected delay
+
+
+def test_a_server_that_is_killed_costs_no_row_and_doubles_none(spark_peers: Cluster) -> None:
+    before = Counter(event.kind for event in spark_peers.events())
+    application = spark_peers.submit(sums("spark", speed=1.0), timeout=240.0)
+    spark_peers.kill_spark()
+    assert ordered(application.results()).equals(expected())
+    kinds = set(Counter(event.kind for event in spark_peers.events()) - before)
+    assert {"spark_died", "spark_ready", "part_prepared"} <= kinds
+
+
+def test_malformed_lines_that_spark_skips_are_told(spark_peers: Cluster, tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.csv", 150, 320)
+    read = rows_of(path, id="read", engine="spark").filter("v >= 0", engine="spark")
+    application = spark_peers.submit(read.sink("rows"), timeout=240.0)
+    assert application.results().height == ROWS - 2
+    assert len({application.graph["read"], application.graph["filter"]}) == 1
+    assert_told(application, few(path, 152, 2), "read")
+
+
+def elsewhere(cluster: Cluster, peer: str) -> str:
+    """Another peer."""
+    return next(name for name in cluster.peers if name != peer)
+
+
+def test_a_part_on_spark_moves_while_it_works_and_back_again(spark_peers: Cluster) -> None:
+    application = spark_peers.submit(sums("spark", speed=1.0), timeout=240.0)
+    first = application.explain().peers["aggregate"]
+    other = elsewhere(spark_peers, first)
+    spark_peers.move(application, "aggregate", other)
+    assert application.explain().peers["aggregate"] == other
+    spark_peers.move(application, "aggregate", first)
+    assert ordered(application.results()).equals(expected())
+
+
+def test_a_part_on_spark_goes_on_at_its_backup_when_its_peer_is_killed(quick_java: None) -> None:
+    with Cluster(4, cores=4.0) as cluster:
+        application = cluster.submit(sums("spark", speed=1.0, availability="degree 2"), timeout=240.0)
+        peers = application.explain().peers
+        stay = {peers["source"], peers["sink"]}
+        if peers["aggregate"] in stay:
+            cluster.move(application, "aggregate", next(name for name in cluster.peers if name not in stay))
+        killed = application.explain().peers["aggregate"]
+        cluster.kill(killed)
+        assert ordered(application.results()).equals(expected())
+        assert application.explain().peers["aggregate"] != killed
+
+
+def test_a_limit_that_a_micro_batch_breaks_is_refused_with_the_numbers(spark_peers: Cluster) -> None:
+    with pytest.raises(NotAdmitted, match="delay"):
+        spark_peers.submit(sums("spark", speed=1.0, delay="20 ms"), timeout=240.0)
+
+
+def test_an_analyst_has_a_session_on_the_same_server(spark_peers: Cluster) -> None:
+    assert spark_peers.spark_session().range(5).count() == 5

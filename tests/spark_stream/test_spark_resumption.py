@@ -1,0 +1,207 @@
+"""A query that continues at another peer with the checkpoint that Spark stores, without Spark."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_stream._exchange import Exchange
+from spark_stream._spool import FIRST, Offset, Spool
+from spark_stream._tables import MARK, arrow_schema
+from spark_stream.part import Part
+from spark_stream.peer_endpoint import PeerEndpoint
+from spark_stream.query import PartQuery
+from spark_stream.results import NONE, DeliveryProgress, ExchangeRefused
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, chunks_of
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.plan import source
+from tests.spark_stream.test_spark_endpoint import COLUMNS, END_TIME, batch, numbers
+
+STEPS = ("planned", "read", "handed", "committed")  # how far Spark comes with a micro-batch before its query is stopped
+
+
+def streams(data: st.DataObject) -> list[Item]:
+    """Batches whose times are mixed, and punctuations that no tuple comes too late for."""
+    items: list[Item] = []
+    position = low = 0
+    for _ in range(data.draw(st.integers(2, 14))):
+        if data.draw(st.booleans()):
+            times = data.draw(st.lists(st.integers(low + 1, low + 20), min_size=1, max_size=6))
+            items.append(batch(times, position))
+            position += len(times)
+        else:
+            low += data.draw(st.integers(1, 12))
+            items.append(Punctuation(low, position, 0.0))
+    return [*items, Punctuation(END, position, 0.0)]
+
+
+def behind(chunks: list[Chunk], place: Point, rng: random.Random | None = None) -> list[Item]:
+    """What a stream gives to who reads it from a place on; its punctuations may not stand where they stood before."""
+    items = [chunk.since(place.position).item for chunk in chunks if chunk.end > place]
+    if rng is None:
+        return items
+    return [item for item in items if isinstance(item, Batch) or item.ends or rng.random() < 0.5]
+
+
+class Peer:
+    """A peer with a query: it takes what comes of it, and says how far that is."""
+
+    def __init__(self, ports: int, since: DeliveryProgress = NONE, inputs: Any = ()) -> None:
+        self.items: list[Item] = []
+        self.handed = since
+        self.refuses = False
+        self.exchange = Exchange(
+            "q",
+            COLUMNS,
+            windowed=False,
+            on_items=self.items.extend,
+            on_handed=self._hand,
+            since=since,
+        )
+        for start, point in inputs or ((FIRST, ORIGIN),) * ports:
+            self.exchange.attach(Spool(start=start, point=point), arrow_schema(COLUMNS), 1)
+        self.run = self.exchange.begin(END_TIME)
+
+    def _hand(self, handed: DeliveryProgress) -> None:
+        if self.refuses:
+            raise ExchangeRefused("the part has left this peer")
+        self.handed = handed
+
+
+class Spark:
+    """What Spark keeps of a query: where micro-batches end, and how many it has committed."""
+
+    def __init__(self, ports: int) -> None:
+        self.ports = ports
+        self.planned: list[tuple[Offset, ...]] = [(FIRST,) * ports]
+        self.done = 0  # micro-batches that are committed
+        self.rows: list[list[int]] = []  # that it has committed, by port
+
+    def waits_for(self, peer: Peer) -> bool:
+        """Whether it is to read again what has not come yet."""
+        spans = zip(*self.planned[self.done :], strict=True) if len(self.planned) > self.done + 1 else ()
+        return any(
+            start.time < end.time and inlet.low < end.time
+            for inlet, (start, end) in zip(peer.exchange.inlets, spans, strict=False)
+        )
+
+    def step(self, peer: Peer, until: str = "committed") -> bool:
+        """A micro-batch, if there is a reason for one."""
+        exchange, run, number = peer.exchange, peer.run, self.done
+        if len(self.planned) == number + 1:
+            starts = self.planned[number]
+            ends = tuple(exchange.latest(run, port, 0, start, 0.0) for port, start in enumerate(starts))
+            if ends == starts:
+                return False
+            self.planned.append(ends)
+        if until == "planned":
+            return True
+        found: list[pa.Table] = []
+        for port, (start, end) in enumerate(zip(*self.planned[number : number + 2], strict=True)):
+            for part in exchange.partitions(run, port, 0, start, end) if start != end else ():
+                table = exchange.read(run, port, start, end, part)
+                found.append(table.filter(pa.compute.invert(table[MARK])).drop_columns([MARK]))
+        if until == "read":
+            return True
+        puts = [str(put) for put in range(len(found))]
+        for put, table in zip(puts, found, strict=True):
+            exchange.put(run, put, table.to_batches())
+        peer.refuses = until == "handed"
+        try:
+            exchange.finish(run, number, puts)
+        except ExchangeRefused:
+            return True
+        self.done += 1
+        self.rows.append(sorted(number for table in found for number in table["n"].to_pylist()))
+        return True
+
+
+def merged(known: dict[int, tuple[int, int]], items: list[Item]) -> None:
+    """Take what a peer has emitted: the same rows at the same positions as any peer before it."""
+    for item in items:
+        if isinstance(item, Batch):
+            rows = zip(item.table["time"].cast(pl.Int64), item.table["n"], strict=True)
+            for position, row in enumerate(rows, item.position):
+                assert known.setdefault(position, row) == row
+
+
+@pytest.mark.slow
+@given(st.data(), st.integers(1, 2), st.randoms(use_true_random=False))
+def test_a_query_goes_on_at_another_peer_wherever_it_is_stopped(
+    data: st.DataObject, ports: int, rng: random.Random
+) -> None:
+    inputs = [chunks_of(streams(data), ORIGIN) for _ in range(ports)]
+    spark, peer = Spark(ports), Peer(ports)
+    waiting = [behind(chunks, ORIGIN) for chunks in inputs]
+    known: dict[int, tuple[int, int]] = {}
+
+    def give(most: int) -> None:
+        for port, items in enumerate(waiting):
+            for item in items[:most]:
+                peer.exchange.append(port, item)
+            del items[:most]
+
+    for until in data.draw(st.lists(st.sampled_from(("more", "more", *STEPS)), max_size=12)):
+        give(data.draw(st.integers(0, 4)))
+        if spark.waits_for(peer):
+            give(len(waiting[0]) + len(waiting[-1]))
+        spark.step(peer, "committed" if until == "more" else until)
+        merged(known, peer.items)
+        if until != "more":
+            state = msgspec.msgpack.encode((peer.handed, peer.exchange.committed))
+            handed, places = msgspec.msgpack.decode(state, type=tuple[DeliveryProgress, list[tuple[Offset, Point]]])
+            peer = Peer(ports, handed, places)
+            waiting = [behind(chunks, place, rng) for chunks, (_, place) in zip(inputs, places, strict=True)]
+    give(len(waiting[0]) + len(waiting[-1]))
+    for _ in range(100):  # until Spark has asked in vain a few times
+        if not spark.step(peer) and peer.exchange.ended:
+            break
+    merged(known, peer.items)
+    assert peer.exchange.ended
+    batches = [chunk.item for chunks in inputs for chunk in chunks if isinstance(chunk.item, Batch)]
+    assert sorted(row for rows in spark.rows for row in rows) == sorted(numbers([each.table for each in batches]))
+    assert sorted(known) == list(range(sum(each.rows for each in batches)))
+
+
+def test_input_during_the_start_of_a_query_follows_earlier_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = source("python", name="n", columns={"n": "int", "text": "str"}, rate=1.0, id="s")
+    plan = stream.filter("n >= 0", engine="spark", id="f").sink()
+    taken: list[int] = []
+    query = PartQuery(
+        Part("app", "f", plan, ("f",), ("s",)),
+        lambda: None,  # type: ignore[arg-type, return-value]
+        PeerEndpoint(),
+        lambda _: None,
+        keys={},
+        on_items=lambda _: None,
+        on_ready=lambda: None,
+        on_failed=lambda _: None,
+        on_progress=lambda _: None,
+        on_room=lambda: None,
+    )
+    query.append(0, batch([1, 2]))
+    query.append(0, Punctuation(5, 2, 0.0))
+    other = threading.Thread(target=query.append, args=(0, batch([6], 2)))
+    append = Exchange.append
+
+    def slowly(exchange: Exchange, port: int, item: Item) -> None:
+        if not taken:
+            other.start()
+        taken.append(item.position)
+        append(exchange, port, item)
+
+    monkeypatch.setattr(Exchange, "append", slowly)
+    exchange = query._prepare()
+    other.join()
+    assert taken == [0, 2, 2]
+    assert exchange.late == 0
+    assert isinstance(exchange.inlets[0], Spool)
+    assert exchange.inlets[0].loose > 0, "what came last is behind the punctuation"

@@ -1,0 +1,1 @@
+"""Files and generators that become tuples."""
