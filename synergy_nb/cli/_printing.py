@@ -142,7 +142,7 @@ def show_run(plan: Plan, run: RunOutcome, *, explain: bool) -> None:
     rows.append(("set-up", f"{seconds(run.setup_s)}, {counted(run.peers, 'peer')} in all; ran {seconds(run.seconds)}"))
     if run.explanation.coverage:
         rows.append(("replicas", run.explanation.coverage))
-    rows += lacking_rows(run.explanation.late, run.explanation.skipped)
+    rows += lacking_rows(run.explanation.losses.late, run.explanation.losses.skipped)
     rows += [("error", run.explanation.error_line(each)) for each in run.explanation.troubles[-WORST:]]
     fields(rows)
     if explain:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator
 from typing import Final
 
-from synergy_nb.events import (
-    GraphSelected,
-    ProbeDropped,
-    ReplicasDeployed,
-)
+from synergy_nb.events import GraphSelected, ProbeDropped
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting._reasons import Reasons, replica_reason
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, rate, seconds, share, size
@@ -38,7 +35,8 @@ REQUIREMENTS: Final = {
 
 #: Requirements that are numbers of replicas.
 REPLICAS: Final = {"degree": "replica", "active": "active replica", "synchronized": "replica", "ordered": "replica"}
-SHOWN: Final = 8  # largest numbers of errors of peers, and of segments of a signature, in the text
+SHOWN: Final = 8  # largest numbers of errors of peers, of dropped probes, and of segments of a signature, in the text
+FEW: Final = 4  # largest numbers of graphs that were not chosen, and of placements that failed
 
 #: Stages of the search for a peer (section 2.3.2).
 STAGES: Final = {
@@ -49,168 +47,140 @@ STAGES: Final = {
 }
 
 
-def lines(explanation: Reasons) -> list[str]:
+def lines(account: Reasons) -> list[str]:
     """Write the account of a request, line by line."""
-    took = "" if explanation.setup_s is None else f" (set up in {seconds(explanation.setup_s)})"
-    written = [f"{explanation.request}: {explanation.outcome}{took}"]
-    if explanation.qos:
-        lasting = ("delay", "replica_distance")
-        values = {name: seconds(value) if name in lasting else value for name, value in explanation.qos.items()}
-        values |= {"memory": size(explanation.qos["memory"])} if "memory" in values else {}
-        values |= {name: counted(explanation.qos[name], noun) for name, noun in REPLICAS.items() if name in values}
-        written.append(
-            "  requirements: " + "; ".join(REQUIREMENTS[name].format(value) for name, value in values.items())
-        )
-    scheduling = _scheduling(explanation)
-    if scheduling:
-        written.append(f"  scheduling: {scheduling}")
-    if explanation.hotspots:
-        written.append(f"  hot spots: {HOTSPOT_MODES[explanation.hotspots]}, as the plan states")
-    for name, (origin, segments) in explanation.signatures.items():
+    took = "" if account.course.setup_s is None else f" (set up in {seconds(account.course.setup_s)})"
+    head = f"{account.request}: {account.course.outcome}{took}"
+    return [head, *(f"  {line}" for subject in _SUBJECTS for line in subject(account))]
+
+
+def _request(account: Reasons) -> Iterator[str]:
+    asked = account.asked
+    if asked.qos:
+        yield "requirements: " + "; ".join(_required(name, value) for name, value in asked.qos.items())
+    if scheduling := _scheduling(account):
+        yield f"scheduling: {scheduling}"
+    if asked.hotspots:
+        yield f"hot spots: {HOTSPOT_MODES[asked.hotspots]}, as the plan states"
+    for name, (origin, segments) in asked.signatures.items():
         shown = ", ".join(f"{seconds(length)} at {rate(each)}" for length, each in segments[:SHOWN])
-        written.append(f"  signature of {name}, {origin}: {shown}{', ...' if len(segments) > SHOWN else ''}")
-    if explanation.sources:
-        known = ", ".join(f"{name} ({rows})" for name, rows in explanation.sources.items())
-        written.append(f"  sources, as estimates take them: {known}")
-    if explanation.engines:
-        written.append("  engines:")
-        width = max(map(len, explanation.engines))
-        written.extend(f"    {name:<{width}}  {engine}: {why}" for name, (engine, why) in explanation.engines.items())
-    written.extend(
-        f"    {', '.join(part)}: one part, composed as {name}"
-        for name, part in explanation.parts.items()
-        if len(part) > 1
-    )
-    written.extend(f"  waited: {reason}" for reason in explanation.postponed)
-    if explanation.sharable:
-        found = "; ".join(f"{operator} at {', '.join(peers)}" for operator, peers in explanation.sharable.items())
-        used = f"; not used: {explanation.unshared}" if explanation.unshared else ""
-        written.append(f"  running streams: {found}{used}")
-    if explanation.placed:
-        written.append("  placed: " + explanation.placed.replace("\n", "\n    "))
-    written.extend(f"  taken over: {move}" for move in explanation.takeovers)
-    written.extend(f"  moved: {move}" for move in explanation.moves)
-    written.extend(f"  moving: {name} from {at} to {to}" for name, (at, to) in explanation.moving.items())
-    written.extend(explanation.hot_spots.lines(explanation.began))
-    written.extend(
-        f"  too late: {counted(rows, 'row')} at {name}, dropped" for name, rows in explanation.late.items() if rows
-    )
-    written.extend(f"  {lines.heading(name)}: {lines}" for name, lines in explanation.skipped.items())
-    if explanation.drops:
-        lost = [f"{counted(number, 'tuple')} at {name}" for name, number in explanation.overdue.items()]
-        written.append(f"  dropped as their deadline had passed: {', '.join(lost) or 'no tuples'}")
-    if explanation.left:
-        written.append(f"  {explanation.placed_sentence}; {counts(explanation.left)}")
-    written.extend(
-        f"    {peer} could not take {operator} over: {why}"
-        for operator, peers in explanation.behind.items()
-        for peer, why in peers.items()
-    )
-    if explanation.uncovered:
-        written.append(f"  {explanation.coverage}")
-    written.extend(f"  error: {explanation.error_line(each)}" for each in explanation.troubles[-SHOWN:])
-    written.extend(f"  deployed: {', '.join(each.operators)}, {STAGES[each.stage]}" for each in explanation.deployed)
-    written.extend(
-        f"  probes: {counted(attempt.paths, 'path')} returned, {attempt.dropped} dropped; "
-        f"{counted(attempt.graphs, 'complete graph')}, {attempt.qualified} qualified"
-        + ("" if attempt.complete else " (time ran out)")
-        for attempt in explanation.attempts
-    )
-    if explanation.accepted:
-        where: dict[str, dict[str, int]] = {}
-        for probe in explanation.accepted:
-            passed = where.setdefault(probe.operator, {})
-            passed[probe.peer] = passed.get(probe.peer, 0) + 1
-        written.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
-    if explanation.selected is not None:
-        delay = explanation.selected.delay_s
-        close = _close(explanation.qos.get("delay"), explanation.selected)
-        written.append(f"  chosen: φ = {explanation.selected.phi:.4g}, projected delay {seconds(delay)}{close}")
-        width = max(map(len, explanation.selected.peers))
-        written.extend(
-            f"    {operator:<{width}}  {explanation.peers.get(operator, peer)}: {explanation.why(operator)}"
-            for operator, peer in explanation.selected.peers.items()
-        )
-    written.extend(
-        f"  projected: {name}: {seconds(each['before'])} now, {seconds(each['after'])} with it, of "
-        f"{seconds(each['limit'])} ({each['operator']} at {each['at']})"
-        for name, each in explanation.impacts.items()
-    )
-    others = [
-        graph
-        for graph in explanation.graphs
-        if explanation.selected is None or graph.peers != explanation.selected.peers
-    ]
-    others.sort(key=lambda graph: float("inf") if graph.phi is None else graph.phi)
-    for graph in others[:4]:
-        verdict = graph.unqualified or f"φ = {graph.phi:.4g}"
-        graph_text = ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items())
-        written.append(f"  not chosen: {verdict}, {seconds(graph.delay_s)}: {graph_text}")
-    if len(others) > 4:
-        written.append(f"  and {counted(len(others) - 4, 'more graph')}")
-    written.extend(
-        f"  dropped: {drop.operator} at {drop.at}: {drop.condition}: "
-        + (explanation.readable(drop.explanation) or compared(drop))
-        for drop in explanation.dropped[:8]
-    )
-    if explanation.delay is not None:
-        written.append(f"  {explanation.delay}")
-    written.extend(
-        f"  attempt failed: {reason}"
-        for reason in dict.fromkeys(explanation.tried)
-        if reason not in explanation.outcome and reason not in explanation.refused
-    )
-    written.extend(f"  refused at set-up: {reason}" for reason in explanation.refused)
-    written.extend(
-        f"  not placed at first: {reason}" for reason in explanation.unplaced[:4] if explanation.replicated is not None
-    )
-    if explanation.replicated is not None:
-        exact = explanation.replicated.availability
-        reached = "" if exact is None else f", available with probability {exact:.6g}"
-        uniform = len(set(explanation.placed_replicas.values())) < 2
-        placed = explanation.placed_sentence
-        written.append(f"  replicas: {f'degree {explanation.replicated.degree}' if uniform else placed}{reached}")
-        written.extend(f"    {sentence}" for sentence in explanation.replicated.techniques.values())
-    if explanation.replicas_deployed is not None:
-        written.extend(_active_replicas(explanation.replicas_deployed))
-    written.extend(
-        f"  lost: {', '.join(lost.operators)} at {lost.at}: {lost.reason}; {counts(lost.left)}"
-        for lost in explanation.replicas_lost
-    )
-    if explanation.weighed is not None:
-        written.append(f"  {weighed_sentence(explanation.weighed)}")
-    written.extend(f"  {stream_sentence(each, explanation.readable)}" for each in explanation.streams)
-    written.extend(
-        f"    {each.operator} ({each.role}) at {each.at}: {replica_reason(each)}" for each in explanation.replicas
-    )
-    return written
+        yield f"signature of {name}, {origin}: {shown}{', ...' if len(segments) > SHOWN else ''}"
+    if asked.sources:
+        known = ", ".join(f"{name} ({rows})" for name, rows in asked.sources.items())
+        yield f"sources, as estimates take them: {known}"
 
 
-def _active_replicas(deployed: ReplicasDeployed) -> list[str]:
-    """Where the active replicas are, what they cost, and why an operator has fewer than its plan requires."""
-    written = [f"  {cost_sentence(deployed)}"]
-    for operator, peers in deployed.replicas.items():
-        lacking = deployed.degrees[operator] - len(peers)
-        where = ", ".join(peers)
-        if operator in deployed.backups:
-            where += f", backups at {', '.join(deployed.backups[operator])}"
-        if lacking:
-            apart = "" if deployed.distance_s is None else f" and is {seconds(deployed.distance_s)} from the others"
-            where += f"; {lacking} fewer than required, as no other peer has room{apart}"
-        written.append(f"    {operator} at {where}")
-    written.append(f"    streams: {streams_sentence(deployed)}")
-    written.extend(f"    {sentence}" for sentence in deployed.agreement.values())
-    return written
+def _required(name: str, value: float) -> str:
+    """Text of a requirement and its value."""
+    shown: float | str = value
+    if name in REPLICAS:
+        shown = counted(value, REPLICAS[name])
+    elif name in ("delay", "replica_distance"):
+        shown = seconds(value)
+    elif name == "memory":
+        shown = size(value)
+    return REQUIREMENTS[name].format(shown)
 
 
-def _scheduling(explanation: Reasons) -> str:
+def _scheduling(account: Reasons) -> str:
     """Scheduling disciplines of its components, and their origin; empty where none is known."""
-    if explanation.scheduling:
-        return f"{DISCIPLINE_NAMES[explanation.scheduling]}, as the plan states"
-    found = explanation.disciplines
+    if account.asked.scheduling:
+        return f"{DISCIPLINE_NAMES[account.asked.scheduling]}, as the plan states"
+    found = account.composition.disciplines
     if len(found) == 1:
         return f"{DISCIPLINE_NAMES[next(iter(found))]}, the default of its peers"
     return "; ".join(f"{DISCIPLINE_NAMES[name]} at {', '.join(sorted(peers))}" for name, peers in sorted(found.items()))
+
+
+def _engines(account: Reasons) -> Iterator[str]:
+    engines = account.on_engines.engines
+    if engines:
+        yield "engines:"
+        width = max(map(len, engines))
+        yield from (f"  {name:<{width}}  {engine}: {why}" for name, (engine, why) in engines.items())
+    for name, part in account.on_engines.parts.items():
+        if len(part) > 1:
+            yield f"  {', '.join(part)}: one part, composed as {name}"
+
+
+def _sharing(account: Reasons) -> Iterator[str]:
+    sharing = account.sharing
+    yield from (f"waited: {reason}" for reason in sharing.postponed)
+    if sharing.sharable:
+        found = "; ".join(f"{operator} at {', '.join(peers)}" for operator, peers in sharing.sharable.items())
+        yield f"running streams: {found}{f'; not used: {sharing.unshared}' if sharing.unshared else ''}"
+
+
+def _moves(account: Reasons) -> Iterator[str]:
+    if account.composition.placed:
+        yield "placed: " + account.composition.placed.replace("\n", "\n    ")
+    yield from (f"taken over: {move}" for move in account.movement.takeovers)
+    yield from (f"moved: {move}" for move in account.movement.moves)
+    yield from (f"moving: {name} from {at} to {to}" for name, (at, to) in account.movement.moving.items())
+
+
+def _hot_spots(account: Reasons) -> Iterator[str]:
+    yield from (line.removeprefix("  ") for line in account.hot_spots.lines(account.course.began))
+
+
+def _losses(account: Reasons) -> Iterator[str]:
+    losses = account.losses
+    yield from (f"too late: {counted(rows, 'row')} at {name}, dropped" for name, rows in losses.late.items() if rows)
+    yield from (f"{skipped.heading(name)}: {skipped}" for name, skipped in losses.skipped.items())
+    if account.asked.drops:
+        lost = [f"{counted(number, 'tuple')} at {name}" for name, number in losses.overdue.items()]
+        yield f"dropped as their deadline had passed: {', '.join(lost) or 'no tuples'}"
+
+
+def _covered(account: Reasons) -> Iterator[str]:
+    """The replicas that are left, and what they do not cover."""
+    if account.of_replicas.left:
+        yield f"{account.placed_sentence}; {counts(account.of_replicas.left)}"
+    for operator, peers in account.of_replicas.behind.items():
+        yield from (f"  {peer} could not take {operator} over: {why}" for peer, why in peers.items())
+    if account.coverage:
+        yield account.coverage
+
+
+def _errors(account: Reasons) -> Iterator[str]:
+    yield from (f"error: {account.error_line(each)}" for each in account.troubles[-SHOWN:])
+
+
+def _probing(account: Reasons) -> Iterator[str]:
+    found = account.composition
+    yield from (f"deployed: {', '.join(each.operators)}, {STAGES[each.stage]}" for each in found.deployed)
+    for attempt in found.attempts:
+        yield (
+            f"probes: {counted(attempt.paths, 'path')} returned, {attempt.dropped} dropped; "
+            f"{counted(attempt.graphs, 'complete graph')}, {attempt.qualified} qualified"
+            + ("" if attempt.complete else " (time ran out)")
+        )
+    where: dict[str, dict[str, int]] = {}
+    for probe in found.accepted:
+        passed = where.setdefault(probe.operator, {})
+        passed[probe.peer] = passed.get(probe.peer, 0) + 1
+    if where:
+        each = (
+            f"{operator} "
+            + ", ".join(f"{peer} ({count} paths)" if count > 1 else peer for peer, count in sorted(passed.items()))
+            for operator, passed in where.items()
+        )
+        yield f"accepted: {'; '.join(each)}"
+
+
+def _chosen(account: Reasons) -> Iterator[str]:
+    selected = account.composition.selected
+    if selected is not None:
+        close = _close(account.asked.qos.get("delay"), selected)
+        yield f"chosen: φ = {selected.phi:.4g}, projected delay {seconds(selected.delay_s)}{close}"
+        width = max(map(len, selected.peers))
+        for operator, peer in selected.peers.items():
+            yield f"  {operator:<{width}}  {account.peers.get(operator, peer)}: {account.why(operator)}"
+    for name, each in account.impacts.items():
+        yield (
+            f"projected: {name}: {seconds(each['before'])} now, {seconds(each['after'])} with it, of "
+            f"{seconds(each['limit'])} ({each['operator']} at {each['at']})"
+        )
 
 
 def _close(limit: float | None, selected: GraphSelected) -> str:
@@ -222,6 +192,22 @@ def _close(limit: float | None, selected: GraphSelected) -> str:
     return f"{many}, close enough to the limit of {seconds(limit)}"
 
 
+def _others(account: Reasons) -> Iterator[str]:
+    """The graphs that were not chosen, and the probes that were dropped."""
+    found = account.composition
+    others = [graph for graph in found.graphs if found.selected is None or graph.peers != found.selected.peers]
+    others.sort(key=lambda graph: math.inf if graph.phi is None else graph.phi)
+    for graph in others[:FEW]:
+        verdict = graph.unqualified or f"φ = {graph.phi:.4g}"
+        where = ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items())
+        yield f"not chosen: {verdict}, {seconds(graph.delay_s)}: {where}"
+    if len(others) > FEW:
+        yield f"and {counted(len(others) - FEW, 'more graph')}"
+    for drop in found.dropped[:SHOWN]:
+        why = account.readable(drop.explanation) or compared(drop)
+        yield f"dropped: {drop.operator} at {drop.at}: {drop.condition}: {why}"
+
+
 def compared(drop: ProbeDropped) -> str:
     """Text about the required and the available value of a failed condition."""
     if drop.condition == "delay":
@@ -230,5 +216,72 @@ def compared(drop: ProbeDropped) -> str:
     return f"{drop.required:.4g} required, {drop.available:.4g} available"
 
 
-def _counted(passed: Mapping[str, int]) -> str:
-    return ", ".join(f"{peer} ({count} paths)" if count > 1 else peer for peer, count in sorted(passed.items()))
+def _refused(account: Reasons) -> Iterator[str]:
+    found = account.composition
+    if account.delay is not None:
+        yield str(account.delay)
+    for reason in dict.fromkeys(found.tried):
+        if reason not in account.course.outcome and reason not in found.refused:
+            yield f"attempt failed: {reason}"
+    yield from (f"refused at set-up: {reason}" for reason in found.refused)
+
+
+def _backups(account: Reasons) -> Iterator[str]:
+    replicated = account.replication.replicated
+    if replicated is None:
+        return
+    yield from (f"not placed at first: {reason}" for reason in account.of_replicas.unplaced[:FEW])
+    exact = replicated.availability
+    uniform = len(set(account.replication.placed_replicas.values())) < 2
+    placed = f"degree {replicated.degree}" if uniform else account.placed_sentence
+    yield f"replicas: {placed}{'' if exact is None else f', available with probability {exact:.6g}'}"
+    yield from (f"  {sentence}" for sentence in replicated.techniques.values())
+
+
+def _active_replicas(account: Reasons) -> Iterator[str]:
+    """Where the active replicas are, what they cost, and why an operator has fewer than its plan requires."""
+    deployed = account.replication.replicas_deployed
+    if deployed is None:
+        return
+    yield cost_sentence(deployed)
+    for operator, peers in deployed.replicas.items():
+        lacking = deployed.degrees[operator] - len(peers)
+        where = ", ".join(peers)
+        if operator in deployed.backups:
+            where += f", backups at {', '.join(deployed.backups[operator])}"
+        if lacking:
+            apart = "" if deployed.distance_s is None else f" and is {seconds(deployed.distance_s)} from the others"
+            where += f"; {lacking} fewer than required, as no other peer has room{apart}"
+        yield f"  {operator} at {where}"
+    yield f"  streams: {streams_sentence(deployed)}"
+    yield from (f"  {sentence}" for sentence in deployed.agreement.values())
+
+
+def _replicas(account: Reasons) -> Iterator[str]:
+    """What became of replicas and their streams, and why the placed ones are at their peers."""
+    found, weighed = account.of_replicas, account.replication.weighed
+    for lost in found.replicas_lost:
+        yield f"lost: {', '.join(lost.operators)} at {lost.at}: {lost.reason}; {counts(lost.left)}"
+    if weighed is not None:
+        yield weighed_sentence(weighed)
+    yield from (stream_sentence(each, account.readable) for each in found.streams)
+    yield from (f"  {each.operator} ({each.role}) at {each.at}: {replica_reason(each)}" for each in found.replicas)
+
+
+_SUBJECTS: Final = (
+    _request,
+    _engines,
+    _sharing,
+    _moves,
+    _hot_spots,
+    _losses,
+    _covered,
+    _errors,
+    _probing,
+    _chosen,
+    _others,
+    _refused,
+    _backups,
+    _active_replicas,
+    _replicas,
+)

@@ -30,8 +30,8 @@ SOFT: Final = "opacity:.75"
 
 def page(explanation: Reasons) -> str:
     """Write the account of a request as HTML, self-contained and without a script."""
-    took = "" if explanation.setup_s is None else f", set up in {seconds(explanation.setup_s)}"
-    outcome = f"<strong>{_text(explanation.request)}</strong>: {_text(explanation.outcome)}{took}"
+    took = "" if explanation.course.setup_s is None else f", set up in {seconds(explanation.course.setup_s)}"
+    outcome = f"<strong>{_text(explanation.request)}</strong>: {_text(explanation.course.outcome)}{took}"
     parts = [f"<p style='margin:0 0 6px'>{outcome}</p>", _operators(explanation), _graphs(explanation)]
     account = html.escape("\n".join(lines(explanation)))
     parts.append(_folded("The whole account as text", f"<pre style='white-space:pre-wrap'>{account}</pre>"))
@@ -40,7 +40,11 @@ def page(explanation: Reasons) -> str:
 
 def _operators(explanation: Reasons) -> str:
     """A row of each operator, which opens; its replicas and backups are in it."""
-    found = [*explanation.peers, *(drop.operator for drop in explanation.dropped), *explanation.candidates]
+    found = [
+        *explanation.peers,
+        *(drop.operator for drop in explanation.composition.dropped),
+        *explanation.composition.candidates,
+    ]
     names = list(dict.fromkeys(map(original, found)))
     if not names:
         return ""
@@ -48,8 +52,10 @@ def _operators(explanation: Reasons) -> str:
     head = f"<div style='{ROW};{SOFT};width:calc(100% - 1.4em);margin-left:1em'>{cells}</div>"
     rows = [head]
     for name in names:
-        dropped = [drop for drop in explanation.dropped if original(drop.operator) == name]
-        accepted = sorted({probe.peer for probe in explanation.accepted if original(probe.operator) == name})
+        dropped = [drop for drop in explanation.composition.dropped if original(drop.operator) == name]
+        accepted = sorted(
+            {probe.peer for probe in explanation.composition.accepted if original(probe.operator) == name}
+        )
         replicas = [each for each in explanation.peers if original(each) == name]
         backups = _backups(explanation, name)
         at = ", ".join(map(explanation.where, replicas)) or "none"
@@ -75,7 +81,11 @@ def _operators(explanation: Reasons) -> str:
 
 
 def _backups(explanation: Reasons, operator: str) -> list[str]:
-    return [] if explanation.replicated is None else list(explanation.replicated.backups.get(operator, ()))
+    return (
+        []
+        if explanation.replication.replicated is None
+        else list(explanation.replication.replicated.backups.get(operator, ()))
+    )
 
 
 def _reasons(explanation: Reasons, replicas: list[str], backups: list[str]) -> Iterable[str]:
@@ -88,7 +98,7 @@ def _reasons(explanation: Reasons, replicas: list[str], backups: list[str]) -> I
 
 def _losses(explanation: Reasons, operator: str) -> Iterable[str]:
     """The active replicas that an operator has lost."""
-    for lost in explanation.replicas_lost:
+    for lost in explanation.of_replicas.replicas_lost:
         gone = [name for name in lost.operators if original(name) == operator]
         if gone:
             yield f"lost: {', '.join(gone)} at {lost.at}: {lost.reason}"
@@ -120,11 +130,11 @@ def _bars(explanation: Reasons, dropped: list[ProbeDropped]) -> Iterable[str]:
 
 def _graphs(explanation: Reasons) -> str:
     """All complete graphs by φ, folded."""
-    if not explanation.graphs:
+    if not explanation.composition.graphs:
         return ""
-    selected = explanation.selected
+    selected = explanation.composition.selected
     chosen = selected.peers if selected is not None else None
-    graphs = list(explanation.graphs)
+    graphs = list(explanation.composition.graphs)
     if selected is not None and all(graph.peers != chosen for graph in graphs):  # replicas were placed after it
         graphs.append(
             GraphEvaluated(

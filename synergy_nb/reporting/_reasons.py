@@ -1,4 +1,4 @@
-"""Reasons why the operators of a request run at their peers, derived from the events of the request."""
+"""Reasons why the operators of a request run at their peers, derived from the facts of the request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from synergy_nb.events import ReplicaDecided
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.terms.units import counted
-from synergy_nb.reporting._facts import Facts
+from synergy_nb.reporting.facts import Facts
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.replica_streams import placed_sentence
 from synergy_nb.reporting.troubles import Trouble, observers
@@ -16,85 +16,93 @@ from synergy_nb.reporting.uncovered import coverage_sentences
 
 
 class Reasons(Facts):
-    """The :class:`~synergy_nb.reporting._facts.Facts` of one request, and reasons that follow from them."""
+    """The :class:`~synergy_nb.reporting.facts.Facts` of one request, and reasons that follow from them."""
 
     @property
     def peers(self) -> dict[str, str]:
         """Present component graph λ: operator to peer; empty where none was set up."""
-        if self._moved:
-            return dict(self._moved)
-        if self.selected is not None:
-            lost = self.replicas_ended.union(*(each.operators for each in self.replicas_lost))
-            return {name: peer for name, peer in self.selected.peers.items() if name not in lost}
-        return dict(self.replicated.primaries) if self.replicated is not None else {}
+        selected, replicated = self.composition.selected, self.replication.replicated
+        if self.movement.graph:
+            return dict(self.movement.graph)
+        if selected is not None:
+            lost = self.of_replicas.replicas_ended.union(*(each.operators for each in self.of_replicas.replicas_lost))
+            return {name: peer for name, peer in selected.peers.items() if name not in lost}
+        return dict(replicated.primaries) if replicated is not None else {}
 
     @property
     def rule(self) -> str:
         """Rule by which the graph was chosen among those that qualified."""
-        return "least φ" if self.selected is None else self.selected.rule
+        selected = self.composition.selected
+        return "least φ" if selected is None else selected.rule
 
     def why(self, operator: str) -> str:
         """Reason in a sentence why an operator runs at its peer."""
-        if operator in self.rebuilt:
-            return f"it was rebuilt there from the state of {self.rebuilt[operator]}"
-        if operator in self._from:
-            return f"it was moved there from {self._from[operator]}"
-        if self.selected is None or self.replicated is not None:
-            placed = {} if self.replicated is None else self.replicated.primaries
+        selected, replicated = self.composition.selected, self.replication.replicated
+        if operator in self.of_replicas.rebuilt:
+            return f"it was rebuilt there from the state of {self.of_replicas.rebuilt[operator]}"
+        if operator in self.movement.came_from:
+            return f"it was moved there from {self.movement.came_from[operator]}"
+        if selected is None or replicated is not None:
+            placed = {} if replicated is None else replicated.primaries
             if placed.get(operator) != self.peers.get(operator):
-                return f"its backup took over from {self._died.get(operator, placed[operator])}"
-            primaries = [each for each in self.replicas if (each.operator, each.role) == (operator, "primary")]
-            return replica_reason(primaries[-1]) if primaries else self.outcome
-        operator = next((name for name, part in self.parts.items() if operator in part), operator)
-        if operator not in self.selected.peers:
+                return f"its backup took over from {self.movement.died.get(operator, placed[operator])}"
+            primaries = [
+                each for each in self.of_replicas.replicas if (each.operator, each.role) == (operator, "primary")
+            ]
+            return replica_reason(primaries[-1]) if primaries else self.course.outcome
+        operator = next((name for name, part in self.on_engines.parts.items() if operator in part), operator)
+        if operator not in selected.peers:
             return "not executed: a stream that is derived from it runs already"
-        offering = self.candidates.get(original(operator), [])
-        if operator in self.shared:
-            of, other = self.shared[operator]
+        if operator in self.sharing.shared:
+            of, other = self.sharing.shared[operator]
             return f"its stream runs there already, as {other} of {of}"
-        peer = self.selected.peers[operator]
+        return self._why_composed(operator, selected.peers[operator])
+
+    def _why_composed(self, operator: str, peer: str) -> str:
+        """Reason why an operator of the graph that was set up is at its peer."""
+        offering = self.composition.candidates.get(original(operator), [])
         if peer not in offering:
             return "deployed there, as no peer offered its component"
         if offering == [peer]:
             return "its only candidate"  # pinned there, a sink, or offered by no other
-        if self.placed:
-            return f"placed there; {counted(len(offering), 'peer', 'offers', 'offer')} it"
-        if self.replicas_deployed is not None:
-            replicas = self.replicas_deployed.replicas
-            single = original(operator) not in replicas
+        offers = f"{counted(len(offering), 'peer', 'offers', 'offer')} it"
+        if self.composition.placed:
+            return f"placed there; {offers}"
+        deployed = self.replication.replicas_deployed
+        if deployed is not None:
+            single = original(operator) not in deployed.replicas
             if self.peers.get(operator, peer) != peer:
-                return f"its backup took over from {self._died.get(operator, peer)}"
+                return f"its backup took over from {self.movement.died.get(operator, peer)}"
             which = "the nearest to the origin, not replicated" if single else f"active replica, by {self.rule}"
-            if single and operator in self.replicas_deployed.backups:
-                which = f"near the origin, backups at {', '.join(self.replicas_deployed.backups[operator])}"
-            elif len(replicas.get(operator, ())) == 1 and self.replicas_deployed.degrees[operator] == 1:
-                backups = ", ".join(self.replicas_deployed.backups.get(operator, ()))
+            if single and operator in deployed.backups:
+                which = f"near the origin, backups at {', '.join(deployed.backups[operator])}"
+            elif len(deployed.replicas.get(operator, ())) == 1 and deployed.degrees[operator] == 1:
+                backups = ", ".join(deployed.backups.get(operator, ()))
                 which = f"by {self.rule}, {f'backups at {backups}' if backups else 'not replicated'}"
-            return f"{which}; {counted(len(offering), 'peer', 'offers', 'offer')} it"
-        probed = sorted({graph.peers[operator] for graph in self.graphs})
-        drops = (f"{drop.at} ({drop.condition})" for drop in self.dropped if drop.operator == operator)
+            return f"{which}; {offers}"
+        probed = sorted({graph.peers[operator] for graph in self.composition.graphs})
+        drops = (f"{drop.at} ({drop.condition})" for drop in self.composition.dropped if drop.operator == operator)
         failed = dict.fromkeys(drops)  # once, however many paths led there
         rest = f"; dropped: {', '.join(failed)}" if failed else ""
-        offers = f"{counted(len(offering), 'peer', 'offers', 'offer')} it"
         return f"in the graph of {self.rule}; {offers}, {len(probed)} in complete graphs ({', '.join(probed)}){rest}"
 
     @property
     def placed_backups(self) -> Mapping[str, Sequence[str]]:
         """Operator to the names of the peers at which its backups were placed."""
-        if self.replicas_deployed is not None:
-            return self.replicas_deployed.backups
-        return {} if self.replicated is None else self.replicated.backups
+        placed = self.replication.replicas_deployed or self.replication.replicated
+        return {} if placed is None else placed.backups
 
     @property
     def placed_sentence(self) -> str:
         """How many replicas of the components with backups were placed."""
-        return placed_sentence(self.placed_replicas, whole=self.replicas_deployed is None)
+        whole = self.replication.replicas_deployed is None
+        return placed_sentence(self.replication.placed_replicas, whole=whole)
 
     @property
     def coverage(self) -> str:
         """Sentence about the operators that replicas cover, and those that they do not; empty without replicas."""
-        covered = [] if self.replicated is None else list(self.replicated.backups)
-        return coverage_sentences(covered, self.uncovered) if self.uncovered else ""
+        replicated, alone = self.replication.replicated, self.of_replicas.uncovered
+        return coverage_sentences([] if replicated is None else list(replicated.backups), alone) if alone else ""
 
     def error_line(self, trouble: Trouble) -> str:
         """Write an error of peers in a line."""
@@ -103,17 +111,17 @@ class Reasons(Facts):
 
     def where(self, operator: str) -> str:
         """Place of an operator: a peer, Spark at a peer, or the peer whose stream is shared; empty if there is none."""
-        part = next((name for name, members in self.parts.items() if operator in members), "")
-        peer = self.peers.get(part or operator, "")
+        part = next((name for name, members in self.on_engines.parts.items() if operator in members), "")
+        peer, shared = self.peers.get(part or operator, ""), self.sharing.shared
         if part:
             return f"{peer}, Spark"
-        if operator in self.shared:
+        if operator in shared:
             return f"{peer}, shared"
-        return peer or (f"within {', '.join(sorted({of for of, _ in self.shared.values()}))}" if self.shared else "")
+        return peer or (f"within {', '.join(sorted({of for of, _ in shared.values()}))}" if shared else "")
 
     def why_replica(self, operator: str, peer: str) -> str:
         """Reason in a sentence why a replica of an operator is at a peer."""
-        for replica in self.replicas:
+        for replica in self.of_replicas.replicas:
             if (replica.operator, replica.at) == (operator, peer):
                 return replica_reason(replica)
         return f"it has no replica of {operator}"
@@ -125,8 +133,9 @@ class Reasons(Facts):
         Fields are ``before``, ``after`` and ``limit`` in seconds, and the ``operator`` and peer (``at``) of the impact.
         """
         found: dict[str, dict[str, Any]] = {}
-        chosen = {} if self.selected is None else self.selected.peers
-        for probe in self.accepted:
+        selected = self.composition.selected
+        chosen = {} if selected is None else selected.peers
+        for probe in self.composition.accepted:
             if chosen.get(probe.operator) != probe.peer:
                 continue
             for each in probe.impacts:

@@ -28,7 +28,6 @@ __all__ = [
     "StreamEvent",
     "cost_sentence",
     "counts",
-    "outcome_after",
     "placed_sentence",
     "stream_sentence",
     "streams_sentence",
@@ -97,13 +96,6 @@ def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
         case ApplicationContinued():
             return f"continued: after {seconds(event.seconds)} of {readable(awaited_text(event.awaited))}"
     return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"
-
-
-def outcome_after(event: StreamEvent, before: str, readable: Callable[[str], str]) -> str:
-    """Return the outcome of an application after an event, for people, from that ``before`` it."""
-    if isinstance(event, ApplicationPaused):
-        return f"paused: {readable(awaited_text(event.awaited))}"
-    return "running" if isinstance(event, ApplicationContinued) else before
 
 
 def cost_sentence(event: ReplicasDeployed) -> str:

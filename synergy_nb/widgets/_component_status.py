@@ -41,7 +41,7 @@ def named(readings: JournalSeries, text: str) -> str:
 def drawn_plan(readings: JournalSeries, plan: Plan) -> Plan:
     """The plan that the view of an application draws: with its active replicas, also those that were lost."""
     run = readings.runs.get(readings.application or "")
-    if run is None or not run.active:
+    if run is None or not run.replication.active:
         return plan
     degrees: dict[str, int] = {}
     for name in (*run.roles.peers, *run.lost_replicas):
@@ -76,7 +76,7 @@ def state(readings: JournalSeries, component: LatestComponent) -> str:
     now = status(readings, run)[0]
     if now in ENDED:
         return "stopped"
-    if now != "running" or not (component.deployed or component.operator in run.shared):  # nobody deploys a tap
+    if now != "running" or not (component.deployed or component.operator in run.sharing.shared):  # nobody deploys a tap
         return "waiting"
     stats = component.stats
     behind = stats is not None and stats.queue_tuples > max(BEHIND * stats.rate, 1.0)
@@ -90,9 +90,9 @@ def pieces_of(
     pieces: dict[str, dict[str, Any]] = {}
     for component in components:
         if not run.roles.peers or component.operator in run.roles.peers or component.operator in run.lost_replicas:
-            pieces |= _of_component(readings, component, run.parts.get(component.operator))
-    if readings.application is not None and run.shared and plan is not None:
-        for tap in run.shared:
+            pieces |= _of_component(readings, component, run.engines.parts.get(component.operator))
+    if readings.application is not None and run.sharing.shared and plan is not None:
+        for tap in run.sharing.shared:
             for operator in _above(plan, tap):
                 name = f"part:{run.application}/{operator}"
                 if name not in pieces:
@@ -114,14 +114,14 @@ def _above(plan: Plan, tap: str) -> list[str]:
 
 def _shared_piece(readings: JournalSeries, run: LatestRun, tap: str, operator: str) -> dict[str, Any]:
     """The piece of an operator that the application need not execute, as it uses a stream of another application."""
-    of = run.shared[tap][0]
-    exact = [peer for _, name, peer in run.producers.get(tap, ()) if name == operator]
-    peers = exact[:1] or sorted({peer for _, _, peer in run.producers.get(tap, ())})
+    of = run.sharing.shared[tap][0]
+    exact = [peer for _, name, peer in run.sharing.producers.get(tap, ()) if name == operator]
+    peers = exact[:1] or sorted({peer for _, _, peer in run.sharing.producers.get(tap, ())})
     on = ", ".join(readings.name(peer) for peer in peers)
     ended = status(readings, run)[0] in ENDED
     return {
         "application": run.application,
-        "title": run.plan or run.application,
+        "title": run.asked.plan or run.application,
         "operator": operator,
         "peer": peers[0] if len(peers) == 1 else "",
         "on": on or "another application",
@@ -181,15 +181,15 @@ def _part(readings: JournalSeries, component: LatestComponent) -> dict[str, Any]
     state_text, on = STATES[now], readings.name(component.peer)
     name, running = original(component.operator), run.running_replicas
     if name in running:
-        lines.append(f"active replicas of {name}: {running[name]} of {run.active[name]} run")
+        lines.append(f"active replicas of {name}: {running[name]} of {run.replication.active[name]} run")
     shares = component.first_shares() if stats is not None else {}
     if len(shares) > 1:
         lines.append(f"first: {', '.join(f'{each} {share(part)}' for each, part in sorted(shares.items()))}")
     if component.operator in run.lost_replicas and now == "dead":
         state_text = "replica lost"
         lines.append(f"lost: {named(readings, run.lost_replicas[component.operator][1])}")
-    if component.operator in run.shared:
-        of, other = run.shared[component.operator]
+    if component.operator in run.sharing.shared:
+        of, other = run.sharing.shared[component.operator]
         lines.insert(0, f"uses the stream of {other}, which {of} executes")
         if now == "running":
             now, state_text = "shared", f"from {of}"
@@ -197,12 +197,12 @@ def _part(readings: JournalSeries, component: LatestComponent) -> dict[str, Any]
     if keeping:
         lines.append(f"backup on {', '.join(keeping)}")
         on = f"{on} + {keeping[0] if len(keeping) == 1 else counted(len(keeping), 'backup')}"
-    elif component.operator in run.backed_up and component.operator in run.left:
-        lines.append(f"no backup is left; {run.backed_up[component.operator]} replicas were placed")
+    elif component.operator in run.replication.placed_replicas and component.operator in run.left:
+        lines.append(f"no backup is left; {run.replication.placed_replicas[component.operator]} replicas were placed")
     busiest = max(stats.rate, stats.output_rate) if stats is not None else None
     return {
         "application": component.application,
-        "title": run.plan or component.application,
+        "title": run.asked.plan or component.application,
         "operator": component.operator,
         "replica_of": name if name != component.operator else "",
         "peer": component.peer,

@@ -64,7 +64,7 @@ def overlay(readings: JournalSeries, plan: Plan) -> dict[str, Any]:
         },
         "replicas": replicas,
         "shared": _shared(readings, plan),
-        "spark": sorted({each for members in run.parts.values() for each in members if each in plan.operators}),
+        "spark": sorted({each for members in run.engines.parts.values() for each in members if each in plan.operators}),
         "marks": [_mark(each) for each in pieces["marks"]["list"]],
         "start": head["zero"],
         "now": head["ended"] or max(readings.now, head["zero"]),
@@ -74,7 +74,7 @@ def overlay(readings: JournalSeries, plan: Plan) -> dict[str, Any]:
 def _shared(readings: JournalSeries, plan: Plan) -> dict[str, str]:
     """Ids of the operators that the application need not execute, each to the application that owns the stream."""
     found: dict[str, str] = {}
-    for tap, (owner, _) in readings.run(readings.application or "").shared.items():
+    for tap, (owner, _) in readings.run(readings.application or "").sharing.shared.items():
         waiting = [tap] if tap in plan.operators else []
         while waiting:
             name = waiting.pop()

@@ -292,6 +292,12 @@ class JournalSeries:
                 self._forget()
         return self.runs[application]
 
+    def _learn(self, event: Event) -> LatestRun:
+        """The record of the application that an event is about, with the facts of the event."""
+        run = self.run(event.subject)
+        run.learn(event)
+        return run
+
     def _forget(self) -> None:
         ended = next((run.application for run in self.runs.values() if run.status in ENDED), None)
         if ended is None:
@@ -307,13 +313,11 @@ class JournalSeries:
 
     @SHOWN.add
     def _submitted(self, event: RequestSubmitted) -> None:
-        run = self.run(event.subject)
-        run.submitted, run.origin = event.time, event.peer
-        run.plan, run.operators, run.qos = event.plan, list(event.operators), dict(event.qos)
+        self._learn(event).origin = event.peer
 
     @SHOWN.add
     def _engines(self, event: EnginesChosen | EnginesChanged) -> None:
-        self.run(event.subject).parts = {name: list(members) for name, members in event.parts.items()}
+        self._learn(event)
 
     @SHOWN.add
     def _selected(self, event: GraphSelected) -> None:
@@ -322,7 +326,7 @@ class JournalSeries:
     def _graph(self, application: str, peers: Mapping[str, str]) -> None:
         """Store a component graph λ: the peer address of each operator."""
         run = self.run(application)
-        within = {each for part, members in run.parts.items() for each in members if each != part}
+        within = {each for part, members in run.engines.parts.items() for each in members if each != part}
         run.roles = replace(run.roles, peers={name: peer for name, peer in peers.items() if name not in within})
         for operator, peer in run.roles.peers.items():
             if peer:  # else it is an active replica that was lost
@@ -331,15 +335,12 @@ class JournalSeries:
     @SHOWN.add
     def _running(self, event: ApplicationRunning) -> None:
         self._graph(event.subject, event.peers)
-        run = self.run(event.subject)
+        run = self._learn(event)
         run.status, run.reason, run.began = "running", "", event.time
-        run.shared = {tap: (of, name) for tap, (of, name) in event.shared.items()}
-        run.producers = {tap: list(made) for tap, made in event.producers.items()}
 
     @SHOWN.add
     def _replicated(self, event: PlacementCompleted) -> None:
-        run = self.run(event.subject)
-        run.backed_up = {name: 1 + len(peers) for name, peers in event.backups.items()}
+        run = self._learn(event)
         run.roles = replace(run.roles, backups={name: tuple(peers) for name, peers in event.backups.items()})
         where = ", ".join(f"{name} on {' and '.join(peers)}" for name, peers in run.roles.backups.items() if peers)
         if where:
@@ -351,7 +352,7 @@ class JournalSeries:
 
     @SHOWN.add
     def _active_replicas(self, event: ReplicaEvent) -> None:
-        note(self.run(event.subject), event)
+        note(self._learn(event), event)
         if isinstance(event, ReplicaRebuilt):
             self._graph(event.subject, event.peers)
 
@@ -389,8 +390,7 @@ class JournalSeries:
     @SHOWN.add
     def _shared_moved(self, event: SharedStreamMoved) -> None:
         self._graph(event.subject, event.peers)
-        run = self.run(event.subject)
-        run.producers = {tap: list(made) for tap, made in event.producers.items()}
+        run = self._learn(event)
         text = f"{event.operator} of {event.of}, which it shares, moved from {event.at} to {event.to}"
         run.mark(event.time, "good", "", text)
 

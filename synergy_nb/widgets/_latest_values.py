@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 
 from synergy_nb.control.roles import Roles
-from synergy_nb.events import ComponentMeasurements, LateRows, LinesSkipped, StreamsWeighed
+from synergy_nb.events import ComponentMeasurements, Event, LateRows, LinesSkipped
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.terms.units import counted
+from synergy_nb.reporting.facts import EngineFacts, ReplicationFacts, RequestFacts, SharingFacts
 
 WITHIN: Final = 0.01  # share of the results that may be late if a limit counts as met
 FIRSTS: Final = 30.0  # seconds over which it counts which active replica was first
@@ -132,28 +133,18 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class LatestRun(msgspec.Struct):
-    """An application: ``qos`` holds its requirements Q_ξ in base units, ``origin`` is the address of its origin.
+    """An application: its facts, its present peers, and what happened.
 
     Parameters
     ----------
+    asked, engines, sharing, replication
+        What was requested, parts on Spark, streams of other applications, and the placements of its replicas.
+    origin
+        Address of its origin.
     roles
         Present component graph λ and replication graph ρ.
-    parts
-        Operators of each part of the plan on Spark, by the operator that represents the part in the component graph.
-    shared
-        Application and operator that produce a shared stream, by the operator of this plan.
-    producers
-        All components that produce a shared stream, by the same operator: application, operator, peer address.
-    backed_up
-        Operator with backups to the number of its replicas that were placed.
-    active
-        Operator to the number of its active replicas, where the plan asks for several.
     lost_replicas
         Active replicas that were lost: id to the address of its peer and the reason.
-    times_cost
-        Expected network cost, as a multiple of that without replicas; None if it is not known.
-    weighed
-        Latest utilities and costs of the streams between active replicas; None before the first.
     discarded
         Producer and reader of each stream that is discarded at present.
     lost
@@ -165,28 +156,26 @@ class LatestRun(msgspec.Struct):
     """
 
     application: str
-    plan: str = ""
-    qos: dict[str, float] = {}
-    operators: list[str] = []
+    asked: RequestFacts = msgspec.field(default_factory=RequestFacts)
+    engines: EngineFacts = msgspec.field(default_factory=EngineFacts)
+    sharing: SharingFacts = msgspec.field(default_factory=SharingFacts)
+    replication: ReplicationFacts = msgspec.field(default_factory=ReplicationFacts)
     status: str = "composing"
     reason: str = ""
     roles: Roles = Roles()
-    parts: dict[str, list[str]] = {}
-    shared: dict[str, tuple[str, str]] = {}
-    producers: dict[str, list[tuple[str, str, str]]] = {}
-    backed_up: dict[str, int] = {}
-    active: dict[str, int] = {}
     lost_replicas: dict[str, tuple[str, str]] = {}
-    times_cost: float | None = None
-    weighed: StreamsWeighed | None = None
     discarded: frozenset[tuple[str, str]] = frozenset()
     lost: set[str] = set()
     orphaned: bool = False
     marks: list[Mark] = []
-    submitted: float | None = None
     began: float | None = None
     ended: float | None = None
     origin: str = ""
+
+    def learn(self, event: Event) -> None:
+        """Add the facts of an event about it."""
+        for facts in (self.asked, self.engines, self.sharing, self.replication):
+            facts.add(event)
 
     def mark(self, time: float, tone: str, label: str, text: str) -> None:
         """Add an event."""
@@ -218,7 +207,7 @@ class LatestRun(msgspec.Struct):
         """Operator to the number of its active replicas that are left; empty without active replicas."""
         replicas = [name for name, peer in self.roles.peers.items() if peer and peer not in self.lost]
         counts = Counter(map(original, replicas))
-        return {name: counts[name] for name in self.active}
+        return {name: counts[name] for name in self.replication.active}
 
     @property
     def left(self) -> dict[str, int]:
@@ -226,6 +215,6 @@ class LatestRun(msgspec.Struct):
         primaries, backups = self.roles.peers, self.roles.backups  # the primary is one of the replicas
         replicas = {name: (primaries.get(name), *peers) for name, peers in backups.items()}
         counts = {name: sum(peer not in self.lost for peer in peers) for name, peers in replicas.items()}
-        wanted = self.backed_up | self.active
+        wanted = self.replication.placed_replicas | self.replication.active
         counts |= self.running_replicas
         return {name: count for name, count in counts.items() if count < wanted.get(name, 0)}

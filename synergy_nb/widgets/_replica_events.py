@@ -50,7 +50,7 @@ ReplicaEvent: TypeAlias = (
 
 
 def note(run: LatestRun, event: ReplicaEvent) -> None:
-    """Note an event about replicas, or the peer that leads them, in the record of its application."""
+    """Note an event about replicas, or the peer that leads them, in the record of its application, beside its facts."""
     match event:
         case SuccessionBegun() | OriginSucceeded():
             run.origin = event.peer
@@ -68,16 +68,13 @@ def note(run: LatestRun, event: ReplicaEvent) -> None:
         case SessionExpired():
             run.orphaned = run.orphaned or event.origin == run.origin
         case ReplicasDeployed():
-            run.active = {name: number for name, number in event.degrees.items() if number > 1}
-            run.backed_up = {name: 1 + len(peers) for name, peers in event.backups.items()}
             backups = {name: tuple(peers) for name, peers in event.backups.items()}
             run.roles, run.lost_replicas = replace(run.roles, backups=backups), {}
-            run.times_cost = event.cost / event.cost_alone if event.cost_alone else None
         case ActiveReplicasLost():
             run.lost_replicas = run.lost_replicas | dict.fromkeys(event.operators, (event.at, event.reason))
             run.roles = run.roles.without(event.operators)
             left = ", ".join(
-                f"{count} of {run.active.get(name, 1)} left of {name}" for name, count in event.left.items()
+                f"{count} of {run.replication.active.get(name, 1)} left of {name}" for name, count in event.left.items()
             )
             text = f"{', '.join(event.operators)} at {event.at} lost, {event.reason}: {left}"
             run.mark(event.time, "bad", "" if event.at in run.lost else "replica lost", text)
@@ -100,8 +97,6 @@ def note(run: LatestRun, event: ReplicaEvent) -> None:
             run.lost_replicas, run.roles = run.lost_replicas | ended, run.roles.without(event.ended)
             label = f"{counted(len(event.streams), 'stream')} discarded"
             run.mark(event.time, "note", label, f"discarded, least useful for their cost: {names}; {cost}")
-        case StreamsWeighed():
-            run.weighed = event
         case StreamRevived():
             run.discarded -= {(event.producer, event.reader)}
             text = f"{event.producer} to {event.reader} revived, as its other streams were {seconds(event.delay)} late"
@@ -125,7 +120,8 @@ def stream_pieces(run: LatestRun, components: Mapping[str, LatestComponent]) -> 
     for reader, component in components.items():
         for producer, part in component.first_shares().items():
             found[f"{producer} {reader}"] = [f"{producer} to {reader}: first for {share(part)} of the tuples"]
-    for producer, reader, utility, cost in () if run.weighed is None else run.weighed.streams:
+    weighed = run.replication.weighed
+    for producer, reader, utility, cost in () if weighed is None else weighed.streams:
         words = found.setdefault(f"{producer} {reader}", [f"{producer} to {reader}"])
         words.append(f"utility {utility:.2g}, {size(cost)} on the way")
     pieces = {name: {"gone": False, "tip": "; ".join(words)} for name, words in found.items()}

@@ -104,7 +104,7 @@ def status_pieces(readings: JournalSeries, plan: Plan | None = None) -> dict[str
     if peers:
         shares = [_difference(readings, peer) for peer in peers]
         pieces["loads"] = {"about": LOADS, "list": [sentence for sentence in shares if sentence][:WORST]}
-    if readings.application is not None and readings.run(readings.application).active:
+    if readings.application is not None and readings.run(readings.application).replication.active:
         own = {each.operator: each for each in components.get(readings.application, ())}
         pieces["streams"] = stream_pieces(readings.run(readings.application), own)
     pieces["marks"] = {"list": _marks(readings)}
@@ -120,14 +120,14 @@ def _head(
         run = readings.run(readings.application)
         now, why = status(readings, run)
         glyph, word, tone = _STATUS[now]
-        title = run.plan or (plan.name if plan is not None else run.application)
-        zero = run.began or run.submitted or zero
+        title = run.asked.plan or (plan.name if plan is not None else run.application)
+        zero = run.began or run.asked.submitted or zero
         ended = run.ended
         until = ended or readings.now
         facts = [run.application] if run.application != title else []
         executed = {operator: peer for operator, peer in run.roles.peers.items() if peer}
         if executed:
-            number = sum(len(run.parts.get(operator, (operator,))) for operator in executed)
+            number = sum(len(run.engines.parts.get(operator, (operator,))) for operator in executed)
             used = len(set(executed.values()))
             facts.append(f"{counted(number, 'operator')} on {counted(used, 'peer')}")
         facts += _backed_up(run)
@@ -220,7 +220,10 @@ def _hot(readings: JournalSeries, run: LatestRun) -> str:
 def _short(run: LatestRun) -> str:
     """A sentence about the operators with fewer replicas than requested."""
     found = []
-    for asked, text in ((run.active, "active replicas were asked for"), (run.backed_up, "replicas were placed")):
+    for asked, text in (
+        (run.replication.active, "active replicas were asked for"),
+        (run.replication.placed_replicas, "replicas were placed"),
+    ):
         for number in sorted(set(asked.values())):
             left = {name: count for name, count in run.left.items() if asked.get(name) == number}
             found += [f"{number} {text}, {counts(left)}"] if left else []
@@ -230,9 +233,9 @@ def _short(run: LatestRun) -> str:
 def _backed_up(run: LatestRun) -> list[str]:
     """How many replicas the operators with backups have."""
     by_number: dict[int, list[str]] = {}
-    for name, number in run.backed_up.items():
+    for name, number in run.replication.placed_replicas.items():
         by_number.setdefault(number, []).append(name)
-    if len(by_number) == 1 and not run.active:
+    if len(by_number) == 1 and not run.replication.active:
         return [f"{number} replicas of each operator between sources and sinks" for number in by_number if number > 1]
     return [f"{number} replicas of {', '.join(names)}" for number, names in by_number.items() if number > 1]
 
@@ -241,11 +244,11 @@ def _active(run: LatestRun) -> list[str]:
     """How many active replicas of each operator run, and what they are expected to cost."""
     by_number: dict[tuple[int, int], list[str]] = {}
     for name, count in run.running_replicas.items():
-        by_number.setdefault((count, run.active[name]), []).append(name)
+        by_number.setdefault((count, run.replication.active[name]), []).append(name)
     facts = [f"{count} of {asked} active replicas of {', '.join(names)}" for (count, asked), names in by_number.items()]
-    if run.active and run.times_cost is not None:
-        facts.append(f"network cost {run.times_cost:.3g} times that without replicas")
-    weighed = run.weighed
+    if run.replication.active and run.replication.times_cost is not None:
+        facts.append(f"network cost {run.replication.times_cost:.3g} times that without replicas")
+    weighed = run.replication.weighed
     if weighed is not None and weighed.whole:
         target = "" if weighed.bound is None else f", target θ {share(weighed.bound / weighed.whole)}"
         facts.append(f"{share(weighed.cost / weighed.whole)} of the cost of all streams{target}")
@@ -260,8 +263,8 @@ def _marks(readings: JournalSeries) -> list[dict[str, Any]]:
     several = readings.application is None
     marks = []
     for run in runs:
-        title = f"{run.plan or run.application}: " if several else ""
-        since = run.began or run.submitted or readings.first
+        title = f"{run.asked.plan or run.application}: " if several else ""
+        since = run.began or run.asked.submitted or readings.first
         for mark in run.marks:
             label, text = named(readings, mark.label), named(readings, mark.text)
             after = seconds(mark.time - since) if mark.time > since else ""
@@ -278,7 +281,7 @@ def _troubles(readings: JournalSeries) -> list[dict[str, Any]]:
     since, peers = float("-inf"), None
     if readings.application is not None:
         run = readings.run(readings.application)
-        since, peers = run.submitted or run.began or since, run.peers | run.lost
+        since, peers = run.asked.submitted or run.began or since, run.peers | run.lost
     found = []
     for each in reversed(readings.troubles.values()):
         if each.last < since or each.link in dead or (peers is not None and peers.isdisjoint(each.peers)):
@@ -312,8 +315,8 @@ def _recovered(readings: JournalSeries, run: LatestRun) -> str:
 
 def _requirements(run: LatestRun, plan: Plan | None) -> dict[str, float]:
     """QoS requirement Q_ξ: from the journal, or from the plan if the journal has discarded its beginning."""
-    if run.qos or plan is None:
-        return run.qos
+    if run.asked.qos or plan is None:
+        return run.asked.qos
     return plan.qos.numbers
 
 
@@ -336,7 +339,7 @@ def _cluster(
     if gone and not (needless and going):
         return "▲", "peers missing", "bad", f"{_missing(readings, peers)}; {running}."
     if late:
-        which = ", ".join(dict.fromkeys(readings.run(flow.application).plan or flow.application for flow in late))
+        which = ", ".join(dict.fromkeys(readings.run(flow.application).asked.plan or flow.application for flow in late))
         return "▲", "late", "bad", f"{running}; later than its limit: {which}."
     if not going:
         return "○", "idle", "note", "No application runs."
@@ -354,7 +357,7 @@ def _flow(readings: JournalSeries, flow: LatestFlow, plan: Plan | None, *, many:
     miss_met = None if allowed_miss is None or flow.miss is None else flow.miss <= allowed_miss
     broken = "" if within is not False else "exceeded" if miss_met else "broken"
     rate_met = None if required_rate is None or flow.rate is None or now in ENDED else flow.rate >= required_rate
-    title = run.plan or flow.application
+    title = run.asked.plan or flow.application
     dropped = f", {counted(flow.dropped, 'tuple')} dropped" if flow.dropped else ""
     label = flow.sink if readings.application is not None else f"{title} {flow.sink}".removesuffix(" sink")
     return {

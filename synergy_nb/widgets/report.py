@@ -216,12 +216,12 @@ def _plan(plan: Plan) -> str:
 def _graph(plan: Plan, explanation: Explanation) -> str:
     placed = explanation.peers
     if not placed:
-        return f'<p class="about">It does not run: {escape(explanation.outcome)}.</p>'
+        return f'<p class="about">It does not run: {escape(explanation.course.outcome)}.</p>'
     where = {name: explanation.where(name) for name in plan.operators}
     nodes = [graphs.Node(name, name, detail=where[name], tooltip=explanation.why(name)) for name in plan.operators]
     rows = [(name, where[name], explanation.why(name)) for name in plan.operators]
     used = len(set(placed.values()))
-    took = f" It was set up in {seconds(explanation.setup_s)}." if explanation.setup_s is not None else ""
+    took = f" It was set up in {seconds(explanation.course.setup_s)}." if explanation.course.setup_s is not None else ""
     return (
         f'<p class="about">Component graph λ: each operator with the peer that executes it, '
         f"{counted(used, 'peer')} in all.{took}</p>"
@@ -238,8 +238,12 @@ def _replicas(explanation: Explanation) -> str:
     if not backups:
         return ""
     rows = [(name, peer, explanation.why_replica(name, peer)) for name, peers in backups.items() for peer in peers]
-    taken = "".join(f"<li>{escape(move)}</li>" for move in explanation.takeovers)
-    left = f"{explanation.placed_sentence}; {counts(explanation.left)}. " if explanation.left else ""
+    taken = "".join(f"<li>{escape(move)}</li>" for move in explanation.movement.takeovers)
+    left = (
+        f"{explanation.placed_sentence}; {counts(explanation.of_replicas.left)}. "
+        if explanation.of_replicas.left
+        else ""
+    )
     return (
         f'<h3>Backups</h3><p class="about">{escape(left + explanation.coverage)}</p>'
         + _table(Table("", ("operator", "backup at", "why"), rows))
@@ -266,7 +270,7 @@ def _happened(marks: Sequence[Mapping[str, Any]], explanation: Explanation) -> s
 
 def _hot_spots(explanation: Explanation, slacks: Sequence[tuple[str, ...]]) -> str:
     """The slack of each operator, and the account of hot spots and migrations; empty if neither is known."""
-    lines = explanation.hot_spots.lines(explanation.began)
+    lines = explanation.hot_spots.lines(explanation.course.began)
     if not slacks and not lines:
         return ""
     columns = (
@@ -377,8 +381,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _decision(explanation: Explanation) -> str:
-    parts = [f'<p class="about">Request {escape(explanation.request)}: {escape(explanation.outcome)}.']
-    for attempt in explanation.attempts:
+    parts = [f'<p class="about">Request {escape(explanation.request)}: {escape(explanation.course.outcome)}.']
+    for attempt in explanation.composition.attempts:
         late = "" if attempt.complete else ", when the time for probing was up"
         parts.append(
             f" Probes brought {counted(attempt.paths, 'path')} back, and {counted(attempt.dropped, 'probe')} failed"
@@ -387,8 +391,8 @@ def _decision(explanation: Explanation) -> str:
             f"The one of {escape(explanation.rule)} was set up; the less φ (equation 2.5), the more balanced."
         )
     parts.append("</p>")
-    ranked = sorted(explanation.graphs, key=lambda graph: float("inf") if graph.phi is None else graph.phi)
-    chosen = explanation.selected.peers if explanation.selected is not None else None
+    ranked = sorted(explanation.composition.graphs, key=lambda graph: float("inf") if graph.phi is None else graph.phi)
+    chosen = explanation.composition.selected.peers if explanation.composition.selected is not None else None
     rows = [
         (
             "-" if graph.phi is None else f"{graph.phi:.4g}",
@@ -402,10 +406,10 @@ def _decision(explanation: Explanation) -> str:
         about = "By φ; the projected delay is that of the longest path, processing and transmission."
         parts.append("<h3>Complete graphs</h3>")
         parts.append(_table(Table("", ("φ", "projected delay", "verdict", "peers"), rows, about)))
-    if explanation.dropped:
+    if explanation.composition.dropped:
         dropped = [
             (drop.operator, drop.at, drop.condition, f"{drop.required:.4g}", f"{drop.available:.4g}")
-            for drop in explanation.dropped
+            for drop in explanation.composition.dropped
         ]
         parts.append("<h3>Dropped probes</h3>")
         parts.append(_table(Table("", ("operator", "peer", "condition that failed", "required", "available"), dropped)))

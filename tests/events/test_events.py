@@ -32,7 +32,7 @@ from synergy_nb.events import (
     encode_events,
 )
 from synergy_nb.events.table import Events
-from synergy_nb.reporting._facts import Facts
+from synergy_nb.reporting import facts
 from synergy_nb.reporting.troubles import SENTENCES, gathered
 from synergy_nb.widgets._journal_series import JournalSeries
 from tests.syntax_trees import syntax_tree
@@ -87,7 +87,7 @@ def written() -> frozenset[str]:
 def test_every_event_is_recorded_somewhere_and_shown_or_a_detail(kind: type[Event]) -> None:
     by_status = kind in ENDINGS.values() and "ENDINGS" in written()
     assert kind.__name__ in written() or by_status, "nothing records it"
-    shown = kind in Facts.SHOWN.kinds | JournalSeries.SHOWN.kinds | SENTENCES.kinds
+    shown = kind in facts.SHOWN | JournalSeries.SHOWN.kinds | SENTENCES.kinds
     if kind.__name__ in ELSEWHERE:
         assert not shown
         assert kind.__name__ in names(trees()[ELSEWHERE[kind.__name__]])
