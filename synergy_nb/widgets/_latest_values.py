@@ -138,7 +138,7 @@ class LatestRun(msgspec.Struct):
     Parameters
     ----------
     asked, engines, sharing, replication
-        What was requested, parts on Spark, streams of other applications, and the placements of its replicas.
+        Facts about the request, parts on Spark, streams of other applications, and the placements of its replicas.
     origin
         Address of its origin.
     roles
