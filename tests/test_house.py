@@ -51,7 +51,7 @@ LAYERS = (
     ("recording",),
     ("widgets", "simulator", "runtime"),
     ("notebook", "explore"),
-    (EXPERIMENTS, "cli", "demo", "__init__", "__main__"),
+    (EXPERIMENTS, "cli", "__init__", "__main__"),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in layer}
 DRIVERS = LEVEL["runtime"]
@@ -75,7 +75,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "dataflow.streams": (("log", "replicas"), ("component",), ("hosting",)),
     "lifecycle": (("records",), ("requests", "sessions"), ("changes",), ("session",), ("engine",)),
-    "synergy_experiments": (("flows", "framework"), ("worlds",), ("bench",), ("chapters",), ("paper_figure",)),
+    "synergy_experiments": (("demo", "flows", "framework"), ("worlds",), ("bench",), ("chapters",), ("paper_figure",)),
 }
 TOP = LEVEL["cli"]
 

@@ -46,6 +46,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from synergy_experiments.demo import inputs
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Decision, Estimate, Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, files, number, numbers, whole, wholes
@@ -53,7 +54,6 @@ from synergy_experiments.framework.verdicts import at_all, near, not_comparable,
 from synergy_experiments.worlds import rate_forecasters
 from synergy_experiments.worlds.carried_rates import Estimator, Items, Packets, monitored, sampled
 from synergy_nb import traces
-from synergy_nb.demo import inputs
 from synergy_nb.models.rate_combination import CombinedRate
 from synergy_nb.models.rate_prediction import CorrelatedRate, PredictionErrors, RatePredictor, predicted_series
 from synergy_nb.traces import datasets

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from synergy_experiments.demo import inputs
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Estimate, Measured, Point
 from synergy_experiments.framework.parameters import Setup, files, number, whole
@@ -31,7 +32,6 @@ from synergy_experiments.framework.verdicts import at_all, near, not_comparable,
 from synergy_nb import traces
 from synergy_nb.dataflow.operators.base import create
 from synergy_nb.dataflow.tuples import Batch, Item, encode_table
-from synergy_nb.demo import inputs
 from synergy_nb.plan import Plan
 from synergy_nb.traces import datasets
 

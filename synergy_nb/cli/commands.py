@@ -113,14 +113,14 @@ def demo(
     writable("--report", report)
     where = chosen_spark(spark)
     with bad_input("--trace"):
-        from synergy_nb.demo import inputs
+        from synergy_experiments.demo import inputs
 
         given = inputs.choose(trace)
+    from synergy_experiments.demo.job import run
+    from synergy_experiments.demo.page import page
+    from synergy_experiments.demo.printed import printed
     from synergy_nb import __version__
     from synergy_nb.cli._console import Bars, err, out
-    from synergy_nb.demo.job import run
-    from synergy_nb.demo.page import page
-    from synergy_nb.demo.printed import printed
 
     with running(), Bars() as bars:
         outcome = run(given, peers=peers, speed=speed, kill=kill, spark=where, progress=bars)

@@ -18,11 +18,11 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from synergy_experiments.demo import _oracle as oracle
+from synergy_experiments.demo import inputs, job
+from synergy_experiments.demo.inputs import Input
+from synergy_experiments.demo.page import busiest
 from synergy_nb.cli.commands import app
-from synergy_nb.demo import _oracle as oracle
-from synergy_nb.demo import inputs, job
-from synergy_nb.demo.inputs import Input
-from synergy_nb.demo.page import busiest
 from synergy_nb.events import GraphSelected
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.traces import trace_files

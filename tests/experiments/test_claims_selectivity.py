@@ -9,11 +9,11 @@ import pytest
 
 from synergy_experiments.chapters import find
 from synergy_experiments.chapters.selectivity import executed, monitored
+from synergy_experiments.demo import inputs
 from synergy_experiments.framework import runner
 from synergy_experiments.framework.verdicts import of_claim
 from synergy_nb import traces
 from synergy_nb.dataflow.tuples import Batch
-from synergy_nb.demo import inputs
 
 PACKETS = (20.0, 3600.0)
 

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 import polars as pl
 import pytest
 
+from synergy_experiments.demo import _oracle as oracle
 from synergy_nb import Application, Cluster, Plan, source
-from synergy_nb.demo import _oracle as oracle
 from synergy_nb.events import (
     ComponentMoved,
     Event,

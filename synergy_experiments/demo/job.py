@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol
 import msgspec
 import polars as pl
 
+from synergy_experiments.demo import _oracle as oracle
+from synergy_experiments.demo._oracle import Check, Row
+from synergy_experiments.demo.inputs import PACED_SECONDS, WINDOW_SECONDS, Input, query, watch
 from synergy_nb import traces
-from synergy_nb.demo import _oracle as oracle
-from synergy_nb.demo._oracle import Check, Row
-from synergy_nb.demo.inputs import PACED_SECONDS, WINDOW_SECONDS, Input, query, watch
 from synergy_nb.events import Event, SinkFinished, SourceStarted
 from synergy_nb.plan import Plan
 from synergy_nb.plan.terms.units import counted

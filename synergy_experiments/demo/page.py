@@ -6,8 +6,8 @@ from itertools import groupby
 
 import duckdb
 
-from synergy_nb.demo._oracle import Row
-from synergy_nb.demo.job import DemoOutcome
+from synergy_experiments.demo._oracle import Row
+from synergy_experiments.demo.job import DemoOutcome
 from synergy_nb.plan.terms.units import amount, counted
 from synergy_nb.reporting.formatting import seconds, share, window
 from synergy_nb.widgets.report import Number, Table, Verdict, report

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from synergy_nb.demo.job import WATCHED_SECONDS, DemoOutcome
-from synergy_nb.demo.page import busiest, verdicts
+from synergy_experiments.demo.job import WATCHED_SECONDS, DemoOutcome
+from synergy_experiments.demo.page import busiest, verdicts
 from synergy_nb.plan.terms.units import amount, counted
 from synergy_nb.reporting.formatting import cell, rate, seconds, share, window
 
