@@ -393,7 +393,7 @@ class Exchange:
             self._changed.notify_all()
 
     def _reached(self, inlet: Inlet, tap: int, end: Offset) -> bool:
-        """Spark will not ask again for what lies before an offset; gives whether it is needed no longer."""
+        """Note that Spark will not ask again for what is before an offset; return whether nobody needs it."""
         if isinstance(inlet, Files):
             inlet.commit(tap, end)
             return False
@@ -430,7 +430,7 @@ class Exchange:
         return self._results.effective(self._covered) > self._results.emitted
 
     def _drop(self) -> None:
-        """Forget readers that the query has not: all others were asked before its first micro-batch."""
+        """Forget readers that the query does not have: those that it has were asked before its first micro-batch."""
         if self._dropped or not self._seen:
             return
         self._dropped = True
@@ -443,7 +443,7 @@ class Exchange:
         return any(self.inlets[port].news(tap, self._requested[port, tap]) for port, tap in self._requested)
 
     def _room(self) -> bool:
-        """Whether a full input has room again, which has not been reported yet."""
+        """Whether a full input has room again, and nobody has been told yet."""
         if not self._reported_full or any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets):
             return False
         self._reported_full = False
@@ -454,7 +454,7 @@ class Exchange:
         self._changed.notify_all()
 
     def _rise(self, born: float) -> None:
-        """Remember when the time that all inputs have passed was reached."""
+        """Remember the birth time with which all inputs have passed a later event time."""
         low = min(inlet.low for inlet in self.inlets)
         if low <= self._low:
             return

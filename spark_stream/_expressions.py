@@ -26,7 +26,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.plan.sql import sql
 from synergy_nb.plan.sql.sql_translation import Operations, Translation
 
-#: What a session must be set to for expressions to mean here what they mean on peers.
+#: Settings that a session must have for expressions to mean the same here as on peers.
 MEANING: Final[Mapping[str, str]] = {
     "spark.sql.ansi.enabled": "false",  # integers wrap around
     "spark.sql.session.timeZone": "UTC",
@@ -46,7 +46,7 @@ TYPES: Final[Mapping[str, str]] = {
 }
 
 _LONGEST: Final = 200_000  # characters of a translation; some functions name their operand more than once
-# What Unicode calls white space, which peers strip from text that is to be read as a value.
+# Characters that Unicode calls white space, which peers strip from text that is to be read as a value.
 _BLANKS: Final = "".join(map(chr, [*range(0x9, 0xE), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029,
                                    0x202F, 0x205F, 0x3000]))  # fmt: skip
 _TRUTHS: Final = "map({})".format(

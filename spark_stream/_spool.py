@@ -27,7 +27,7 @@ from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 #: Time of a punctuation that says nothing, as no event is older: the first day that can be written, in microseconds.
 WARM: Final = -62_135_596_800_000_000
 
-INPUT_BYTES: Final = 32 << 20  # what waits in a spool to be read before it is full
+INPUT_BYTES: Final = 32 << 20  # bytes that wait in a spool to be read, from which on it is full
 MICRO_BATCH_ROWS: Final = 300_000  # of one input, at most
 OVERHEAD: Final = 64  # bytes that a punctuation or a batch takes beside its rows
 
@@ -48,7 +48,7 @@ class Inlet(Protocol):
 
     @property
     def low(self) -> int:
-        """Time below which nothing follows, of what a reader may know by now, in microseconds."""
+        """Time in microseconds below which nothing follows, as far as a reader may know by now."""
 
     def news(self, tap: int, start: Offset) -> bool:
         """Whether :meth:`latest` would give more than ``start``."""
@@ -230,7 +230,7 @@ class Spool:
         self.unread += size
 
     def mark(self, offset: Offset) -> None:
-        """Spark stands at an offset: part there what it covers from what it does not, now or when that has come."""
+        """Divide the rows at an offset that Spark has reached: now, or when all that it covers has come."""
         if self._ignored or offset.time <= self.freed.time:
             return
         if offset.time > self.low:
@@ -260,7 +260,7 @@ class Spool:
         return self.low > start.time
 
     def latest(self, tap: int, start: Offset, now: float) -> Offset:
-        """The last punctuation, or, if there are too many rows before it, an earlier one."""
+        """The last punctuation; if there are too many rows before it, an earlier one."""
         end, rows = start, 0
         for segment in self._between(start, None):
             rows += segment.rows

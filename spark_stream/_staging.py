@@ -29,7 +29,7 @@ from synergy_nb.traces.times import in_years
 
 AHEAD: Final = 2  # files that are staged before they are read
 FILE_ROWS: Final = 500_000  # of a file that is converted
-DIRECT_ROWS: Final = 4_000_000  # of a trace that Spark reads as it is: that is one micro-batch
+DIRECT_ROWS: Final = 4_000_000  # most rows of a trace that Spark reads as it is: they are one micro-batch
 _FITTING: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
     "int": (pa.int64(),),
     "float": (pa.float64(),),

@@ -51,7 +51,7 @@ PRELOAD: Final = (
     "pyarrow.flight",
 )
 REQUEST_WITHIN: Final = 10.0  # time limit for a launcher to send its request, seconds
-SIGNALLED: Final = 128  # exit code of a worker that a signal has ended, less the number of the signal
+SIGNALLED: Final = 128  # base of the exit code of a worker that a signal has ended; the number of the signal is added
 
 
 class _Worker(NamedTuple):
@@ -182,7 +182,7 @@ def _die_with(parent: int) -> None:
 
 
 def _unbuffered(descriptor: int) -> io.TextIOWrapper:
-    """A text stream to a descriptor, whose writes leave at once."""
+    """A text stream to a descriptor that writes without delay."""
     raw = io.FileIO(descriptor, "wb", closefd=False)
     return io.TextIOWrapper(raw, errors="backslashreplace", write_through=True)
 

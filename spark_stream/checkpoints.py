@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint", "copied", "location_of", "unreachable"]
 
-TRIES: Final = 3  # attempts to copy a checkpoint from which Spark removes old files meanwhile
+TRIES: Final = 3  # number of attempts to copy a checkpoint from which Spark removes old files meanwhile
 COPIES: Final = 8  # files that are copied at the same time
 _VERSION: Final = re.compile(r"(\d+)[._].*(?:delta|snapshot|changelog|zip)")  # files of one version of a state
 
@@ -222,7 +222,7 @@ def _numbers(system: Any, path: str) -> set[int]:
 
 
 def _counts(name: str, committed: int, batch: int) -> bool:
-    """Whether a file of a checkpoint belongs to micro-batches that count."""
+    """Whether a file of a checkpoint belongs to micro-batches that count: up to the last committed, or planned, one."""
     folder, _, rest = name.partition("/")
     number = re.match(r"(\d+)(?:\.crc)?$", rest)
     if folder in ("offsets", "commits") and number is not None:

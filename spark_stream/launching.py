@@ -45,7 +45,7 @@ FORKS: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")  # whether 
 MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
 PORTS: Final = range(20_000, 32_768)  # systems give higher ones to connections: see :func:`free_port`
 SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
-# What users have set for other Sparks and other Java programs
+# Environment variables that users have set for other Sparks and other Java programs.
 FOREIGN: Final = re.compile(r"(SPARK|PYSPARK|HADOOP|YARN|HIVE)_.*|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS")
 
 

@@ -12,11 +12,11 @@ __all__ = ["SparkQueryEnded", "cause", "is_lost", "is_passing"]
 
 _DETAILS: Final = re.compile(r'^\s*details = "(.*)"$', re.MULTILINE)  # of an error of gRPC
 LONGEST: Final = 300  # characters of a reason
-#: Errors of gRPC: the server does not answer, or not any more.
+#: Errors of gRPC which say that the server does not answer, or not any more.
 _SERVER_LOST: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
-#: Of Spark Connect: that the session is not there, as after a restart of the server.
+#: Errors of Spark Connect which say that the session does not exist, as after a restart of the server.
 _NO_SESSION: Final = re.compile(r"INVALID_HANDLE\.(SESSION|OPERATION)|NO_ACTIVE_SESSION|RETRIES_EXCEEDED")
-#: Of Spark's executors: that a Python process did not come up, or has died.
+#: Errors of Spark's executors which say that a Python process did not come up, or has died.
 _WORKER: Final = re.compile(r"Python worker (failed to connect back|exited unexpectedly)|CANNOT_OPEN_SOCKET")
 _PYTHON: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Refused)): (.+)$")
 _SPARK: Final = re.compile(r"\[([A-Z][A-Z_]*(?:\.[A-Z_]+)?)\]\s*(.+)")

@@ -56,7 +56,7 @@ __all__ = [
     "struct",
 ]
 
-CLOCK: Final = " clock"  # a name in a plan has no blank at its ends
+CLOCK: Final = " clock"  # clock column; a name in a plan has no blank at its ends, so that this is none
 ORDER: Final = " order"
 #: Spark SQL for ORDER if the order of a stream means nothing.
 UNORDERED: Final = "CAST(NULL AS BIGINT)"

@@ -27,7 +27,7 @@ _NIBBLES: Final = "0123456789ABCDEF"
 
 
 def _ascending(kind: str, column: str, *, down: bool) -> list[str]:
-    """SQL of sort keys: ascending in them means ascending or descending in a column, with NULL last."""
+    """SQL of sort keys that are always sorted upwards: they stand for a column upwards or downwards, with NULL last."""
     null = f"{column} IS NULL"
     if not down:
         return [null, column]
@@ -133,7 +133,7 @@ def _for_groups(work: Work, by: Sequence[str]) -> Windowed:
 
 @implements("distinct")
 def distinct(work: Work) -> DataFrame:
-    """The first tuple of each window for each combination of values; without an order, the oldest and least one."""
+    """The first tuple of each window for each combination of values; without an order, the oldest, then the least."""
     names = columns_of(work.output)
     columns = {name: f"c{number}" for number, name in enumerate(names, 2)}
     row = struct([quote(ORDER), "`time`", *map(quote, names)])

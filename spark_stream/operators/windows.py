@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["WINDOW_COLUMN", "Windowed", "aggregate", "count", "windowed"]
 
 WINDOW_COLUMN: Final = " window"
-_MOST_COPIES: Final = 16  # windows per row up to which Spark makes a projection each; above, a list is exploded
+# windows per row up to which Spark makes one projection for each; for more, a list is exploded
+_MOST_COPIES: Final = 16
 _END: Final = " end"
-_NEVER: Final = f"({quote(CLOCK)} < TIMESTAMP '0001-01-01 00:00:00')"  # the optimiser does not know that this is FALSE
+# an expression that is FALSE, which the optimiser does not know
+_NEVER: Final = f"({quote(CLOCK)} < TIMESTAMP '0001-01-01 00:00:00')"
 
 
 class Windowed(NamedTuple):

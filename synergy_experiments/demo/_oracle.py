@@ -140,7 +140,7 @@ def _lines(path: str, kind: str, folder: Path) -> str:
 
 
 def _readable(path: str, folder: Path) -> str:
-    """``path``, or a copy in UTF-8 of a file that is not: logs of the nineties hold a few bytes of Latin-1."""
+    """Return ``path``, or a copy in UTF-8 of a file with another encoding: old logs hold a few bytes of Latin-1."""
     with Path(path).open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     with gzip.open(path, "rb") if packed else Path(path).open("rb") as text:

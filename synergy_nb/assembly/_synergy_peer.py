@@ -279,7 +279,7 @@ class SynergyPeer:
         )  # fmt: skip
 
     def _follow_leaders(self) -> None:
-        """Have whoever leads an application renew the placement of its replicas."""
+        """Have the present leader of an application renew the placement of its replicas."""
         placement, succession = self.placement, self.session.succession
         if placement is None:
             return
@@ -317,7 +317,7 @@ class SynergyPeer:
             self.loads.offer(name, {"peer": self.config.name})
 
     def _running(self, component: tuple[str, str]) -> float | None:
-        """Projected time from a source until a tuple leaves a component here, seconds; None if it cannot be shared."""
+        """Time from a source until a tuple leaves a component here, projected, seconds; None if it cannot be shared."""
         found = self.session.components.get(component)
         return found.reached if found is not None and found.offered else None
 

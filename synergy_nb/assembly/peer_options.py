@@ -22,7 +22,7 @@ LATE: Final = 0.05  # default share of the tuples that may miss a limit
 
 
 def check_positive(**values: Any) -> None:
-    """Raise ValueError if a value, given by the name of its option, is no positive number; None is none."""
+    """Raise ValueError if a value, given by the name of its option, is not positive; None is not checked."""
     for field, value in values.items():
         if value is not None and not (isinstance(value, int | float) and value > 0):
             raise ValueError(f"{field}: {value!r}; expected a positive number")
@@ -44,7 +44,7 @@ def peer_config(
     overload: object = False,
     patience: float | str = SessionConfig().patience,
 ) -> PeerConfig:
-    """Return what peers are made of; raise ValueError if an option is invalid, as ``Cluster`` describes them."""
+    """Return the configuration of peers; raise ValueError if an option is invalid, as ``Cluster`` describes them."""
     if composition is not None and not isinstance(composition, CompositionConfig):
         expected = "a CompositionConfig, such as CompositionConfig(ratio=0.2)"
         raise ValueError(f"composition: {composition!r}; expected {expected}")

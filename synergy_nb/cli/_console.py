@@ -67,7 +67,7 @@ class Bars:
             err.print(f"! {text}", markup=False)
 
     def share(self, done: float) -> None:
-        """Set the share of the stage that is done, from 0 to 1, and say how long the rest will take about."""
+        """Set the share of the stage that is done, from 0 to 1, and estimate how long the rest will take."""
         now = time.monotonic()
         since, before = self._begun = self._begun or (now, done)
         text = self._stage

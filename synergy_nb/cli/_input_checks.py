@@ -35,7 +35,7 @@ def refuse(message: str) -> NoReturn:
 
 
 def similar_file(file: Path) -> str:
-    """Return a hint at the file in the same folder with the most similar name, for an error; empty if none is."""
+    """Return a hint at the file in the same folder with the most similar name, for an error; empty if there is none."""
     from synergy_nb.plan.terms.units import did_you_mean
 
     return did_you_mean(file.name, [each.name for each in file.absolute().parent.glob("*")])
@@ -58,7 +58,7 @@ def bad_input(field: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def running() -> Iterator[None]:
-    """Treat an error in this block as a failure while something ran: one message and exit code 1."""
+    """Treat an error in this block as a failure of what ran: one message and exit code 1."""
     from synergy_nb.runtime.process.fork_server import ProcessStartError
     from synergy_nb.runtime.process.requests import ClusterError, NotAdmitted
     from synergy_nb.runtime.transport.wire import RemoteError
@@ -165,7 +165,7 @@ def load(file: Path) -> Plan:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value on the standard output; a terminal that has not all letters gets them as escapes."""
+    """Print one JSON value on the standard output, with escapes for letters that the terminal lacks."""
     value = _finite(value)
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     try:

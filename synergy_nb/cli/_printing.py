@@ -151,7 +151,7 @@ def show_run(plan: Plan, run: RunOutcome, *, explain: bool) -> None:
 
 
 def show_detached(detached: tuple[str, str], *, as_json: bool) -> None:
-    """Print where an application runs that was submitted to go on alone."""
+    """Print where an application runs that was submitted to go on without this command."""
     application, scheduler = detached
     if as_json:
         print_json({"application": application, "scheduler": scheduler, "status": "running"})
@@ -327,7 +327,7 @@ def show_measurement(found: dict[str, Any]) -> None:
 
 
 def _beside(peer: dict[str, Any]) -> str:
-    """Figure of another system, its processor time and our ratio to it; or why it was not measured."""
+    """Figure of another system, its processor time and our ratio to it; or the reason why it was not measured."""
     detail = peer.get("detail") or {}
     if detail.get("note"):
         return str(detail["note"])

@@ -32,9 +32,9 @@ _VERDICTS: Final = {
     "does not hold": ("✕", "red"),
     "not comparable": ("·", "dim"),
 }
-#: What is added to the rule of a check that does not judge a statement of the paper.
+#: Words that are added to the rule of a check which does not judge a statement of the paper.
 _APART: Final = {"paper": "", "own": "; our own, does not count", "fitted": "; a fitted shape, does not count"}
-MOST_ROWS: Final = 24  # rows of a table of curves; the JSON and the figure have all
+MOST_ROWS: Final = 24  # maximum number of rows of a table of curves; the JSON and the figure have all
 
 
 def requested(

@@ -99,7 +99,7 @@ class SubmitPlan(DriverMessage, frozen=True):
 
 
 class LeaseRenewed(DriverMessage, frozen=True):
-    """The client that submitted an application of this peer lives."""
+    """The client that submitted an application at this peer is alive."""
 
     application: str
 
@@ -166,7 +166,7 @@ class LinesMalformed(DriverMessage, frozen=True):
 
 
 class ReaderStalled(DriverMessage, frozen=True):
-    """The slow consumer ``reader`` of a component blocks the other consumers of its stream, for a reason."""
+    """The reader ``reader`` of a component is so slow that it blocks the other readers of its stream, for a reason."""
 
     application: str
     operator: str
@@ -218,7 +218,7 @@ class PredictionsMade(DriverMessage, frozen=True):
 
 
 class InputsReported(DriverMessage, frozen=True):
-    """What has come on the inputs of all active replicas and their readers that execute at this peer, once a second."""
+    """What has arrived on the inputs of all active replicas and their readers at this peer, once a second."""
 
     components: tuple[StreamsMeasured, ...]
 

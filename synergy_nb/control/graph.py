@@ -93,7 +93,7 @@ class Producer(NamedTuple):
     successor: str = ""
 
     def orphaned(self) -> Producer:
-        """The component after the end of its application: without origin and copies."""
+        """This producer after the end of its application: without origin and copies."""
         return self._replace(origin="", copies=(), successor="")
 
 
@@ -138,7 +138,7 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         return reached, fastest
 
     def routes(self, plan: Plan) -> Sequence[tuple[str, ...]]:
-        """Paths from sources to sinks on which results depend: where stream replicas feed a port, over the fastest."""
+        """Paths from sources to sinks on which results depend; of stream replicas at a port, the fastest counts."""
         if not any(node.ports for node in plan.operators.values()):
             return plan.routes
         fastest = self._fastest(plan)[1]

@@ -28,11 +28,13 @@ ROUNDING: Final = 1e-9  # share of a resource by which sums in different orders 
 Link = tuple[str, str]
 """Upstream peer and upstream operator, whose stream arrives over the virtual link from that peer."""
 
-CORES: Final = ""  # key of the processing capacity; the key of a link is the address of the upstream peer
+CORES: Final = ""  # key of the processing capacity; a link has the address of its upstream peer as its key
 UPLINK: Final = "\0uplink"  # no peer has such an address
 DOWNLINK: Final = "\0downlink"
-MACHINE: Final = "\0machine"  # cores of a peer that has more than its thread can use
-SENT: Final = "\0sent by "  # before an operator: what it sends to other peers; no id of an operator begins so
+# key of the cores of the machine, for a peer that has more of them than its thread can use
+MACHINE: Final = "\0machine"
+# prefix of the key of what an operator sends to other peers; no id of an operator begins like this
+SENT: Final = "\0sent by "
 
 
 class _Share:
@@ -136,13 +138,13 @@ class Ledger:
         return max(measured, self._floors.get(resource, 0.0))
 
     def measure(self, upstream: str, bandwidth: float) -> None:
-        """Take the measured bandwidth of the link from a peer, in bytes/s; what is allocated of it stays allocated."""
+        """Take the measured bandwidth of the link from a peer, bytes/s; allocations on the link stay as they are."""
         self.measured[upstream] = bandwidth
         self._floors[upstream] = math.inf
         self._lower_floors()
 
     def _lower_floors(self) -> None:
-        """Let links that were promised beyond what they carry bear no more than is still allocated of them."""
+        """Reduce what links count as promised beyond their bandwidth to what is still allocated of them."""
         for upstream, floor in tuple(self._floors.items()):
             held = sum(share.reserved_amount(upstream) for share in self._holding.values())
             allocated = min(floor, self._committed.get(upstream, 0.0) + held)
@@ -183,7 +185,7 @@ class Ledger:
             self._committed = self._recounted()
 
     def _recounted(self) -> dict[str, float]:
-        """Resource to the committed amount, computed anew from all commitments."""
+        """Resource to its committed amount, added up anew over all commitments."""
         totals: dict[str, float] = {}
         for share in self._shares.values():
             for claim in share.committed.values():

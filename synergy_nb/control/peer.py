@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
-# errors that msgspec raises for damaged bytes; the last two are for text that is not UTF-8 and for endless nesting
+# errors that msgspec raises for damaged bytes; the last two: text that is not UTF-8, and endless nesting
 UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 DRIVER: Final = "driver"  # sender of what a peer's own driver sends to it; no peer has such an address
 KEY_DIGITS: Final = 32  # 128 bits in base 16 (section 2.3.3: keys by SHA-1; Pastry's ids have 128 bits)
@@ -387,7 +387,7 @@ class Peer:
 
 
 def _from_driver(peer: Peer, handler: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
-    """A handler that refuses, by name, what comes from another sender than the driver."""
+    """Wrap a handler so that it refuses, and records, what another sender than the peer's driver has sent."""
 
     def handle(sender: str, message: Message) -> None:
         if sender == DRIVER:

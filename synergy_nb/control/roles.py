@@ -83,7 +83,7 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return sorted(found | new)
 
     def copied_for(self, operator: str) -> tuple[str, ...]:
-        """Peers at which a replica is rebuilt from a copy of an operator, or at which it gets another backup."""
+        """Peers at which a replica is being rebuilt, or another backup made, from a copy of an operator."""
         return tuple(peer for source, peer in self.rebuilds.values() if source == operator)
 
     def merged(self, other: Roles) -> Roles:
@@ -139,12 +139,12 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return roles
 
     def with_backup(self, operator: str) -> Roles:
-        """The same roles once the further backup of an operator could take over."""
+        """The same roles after the further backup of an operator has become able to take over."""
         backups = {**self.backups, operator: (*self.backups.get(operator, ()), self.rebuilds[operator][1])}
         return msgspec.structs.replace(self.released(operator), backups=backups)
 
     def released(self, replica: str) -> Roles:
-        """The same roles without the copy of a replica: it is rebuilt and needs the copy no more, or is given up."""
+        """The same roles without the copy from which a replica is rebuilt: the rebuild is done or given up."""
         rebuilds = {name: each for name, each in self.rebuilds.items() if name != replica}
         return msgspec.structs.replace(self, rebuilds=rebuilds)
 
@@ -172,7 +172,7 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return msgspec.structs.replace(self, inputs={**self.inputs, reader: left})
 
     def with_stream(self, plan: Plan, reader: str, at: int) -> Roles:
-        """The same roles after the discarded stream of an input of the plan was revived: it is a further input."""
+        """The same roles after the discarded stream of an input was revived, as a further input."""
         present = self.present(plan, reader)
         found = {**present, max(present) + 1: at}
         for number in [number for number, each in present.items() if each < 0]:

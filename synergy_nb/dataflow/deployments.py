@@ -103,7 +103,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def feed_ports(self) -> dict[int, int]:
-        """Number of each input to the port of the operator that it belongs to; empty if ``ports`` is."""
+        """Number of each input to its port of the operator; empty if ``ports`` is empty."""
         return dict(zip(self.feeds, self.ports, strict=True)) if self.ports else {}
 
     def port(self, number: int) -> int:
@@ -112,7 +112,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def followers(self) -> tuple[str, ...]:
-        """Addresses of the peers that execute what the active one does and send nothing, if it reads any input."""
+        """Addresses of the peers that execute the same as the active one and send nothing; none without inputs."""
         backups = self.backups if self.in_order else ()
         return (*backups, self.follower) if self.follower else backups
 

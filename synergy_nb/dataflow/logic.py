@@ -52,7 +52,7 @@ class Logic(Protocol):
         """Return all that a new instance needs to resume from here, without copying it."""
 
     def restore(self, saved: SavedState, /) -> None:
-        """Resume where the instance was that saved this state."""
+        """Resume from the state that another instance has saved."""
 
 
 def error_reason(error: BaseException) -> str:

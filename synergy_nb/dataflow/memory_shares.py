@@ -144,7 +144,7 @@ class MemoryShare:
         return self._error(f"it uses {amount(self.used)}{step}, but {why}")
 
     def failed(self, error: BaseException) -> MemoryExceeded:
-        """Return the error of a component after an allocation that failed."""
+        """Return the error of a component of which an allocation has failed."""
         found = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
         used = f"it uses {amount(self.used)} of its share of {amount(self.limit)}"
         return self._error(f"{used}, and could not be given more: {found}")

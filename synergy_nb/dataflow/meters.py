@@ -76,7 +76,7 @@ class Ewma:
         self.count = 0
 
     def add(self, value: float, count: int = 1) -> None:
-        """Count one reading ``value``, which is valid for ``count`` tuples."""
+        """Count a reading ``value`` that holds for ``count`` tuples."""
         self.moving = value if self.count == 0 else self.moving + self._weight * (value - self.moving)
         self.total += value * count
         self.count += count
@@ -129,10 +129,10 @@ class UnitCost:
         return None
 
 
-MANY: Final = 16  # least tuples of an execution whose time for a tuple is used
+MANY: Final = 16  # least number of tuples of an execution whose time per tuple is used
 _ENOUGH: Final = 8  # least executions for a lower quartile
 _LATEST: Final = 32  # latest executions that are used
-_LONG: Final = 5e-3  # seconds for a tuple, longer than the overhead of any call
+_LONG: Final = 5e-3  # seconds per tuple from which on the overhead of a call does not matter
 _ERROR: Final = 0.01
 _LOG_GAMMA: Final = math.log((1.0 + _ERROR) / (1.0 - _ERROR))
 _LEAST: Final = 1e-6  # seconds; a wall clock cannot resolve shorter delays

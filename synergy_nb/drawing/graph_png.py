@@ -20,7 +20,7 @@ __all__ = ["NO_MATPLOTLIB", "png"]
 NO_MATPLOTLIB: Final = "matplotlib, which is not installed: pip install 'synergy-nb[lab]'"
 
 _DENSITY: Final = 100.0  # pixels of the layout in an inch of matplotlib
-_SCALE: Final = 2.0  # pixels of the picture for one of the layout
+_SCALE: Final = 2.0  # pixels of the picture for each pixel of the layout
 _POINT: Final = 72.0 / _DENSITY  # points in a pixel of the layout
 _INK, _SOFT, _LINE, _BOX, _EDGE = "#1b2430", "#5a6675", "#7a8694", "#f3f6fa", "#b9c4d0"
 _BAD, _GOOD = "#b3261e", "#1b6e3c"

@@ -28,7 +28,7 @@ def element(tag: str, kind: str, *inside: str, **attributes: float | str) -> str
 
 
 def label(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
-    """Write a line of text whose ``start``, ``middle`` or ``end``, by ``anchor``, is at ``x``."""
+    """Write a line of text; by ``anchor``, its ``start``, ``middle`` or ``end`` is at ``x``."""
     return element("text", kind, escape(text), x=x, y=y, text_anchor=anchor)
 
 

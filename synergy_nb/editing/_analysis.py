@@ -131,7 +131,7 @@ def _without_problems(checked: Checked, problems: list[Problem]) -> Checked:
 
 
 def _finite_or_zero(value: float) -> float:
-    """The value, or 0 if it is infinite or not a number: a rate of a plan that is not complete may be."""
+    """Return the value, or 0 if it is infinite or NaN, as a rate of an unfinished plan may be."""
     return value if math.isfinite(value) else 0.0
 
 

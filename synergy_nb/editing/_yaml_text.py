@@ -28,7 +28,7 @@ _LONGEST_LINE: Final = 110  # largest number of characters of an entry on one li
 
 @lru_cache(maxsize=8)
 def parsed_nodes(text: str) -> yaml.Node | None:
-    """Parse a text. Nobody changes the nodes, so a change, its check and its analysis share one parse."""
+    """Parse a text; the nodes are never changed, so that a change, its check and its analysis share one parse."""
     return compose(text)
 
 

@@ -74,7 +74,7 @@ class PlanDocument:
 
     @property
     def saved(self) -> bool:
-        """Whether the text is that of the file or, before the first save, that with which the editor was opened."""
+        """Whether the text is that of the file; before the first save, that with which the editor was opened."""
         return self.text == self._saved
 
     def mark_saved(self) -> None:

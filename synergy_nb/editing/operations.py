@@ -145,7 +145,7 @@ _MOST_LEVELS: Final = 100  # of lists and mappings within each other
 
 
 def _is_nested_deeply(value: Any) -> bool:
-    """Whether a value has more levels than are accepted, whatever depth of calls Python permits at present."""
+    """Whether a value is nested deeper than is accepted, whatever depth of calls Python permits at present."""
     level = [value]
     for _ in range(_MOST_LEVELS):
         outer = [each.values() if isinstance(each, Mapping) else each for each in level if _is_container(each)]

@@ -174,7 +174,7 @@ class OriginSucceeded(RequestEvent, frozen=True, gc=False):
 
 
 class LeadershipLost(RequestEvent, frozen=True, gc=False):
-    """The peer has learned that the peer ``to`` leads the application now, since it counted as dead itself."""
+    """The peer has learned that the peer ``to`` leads the application now, because it was taken for dead itself."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 

@@ -45,8 +45,10 @@ from synergy_nb.reporting.formatting import known_rows
 
 __all__ = ["MAX_RETAINED", "Requests"]
 
-MAX_ROUTES: Final = 256  # routes of a plan from sources to sinks: each is probed, and a split that joins doubles them
-MAX_RETAINED: Final = 1000  # requests; beyond that, the oldest ended ones are discarded together with their results
+# maximum number of routes of a plan from sources to sinks: each is probed, and a split that joins again doubles them
+MAX_ROUTES: Final = 256
+# maximum number of requests; beyond it, the oldest ended ones are discarded with their results
+MAX_RETAINED: Final = 1000
 
 
 class Requests(Mapping[str, Request]):
@@ -241,7 +243,7 @@ class Requests(Mapping[str, Request]):
         return self._session.membership.silent(self._session.config.patience)
 
     def _try_again(self, request: Request, reason: str) -> None:
-        """Begin anew with a request that nobody has refused, unless its peers have been silent for too long."""
+        """Start again with a request that nobody has refused, unless its peers have been silent for too long."""
         if self._peer.now - request.submitted >= self._session.config.patience:
             self._reject(request, reason)
             return
@@ -255,7 +257,7 @@ class Requests(Mapping[str, Request]):
         self._wait(request, reason)
 
     def _wait(self, request: Request, reason: str) -> None:
-        """Look up the streams that run once more, after a short time; the journal has each reason once."""
+        """Look up the running streams again after a short time; the journal gets each reason once."""
         if request.waits_because != reason:
             request.waits_because = reason
             self._peer.record(RequestPostponed, request.name, reason=reason)
@@ -289,7 +291,7 @@ class Requests(Mapping[str, Request]):
     # -- reports of the session --------------------------------------------------------------------------------------
 
     def _setup_ended(self, request: Request, refusal: str) -> None:
-        """Tell the decider that its graph runs, or ask it for its next graph because the set-up has failed."""
+        """Tell the decider that its graph runs; if the set-up has failed, ask it for its next graph."""
         if not refusal:
             self._decider(request).established(request)
             self._claims.end(request)
@@ -310,7 +312,7 @@ class Requests(Mapping[str, Request]):
         self.leases.begin(request)
 
     def _superseded(self, request: Request) -> None:
-        """Forget a request that another peer leads now; its peers hold what its decider has had them commit."""
+        """Forget a request that another peer leads now; its peers still hold what its decider had them commit."""
         self._claims.end(request)
         if self._requests.get(request.name) is request:
             del self._requests[request.name]

@@ -299,7 +299,7 @@ class Session(Protocol):
     # -- end ---------------------------------------------------------------------------------------------------------
 
     def _ended_elsewhere(self, application: str) -> None:
-        """Lead an application no more that its successor has ended while this peer was late or cut off."""
+        """Give up the lead of an application that its successor has ended while this peer was late or cut off."""
         request = self._led[application]
         graph = request.graph
         self.succession.superseded(request, graph.successor, TERM)
@@ -318,7 +318,7 @@ class Session(Protocol):
             listener(request)
 
     def _end_leading(self, request: Request, reason: str) -> None:
-        """End the changes of an application that this peer leads no more, and watch its peers no more."""
+        """Stop leading an application: end its changes, and watch its peers no more."""
         application = request.name
         if request.timer is not None:
             request.timer.cancel()

@@ -39,12 +39,13 @@ from math import log
 from typing import Final
 
 BLOCK: Final = 4  # least number of tuples between two candidates for a change
-AGES: Final = 14  # ages of candidates, in powers of two of blocks
+AGES: Final = 14  # number of ages of candidates: 2**k blocks for each k below it
 KEPT: Final = 3  # candidates that are retained of each age
 APART: Final = 1.3  # least ratio of the rates of two levels
 BELIEF: Final = 16.0  # weight of a known level in the estimate of the present rate, tuples
 VARIABILITY: Final = 256.0  # blocks over which the variability is averaged
-DOUBT: Final = 1.2  # factor of Poisson variability up to which a difference may be an error of measurement
+# ratio to the variability of a Poisson process up to which a difference may be an error of measurement
+DOUBT: Final = 1.2
 
 Mark = tuple[float, int, float]
 """Time, and the tuples and seconds of work that have arrived by then. A plain tuple, as each arrival makes one."""

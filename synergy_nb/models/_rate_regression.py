@@ -177,7 +177,7 @@ class RateRegression:
         return PRIOR * self._squares / self._count
 
     def _renew(self) -> None:
-        """Correct what rounding and forgetting do to the uncertainty: coefficients that no rate informs on grow."""
+        """Correct the uncertainty for rounding and forgetting: it grows for coefficients that no rate tells about."""
         if self._coefficients is None or not np.isfinite(self._coefficients).all():
             self._coefficients = None
             return

@@ -61,12 +61,13 @@ from synergy_nb.models._moments import PairedMoments
 __all__ = ["HORIZON", "Basis", "Deviations", "ExecutionTimes", "Predicted", "RegressionLine", "confidence_level"]
 
 WINDOW: Final = 128  # pairs, k
-SHARE: Final = 0.05  # of the limit by which the error of the slope may move a prediction, ε
-COMPARED: Final = 8  # comparisons of predicted and measured times that are retained
-ALIKE: Final = 7  # of them that are off in the same direction where the predictions are
-OFF: Final = 2.0  # times as long as predicted, or as short, that a comparison is off
+SHARE: Final = 0.05  # share ε of the limit by which the error of the slope may move a prediction
+COMPARED: Final = 8  # number of comparisons of predicted and measured times that are kept
+ALIKE: Final = 7  # number of these that have to be off in the same direction for the predictions to count as off
+# a comparison is off if the measured time is longer, or shorter, than the predicted one by this factor
+OFF: Final = 2.0
 TELLABLE: Final = 1e-6  # seconds: shorter times are not told apart
-HORIZON: Final = 5.0  # seconds ahead in which a hot spot is seen, decided upon and migrated
+HORIZON: Final = 5.0  # seconds ahead for which hot spots are predicted: the time to decide and to migrate
 
 Basis: TypeAlias = Literal["line", "last measurement", "profile", "growing backlog"]
 

@@ -24,9 +24,9 @@ from typing import Final, NamedTuple
 __all__ = ["Backlog", "BandwidthEstimate", "BandwidthMark"]
 
 MARKED: Final = 32 << 10  # bytes between two marks, at least
-SPAN: Final = 0.2  # seconds of a sample, at least: frames arrive in lumps
+SPAN: Final = 0.2  # least length of a sample, seconds: frames arrive in lumps
 WINDOW: Final = 30.0  # seconds of which the greatest sample counts
-STEP: Final = 0.25  # share by which a sample moves the estimate, at most
+STEP: Final = 0.25  # maximum share by which one sample moves the estimate
 
 
 class BandwidthMark(NamedTuple):

@@ -44,7 +44,7 @@ __all__ = ["Impact", "Local", "LocalApplication", "Profiled", "ProjectionConfig"
 
 LOADS: Final = ("signature", "maximum", "mean", "minimum")
 SEGMENTS: Final = ("every", "mean", "minimum", "maximum")
-WITHIN: Final = 1.0 + 1e-9  # share of the limit that is acceptable: sums have rounding errors
+WITHIN: Final = 1.0 + 1e-9  # share of the limit up to which a sum is acceptable: sums have rounding errors
 
 ALONE: Final = SojournTimes(1.0, 0.0)  # sojourn times at an idle peer
 

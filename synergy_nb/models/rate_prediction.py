@@ -172,7 +172,7 @@ class PredictionErrors(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Greater of both ratios of errors to those of the last value; not a number if these are 0."""
+        """Greater of the two ratios of errors to those of the last value; NaN if the latter are 0."""
         ratios = [own / last for own, last in ((self.mape, self.last_mape), (self.wape, self.last_wape)) if last > 0.0]
         return max(ratios, default=math.nan)
 

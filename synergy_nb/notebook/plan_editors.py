@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["edit"]
 
 _SUFFIXES: Final = (".yaml", ".yml")
-_MOST_FOLDERS: Final = 100  # in which a file that may be meant is searched
+_MOST_FOLDERS: Final = 100  # maximum number of folders in which a file that may be meant is searched
 _editors: Final[dict[tuple[str, str], PlanEditor]] = {}  # by their keys
 _first_texts: Final[dict[tuple[str, str], str]] = {}  # text of each editor when it was opened or read from its file
 
@@ -139,7 +139,7 @@ def _start(what: object, create: bool) -> tuple[tuple[str, str], str | None, Pat
 
 
 def _missing(file: Path, stated: str) -> Problem:
-    """Problem of a path at which there is no file, with the most similar one in its folder or those in there."""
+    """Problem of a path at which there is no file; it names the most similar one, or the files in that folder."""
     folder = file.parent
     inner = (each for each in folder.glob("[!.]*") if each.is_dir()) if folder.is_dir() else ()
     places = [folder, *islice(inner, _MOST_FOLDERS)]

@@ -25,7 +25,7 @@ MAKERS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def register() -> None:
-    """Have each kind of view made by its maker."""
+    """Register the maker of each kind of view."""
     for kind, (module, name) in MAKERS.items():
         show_with(kind, partial(_made, module, name))
 

@@ -23,13 +23,14 @@ from synergy_nb.overlay._peer_records import VERIFY_EVERY, PeerRecord, Suspicion
 from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, Gossip, News
 from synergy_nb.overlay.pastry import Pastry
 
-SPREAD: Final = 3.0  # each piece of news is sent SPREAD * log2(ring size) times
+SPREAD: Final = 3.0  # each piece of news is sent this many times, multiplied by log2 of the ring's size
 MOST_MEMBERS: Final = 4096  # maximum number of remembered peers
 MOST_DEAD: Final = 512  # maximum number of remembered dead peers
 RETRY_FOR: Final = 1800.0  # seconds for which a dead peer is pinged from time to time
 RECALLED: Final = 64  # maximum number of dead peers that are pinged at once
-RELIABLE: Final = 3.0  # stretch up to which what a peer says of others counts
-CONFIRMATIONS: Final = 2  # others that have to find a silent peer silent, too, before its suspicion is at its shortest
+RELIABLE: Final = 3.0  # stretch of a peer up to which its word about others counts
+# other peers that have to find a peer silent, too, before its suspicion is as short as it gets
+CONFIRMATIONS: Final = 2
 
 
 class Beliefs(Protocol):

@@ -64,7 +64,7 @@ PULL_RETRY: Final = 0.7  # seconds until an unanswered pull is sent again
 PULLS: Final = 4  # number of times that a pull is sent
 COPY_RETRY: Final = 0.7  # seconds until copies that were not acknowledged are sent again
 COPIES: Final = 5  # number of times that copies are sent
-MINE: Final = 4096  # names of which is remembered whether this peer is their root
+MINE: Final = 4096  # number of names for which a peer remembers whether it is their root
 WAITING: Final = 512  # look-ups that wait until the pull is complete
 
 

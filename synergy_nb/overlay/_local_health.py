@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 MOST_STRETCH: Final = 8.0  # greatest factor of time limits, as in memberlist
-RECOVERY: Final = 0.25  # by which the score falls with each period in time: from the worst in 14 s
+RECOVERY: Final = 0.25  # amount by which the score falls in each period in time: from the worst to 0 in 14 s
 
 
 class LocalHealth:

@@ -6,9 +6,9 @@ from math import log
 from typing import Final
 
 VERIFY_EVERY: Final = 4.0  # least seconds between two pings to one dead peer that others still mention
-KNOCKS: Final = 4  # pings to a dead peer in each multiple of e of the time since its death
+KNOCKS: Final = 4  # pings to a dead peer while the time since its death grows e-fold
 LONGEST_PAUSE: Final = 60.0  # most seconds between two pings to a dead peer
-UNCONFIRMED: Final = 6.0  # times as long a suspicion lasts that nobody confirms, as in Lifeguard
+UNCONFIRMED: Final = 6.0  # factor by which a suspicion lasts longer if nobody confirms it, as in Lifeguard
 
 
 class PeerRecord:

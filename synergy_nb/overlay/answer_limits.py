@@ -21,7 +21,7 @@ from synergy_nb.control.peer import Peer, Timer
 
 __all__ = ["AnswerLimit", "AnswerLimits"]
 
-STOPPED: Final = 0.5  # seconds by which a timer fires late if its peer was stopped
+STOPPED: Final = 0.5  # a timer that fires so many seconds late shows that its peer was stopped
 MOST_RESTARTS: Final = 8  # times that a limit begins again
 
 

@@ -23,7 +23,7 @@ from typing import Final
 
 __all__ = ["JoinWaves"]
 
-SOON: Final = 1.0  # seconds; the next wave is larger if a wave has joined within this time
+SOON: Final = 1.0  # seconds; if a wave has joined within this time, the next one is larger
 
 
 class JoinWaves:

@@ -34,7 +34,7 @@ __all__ = ["Latency"]
 MEAN_GAIN: Final = 1 / 8  # RFC 6298, section 2.3
 DEVIATION_GAIN: Final = 1 / 4
 INFINITE: Final = float("inf")
-PINGS: Final = 16  # latest pings to a peer (of about half a minute) that its data delay is estimated from
+PINGS: Final = 16  # latest pings to a peer, of about half a minute, from which the delay of its data is estimated
 
 
 class Latency:

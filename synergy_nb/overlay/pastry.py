@@ -268,7 +268,7 @@ class Pastry(Routing):
         return True
 
     def _teach(self, request: JoinRequest, hops: int) -> JoinRequest:
-        """Add this peer and the rows of its table that fit the newcomer to what the request has collected."""
+        """Add this peer, and the rows of its table that fit the newcomer, to what a join request collects."""
         shared = shared_digits(self.leaves.number, ring_position(request.joiner))
         learned = dict.fromkeys(request.learned)
         learned[self.address] = None

@@ -37,7 +37,7 @@ HALF_LEAVES: Final = 8
 HOP_LIMIT: Final = 24
 LAST_HOP_TRIES: Final = 2
 SILENCE: Final = 1.0  # seconds for which a peer that did not answer is avoided
-QUEUE: Final = 256  # routed messages that wait until the peer has joined
+QUEUE: Final = 256  # maximum number of routed messages that wait until the peer has joined
 NOBODY: Final[frozenset[str]] = frozenset()
 
 

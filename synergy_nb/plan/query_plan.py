@@ -124,7 +124,7 @@ class Plan:
     def composed(
         cls, name: str, qos: QoS, checked: Checked, sizes: Mapping[str, SourceSize] = MappingProxyType({})
     ) -> Plan:
-        """Make a plan of operators that have been validated already, those of parts on Spark among them."""
+        """Make a plan of operators that were validated before, which may include parts on Spark."""
         plan: Plan = object.__new__(cls)
         known = {each: size for each, size in sizes.items() if each in checked.operators} if sizes else {}
         plan._fill(name, qos, checked, known)
@@ -305,7 +305,7 @@ class Plan:
         return plan_encoding.encode(self.name, self.qos, checked, stated, sizes)
 
     def _identity(self) -> bytes:
-        """Bytes of what makes two plans equal: not what their authors wrote at a default, nor what is known of rows."""
+        """Bytes by which plans are compared: without what authors wrote at a default, and what is known of rows."""
         return self._encoded({}, {}) if self._stated or self.sizes else self.to_bytes()
 
     @classmethod

@@ -21,7 +21,7 @@ INSTRUCT: Final = 1
 RECORD: Final = 2
 
 _plain: Final = msgspec.msgpack.Encoder()
-#: Sets and dicts of what comes out are equal in whatever order they are; those of what goes in keep theirs.
+#: Sets and dicts of effects are equal in any order; those of inputs keep the order that they have.
 _sorted: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 

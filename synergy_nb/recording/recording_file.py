@@ -57,7 +57,7 @@ MARKER: Final = b"\xabREC"
 HEAD: Final = Struct(">4sII")  # marker, bytes of the payload, their CRC-32
 CHUNK_BYTES: Final = 1 << 16  # bytes of records after which a chunk is written
 COMPRESSION: Final = 1  # level of zlib, the fastest: as probes carry their plans, a tenth is left, at 50 MB/s
-MOST_BYTES: Final = 1 << 28  # bytes of a payload from which on the file is damaged
+MOST_BYTES: Final = 1 << 28  # bytes of a payload from which on the file counts as damaged
 
 
 class NotARecording(SynergyError, ValueError):

@@ -45,7 +45,7 @@ Entry = tuple[float, Item | Callable[[], Item]]
 SPAN: Final = 0.005  # seconds of a stream in one batch, as in live peers
 UNPACED: Final = 2048  # tuples in a batch of a stream without a pace
 TOGETHER: Final = 8192  # rows of an iterable that are converted together
-SLOW: Final = 3600.0  # seconds from which on the rate of a table's event times is no pace at which to wait for its rows
+SLOW: Final = 3600.0  # seconds between the rows of a table from which on their event times are no pace to wait for
 QUICK: Final = 60.0  # seconds in which its rows enter instead
 Samples = Callable[[], Iterable[tuple[str, str, float]]]
 
@@ -146,7 +146,7 @@ def _tables(rows: Any, reader: RowReader) -> Iterator[pl.DataFrame]:
 
 
 def _read(rows: Iterable[Any], source: str) -> Iterator[Any]:
-    """Yield rows, and at last the error of the program that makes them, if it raises one, as one of their source."""
+    """Yield rows; an error of the program that makes them is raised last, as one of their source."""
     try:
         yield from rows
     except Exception as error:  # noqa: BLE001 - any error is the feed's
@@ -244,12 +244,12 @@ class PacedSource:
         return found
 
     def wait(self, now: float) -> None:
-        """Begin again at a time: a stream without a pace has the next batch then."""
+        """Begin again at a time: a stream without a pace has its next batch then."""
         if not self._paced:
             self._at = now
 
     def progressed(self, component: Component) -> None:
-        """Handle that the component of the source has emitted more, or that its copies have more of that."""
+        """Handle that the component of the source has emitted more, or that its copies have more of its output."""
 
 
 class RetainedSource(PacedSource):

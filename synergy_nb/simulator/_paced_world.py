@@ -84,7 +84,7 @@ class PacedWorld(PeerWorld):
     # -- execution -----------------------------------------------------------------------------------------------
 
     def speed(self, peer: str) -> float:
-        """Cores of a peer, less what other programs use: its speed, as a peer of speed 1 has one core."""
+        """Cores of a peer that other programs do not use: its speed, as a peer of speed 1 has one core."""
         free = 1.0 - self.load_of.get(peer, 0.0)
         return max(self.topology.cores[peer] * free * super().speed(peer), 1e-6)
 
@@ -206,7 +206,7 @@ class PacedWorld(PeerWorld):
         self._later(0.0, self._report, peer, LinesMalformed(application, operator, operator, lines))
 
     def _dropped(self, peer: str, key: Key, rows: int) -> None:
-        """Count the rows of a source that came too late; ``peer`` is the one that opened it first."""
+        """Count the rows of a source that came too late; ``peer`` is the first one that opened it."""
         if rows > self.late_rows.get(key, 0):
             self.late_rows[key] = rows
             self._record(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "program"  # name of the program on the links
 ANSWER_S: Final = 0.4  # seconds after which what was not answered is sent again
-UNAWARE: Final = 0.8  # probability that the program has not heard yet, at a time, that another peer has the source
+UNAWARE: Final = 0.8  # probability that the program has not heard yet, at a time, that another peer has the source now
 
 
 class SourceAnswer(NamedTuple):

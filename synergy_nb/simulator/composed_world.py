@@ -133,7 +133,7 @@ class ComposedWorld(PacedWorld):
         *,
         trial: bool = False,  # whether the peers only decide on it
     ) -> None:
-        """Submit a plan at its origin now; the answer has the number."""
+        """Submit a plan at its origin now; ``number`` is the number of the answer."""
         self._origins[application] = origin
         self.plans[application] = plan
         self.rows[application] = rows
@@ -147,7 +147,7 @@ class ComposedWorld(PacedWorld):
         return self._origins[application]
 
     def successor_lives(self, application: str) -> bool:
-        """Return whether a peer leads a running application on if its origin dies: that of its first sink."""
+        """Return whether another peer would lead a running application if its origin died: that of its first sink."""
         if self.status(application) != Status.RUNNING:
             return False
         peer = self._sink_peer(application, self.plans[application].sinks[0])

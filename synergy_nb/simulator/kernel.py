@@ -208,7 +208,7 @@ class SimulatedPeers:
             self._transmit(sender, to, message)
 
     def _refuse(self, sender: str, to: str, now: float) -> None:
-        """Tell a sender that no process listens any more where it has sent a message."""
+        """Tell a sender that no process listens any more at the peer to which it has sent a message."""
         if sender != to and sender in self.peers and not self._parted(sender, to):
             self.now = now
             for listener in self.on_refused:

@@ -73,7 +73,7 @@ class SimulatedLinks:
                 self.send(*way, now, size, deliver)
 
     def expire(self, one: str, other: str, now: float) -> None:
-        """Mend a link that delays, if its time is over; others have a time after which they lose nothing."""
+        """Mend a link that delays, if its time is over; on other cuts, frames are only lost until a time."""
         for way in ((one, other), (other, one)):
             if self._delayed.get(way, math.inf) <= now:
                 del self._delayed[way]

@@ -50,7 +50,7 @@ class AcknowledgedRequests(Protocol):
         self._send(self._number, to, make(self._number), answered, self.config.sends)
 
     def reply(self, to: str, number: int, reason: str = "", *, takes: int = 0, groups: int = 0) -> None:
-        """Answer a message: accepted, unless there is a reason why not; a primary perhaps with an offer."""
+        """Answer a message: refuse it if there is a reason, else accept it; a primary may come with an offer."""
         self.peer.send(to, PlacementReply(number, not reason, reason, takes, groups))
 
     def _send(self, number: int, to: str, message: Message, answered: Answered, left: int) -> None:

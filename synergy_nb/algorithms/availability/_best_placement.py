@@ -183,7 +183,7 @@ class _Programme:
             self._row([term for term in terms if term[0] >= 0], -np.inf, left - fixed)
 
     def _uplinks_and_downlinks(self, degree: int) -> None:
-        """Limit what leaves and reaches each peer; a stream between two operators of one peer does neither."""
+        """Limit what leaves and what reaches each peer; a stream between operators of one peer counts for neither."""
         for peer in dict.fromkeys([*self.peers, *self.pinned.values()]):
             up, down = self.limits.uplinks.get(peer, math.inf), self.limits.downlinks.get(peer, math.inf)
             if up == down == math.inf:
@@ -207,7 +207,7 @@ class _Programme:
                     self._row([term for term in terms if term[0] >= 0], -np.inf, most - fixed)
 
     def _together(self, one: int | None, other: int | None) -> int | None:
-        """A variable that can be 1 only where two others are; one of them where the other one is sure."""
+        """A variable that can be 1 only where two others are; if one of them is surely 1, the other one itself."""
         if one is None or other is None:
             return None
         if one < 0 or other < 0:

@@ -22,7 +22,7 @@ from synergy_nb.algorithms.availability._failures import Failures
 from synergy_nb.control.roles import Roles
 
 MOST_TERMS: Final = 1 << 16
-SURE: Final = 1.96  # standard deviations on each side that hold 95 %
+SURE: Final = 1.96  # standard deviations to each side of the mean within which 95 % of a normal distribution lie
 
 Groups = Mapping[str, Collection[str]]
 """Component to the peers of its replicas."""
@@ -137,19 +137,19 @@ def degree_for(target: float, failures: Failures, most: int | None = None) -> in
 
 
 def optimal_availability(peers: int, failed: int, degree: int) -> float:
-    """All components at the same ``degree`` peers: 1 - C(N-d, F-d) / C(N, F)."""
+    """Availability with all components at the same ``degree`` peers: 1 - C(N-d, F-d) / C(N, F)."""
     _check(peers, failed, degree)
     return 1.0 - _together(peers, failed, degree)
 
 
 def random_availability(peers: int, failed: int, degree: int, components: int) -> float:
-    """Each component at ``degree`` peers of its own, drawn at random: (1 - C(F, d) / C(N, d))^n."""
+    """Availability with each component at ``degree`` random peers of its own: (1 - C(F, d) / C(N, d))^n."""
     _check(peers, failed, degree)
     return (1.0 - math.comb(failed, degree) / math.comb(peers, degree)) ** components
 
 
 def partition_availability(peers: int, failed: int, degree: int, components: int) -> float:
-    """Each component at one of G = ⌊N/d⌋ disjoint groups, drawn at random: Σ_j P(j groups have failed) (1 - j/G)^n."""
+    """Availability with each component at a random one of G = ⌊N/d⌋ groups: Σ_j P(j groups have failed) (1 - j/G)^n."""
     _check(peers, failed, degree)
     groups = peers // degree
     available = 0.0

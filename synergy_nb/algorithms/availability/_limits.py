@@ -56,7 +56,7 @@ class ResidualLimits:
         self._allocated: dict[tuple[str, str], float] = {}
 
     def left(self, sender: str, to: str) -> float:
-        """Residual bandwidth between two different peers, bytes/s: of their link, the uplink and the downlink."""
+        """Residual bandwidth between two different peers, bytes/s: the least of link, uplink and downlink."""
         return min(self.left_on_link(sender, to), self.uplinks.get(sender, math.inf), self.downlinks.get(to, math.inf))
 
     def left_on_link(self, sender: str, to: str) -> float:

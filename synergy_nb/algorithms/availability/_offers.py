@@ -57,7 +57,7 @@ class Offer(NamedTuple):
 
 
 def following(plan: Plan, graph: Roles, operator: str) -> list[str]:
-    """A component, and those that read it and such components alone and are not placed yet, each after its inputs."""
+    """An operator and all that can be placed with it: unplaced ones that read only these; each after its inputs."""
     found = [operator]
     for name in plan.operators:
         upstream = plan.upstream(name)
@@ -91,7 +91,7 @@ def best_offer(
     # whether backups need room for a take-over, and whether they keep apart from sources, sinks and the origin
     config: PlacementConfig,
 ) -> Offer | None:
-    """What a peer offers; None if its links carry not even the first component with its backups."""
+    """The offer of a peer; None if its links do not carry even the first component with its backups."""
     view = _View(task, plan, graph, own, links, config)
     best: Offer | None = None
     for count in range(most, 0, -1):
@@ -161,7 +161,7 @@ class _View:
     def packed(
         self, names: Sequence[str], room: Mapping[str, float], onward: Sequence[tuple[str, float]]
     ) -> Groups | None:
-        """Backups of components on few groups of peers, so that a link is left for each stream that goes on."""
+        """Choose backups on few groups of peers, and leave a link for each stream that goes on to others."""
         left, carries, used, found = list(names), dict(room), set(self.used), Groups()
         while left:
             for count in range(len(left), 0, -1):
@@ -201,7 +201,7 @@ class _View:
         onward: Sequence[tuple[str, float]],
         returned: Callable[[str], float],
     ) -> Groups | None:
-        """Backups of components on one group of peers, one of which can take the rest; None if there is none."""
+        """Choose backups of components on one group of peers, of which one can take the rest; None if there is none."""
         backups = sum(self.plan.bandwidth(name) for name in names)
         between = sum(bandwidth for reader, bandwidth in onward if reader in rest)
         behind = sum(map(self.plan.bandwidth, rest))
@@ -220,7 +220,7 @@ class _View:
         return None if group is None else dict.fromkeys(names, group)
 
     def existing(self, names: Sequence[str], room: Mapping[str, float], placed: Groups) -> tuple[str, ...] | None:
-        """Backups of several components on the peers of a group on which the application depends already."""
+        """Choose backups of several components on the peers of a group on which the application depends already."""
         groups = {frozenset((*peers, self.own)) for peers in placed.values()} | set(
             map(frozenset, self.graph.replicas.values())
         )
@@ -238,7 +238,7 @@ class _View:
         placed: Groups,  # backups of other components that have been chosen before
         first: Collection[str] | None = None,  # peers of which the first backup has to be one; None for all
     ) -> tuple[str, ...] | None:
-        """Peers for the backups of several components; None where one of these alone would have better ones."""
+        """Choose peers for the backups of several components; None where one component alone would have better ones."""
         if len({self.task.degree_of(name) for name in names}) > 1:
             return None
         bandwidth = sum(map(self.plan.bandwidth, names)) * (1.0 - ROUNDING)

@@ -187,12 +187,12 @@ class PlacementOrigin(Protocol):
         return 0 if committed is None else committed.attempt
 
     def inherit(self, request: str, attempt: int, graph: Roles) -> None:
-        """Renew and release the placement of an origin that has died, instead of it."""
+        """Take over the placement of an origin that has died: renew and release it from here."""
         self._committed[request] = committed = _Committed(attempt, graph)
         self._renew(request, committed)
 
     def forget(self, request: str) -> None:
-        """Renew a placement no more, as another peer does; nothing is released."""
+        """Stop renewing a placement, because another peer renews it now; nothing is released."""
         self._committed.pop(request, None)
 
     # -- phase 1 -------------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class PlacementOrigin(Protocol):
 
     @staticmethod
     def _most(pending: _Pending) -> tuple[int, str]:
-        """Number of candidates of the component that has fewest, and the name of that component."""
+        """Number of candidates of the component that has the fewest, and the name of that component."""
         return min((len(pending.candidates[name]), name) for name in components_of(pending.plan))
 
     def _attempt(self, pending: _Pending) -> None:

@@ -132,7 +132,7 @@ class PrimaryHost(Protocol):
         self.handlers = {PlacementNegotiation: self._negotiation}
 
     def begin(self, task: bytes, operator: str, graph: Roles, offer: Offer | None = None) -> None:
-        """Place the operators that follow one whose primary is here, or what was offered with it; or the sources."""
+        """Place what follows an operator whose primary is here, or what was offered with it, or the sources."""
         hop = _HopState(task, operator, graph, offer)
         self._hops.setdefault(hop.key, {})[operator] = hop
         hop.steps = self._steps(hop)
@@ -148,7 +148,7 @@ class PrimaryHost(Protocol):
     # -- one hop -------------------------------------------------------------------------------------------------------
 
     def _advance(self, hop: _HopState, found: Any) -> None:
-        """Continue the placement with the answer for which its present step has waited."""
+        """Go on with a placement whose present step has got the answer that it waited for."""
         if hop.over or hop.steps is None:
             return
         try:
@@ -210,7 +210,7 @@ class PrimaryHost(Protocol):
         self._settle_uplink(hop)
 
     def _settle_uplink(self, hop: _HopState) -> None:
-        """Release what was allocated to streams of this hop's operators that stay at this peer."""
+        """Release the part of the uplink that is not needed, because streams stay at this peer."""
         plan, own = hop.plan, self.peer.address
         for name in filter(None, hop.taken):
             leaving = sum(hop.graph.peers.get(each) != own for each in plan.downstream(name))
@@ -237,7 +237,7 @@ class PrimaryHost(Protocol):
     def _request(
         self, hop: _HopState, upstream: str, name: str, order: Sequence[str], links: Mapping[str, SurveyedLink]
     ) -> Steps:
-        """Ask candidates in their order to host a primary, until one accepts whose offer cannot be bettered."""
+        """Ask candidates in their order to host a primary, until one accepts and no other can make a better offer."""
         passed: list[tuple[str, str]] = []
         offers: list[tuple[int, int, int, str]] = []
         fewest, all_of_it = max(1, least_groups(hop.graph.replicas.values())), len(following(hop.plan, hop.graph, name))
@@ -294,7 +294,7 @@ class PrimaryHost(Protocol):
     # -- steps 5 and 6 -------------------------------------------------------------------------------------------------
 
     def _keep_offer(self, hop: _HopState) -> Steps:
-        """Place the backups that were offered with this hop's operators, all at one peer by one decision."""
+        """Place the backups that were offered with this hop's operators, with one decision for each peer."""
         together: dict[tuple[str, ...], list[str]] = {}
         for name, peers in hop.offered.items():
             together.setdefault(peers, []).append(name)

@@ -201,7 +201,7 @@ class ReplicaHost(Protocol):
     def _offered(
         self, task: Task, plan: Plan, message: PlacementRequest, state: _AttemptState, links: Mapping[str, SurveyedLink]
     ) -> Offer | None:
-        """What this peer can take with an operator whose primary it has reserved, and reserve that, too."""
+        """Reserve what this peer can take in addition to an operator whose primary it has reserved, and return that."""
         request, operator, own = task.request, message.operator, self.peer.address
         ahead = following(plan, message.graph, operator)
         graph, possible = message.graph.merged(Roles({operator: own})), [operator]

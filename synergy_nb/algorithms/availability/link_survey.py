@@ -140,7 +140,7 @@ class LinkSurvey(Protocol):
             self.peer.send(peer, Survey(self._number))
 
     def subtract(self, peer: str, bandwidth: float, request: str, operator: str = "") -> None:
-        """Subtract ``bandwidth`` that a request got on a link; it was held, if it was offered with an operator."""
+        """Subtract ``bandwidth`` of a link that a request has got; if it was offered before, it was held."""
         held = self._held.get((request, operator), {})
         if peer in held:
             held[peer] -= bandwidth
@@ -150,7 +150,7 @@ class LinkSurvey(Protocol):
             self._links[peer] = sent, link._replace(bandwidth=link.bandwidth - bandwidth)
 
     def hold(self, request: str, operator: str, bandwidth: Mapping[str, float]) -> None:
-        """Hold bandwidth of links, bytes/s by peer, for what is offered with an operator, against other requests."""
+        """Keep bandwidth of links (bytes/s by peer), which was offered with an operator, from other requests."""
         self._held[request, operator] = dict(bandwidth)
 
     @property
@@ -159,12 +159,12 @@ class LinkSurvey(Protocol):
         return frozenset(self._held)
 
     def given_back(self, request: str) -> None:
-        """Ask again how much bandwidth there is on links of which a request has given back what it had."""
+        """Ask again for the bandwidth of links on which a request has given back what it had."""
         for peer in self._subtracted.pop(request, ()):
             self.forget(peer)
 
     def let_go(self, request: str, operator: str) -> None:
-        """Hold nothing any more for what has been offered with an operator."""
+        """Stop holding bandwidth for what was offered with an operator."""
         self._held.pop((request, operator), None)
 
     def _without_held(self, links: dict[str, SurveyedLink], request: str) -> dict[str, SurveyedLink]:
@@ -176,7 +176,7 @@ class LinkSurvey(Protocol):
         return links
 
     def forget(self, peer: str) -> None:
-        """Discard the answer of ``peer``, which has less resources than the answer said."""
+        """Discard the last answer of ``peer``: it has less left than that answer says."""
         self._links.pop(peer, None)
 
     def known(self, peers: Iterable[str]) -> dict[str, SurveyedLink]:

@@ -38,7 +38,8 @@ from synergy_nb.lifecycle.requests.decider import Decided, Decision, Refusal, fi
 from synergy_nb.lifecycle.requests.selection_conditions import violated_condition
 from synergy_nb.overlay.membership import Membership
 
-ALONG: Final = ("delay", "miss rate")  # conditions on a whole path, not on the peer where they fail
+# conditions on a whole path, so that they say nothing about the peer where they fail
+ALONG: Final = ("delay", "miss rate")
 RECORDED: Final = 32  # maximum number of graphs, and of dropped probes, in the journal for each round of a request
 
 
@@ -101,7 +102,7 @@ class Composition(Protocol):
             self._release_reservations(pending)
 
     def _begin(self, request: Request, decided: Decided) -> Pending:
-        """The record of an undecided request, created if it is new, for the next round of probes."""
+        """Return the record of an undecided request for its next round of probes; a new request gets a new record."""
         pending = self._pending.get(request.name)
         if pending is None:
             pending = self._pending[request.name] = Pending(request, decided)
@@ -114,7 +115,7 @@ class Composition(Protocol):
         return pending
 
     def _refuse(self, pending: Pending, reason: str, *, retry: bool = False, missing: bool = False) -> None:
-        """Answer that no graph was found, after releasing reservations that the next attempt does not need."""
+        """Refuse a request; reservations that its next attempt does not need are released first."""
         if pending.attempt and (retry or pending.submitted.alternatives):
             self._release_reservations(pending)
         at = frozenset(drop.at for drop in pending.dropped if drop.condition not in ALONG)

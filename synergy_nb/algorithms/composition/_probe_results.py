@@ -109,7 +109,7 @@ class Pending:
 
 
 def _compared(drop: Dropped) -> str:
-    """What a peer has, and what the plan needs or allows."""
+    """Describe what a peer has, and what the plan needs or allows."""
     if drop.condition == "processing capacity":
         return f"{counted(drop.available, 'core')} where {counted(drop.required, 'core', 'is', 'are')} needed"
     unit = UNITS.get(drop.condition, "")

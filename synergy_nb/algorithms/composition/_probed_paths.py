@@ -22,7 +22,7 @@ from synergy_nb.control.graph import Hop
 from synergy_nb.models.projection import Impact, ProjectionConfig, further
 from synergy_nb.plan import Plan
 
-EQUAL: Final = 1e-9  # share by which a smaller value has to be smaller
+EQUAL: Final = 1e-9  # share by which a value has to be below another one to count as smaller
 
 
 class Extended:

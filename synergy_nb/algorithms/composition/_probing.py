@@ -47,11 +47,12 @@ Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Imp
 NO_CAPACITY: Final = "no capacity is left: committed and measured loads together would keep it busy all the time"
 FRESH: Final = 2.0  # seconds for which a report of another peer's free cores is used
 RECORDED: Final = 4  # maximum number of applications whose projected impact the journal records for a probe
-MOST_RECORDS: Final = 4096  # closed requests that a peer remembers, to refuse late probes; also reports of free cores
+# closed requests that a peer remembers so as to refuse their late probes; also the limit of reports of free cores
+MOST_RECORDS: Final = 4096
 
 
 class _Waiting(msgspec.Struct):
-    """The weights of unacknowledged probes by (operator, address of the next hop)."""
+    """Weights of probes that the next hops have not acknowledged yet, by (operator, address of the next hop)."""
 
     attempt: int
     weights: dict[tuple[str, str], int]
@@ -110,7 +111,7 @@ class Probing(Protocol):
             del self._free[next(iter(self._free))]
 
     def _free_cores(self, request: str, address: str, *, external: bool = False) -> float | None:
-        """Free cores of this peer, or those for operators that another peer has reported recently; None if unknown."""
+        """Free cores of this peer, or those that another peer has reported recently; None if unknown."""
         if address == self.peer.address:
             return self.ledger.residual_cores(request, external=external)
         cores, when = self._free.get(address, (0.0, -math.inf))

@@ -30,7 +30,7 @@ __all__ = [
     "encode_request",
 ]
 
-#: Choice of the probes of a plan that is to be spread: as ``balanced``, but peers that are not on the path first.
+#: Choice of probes for a plan that is to be spread: as ``balanced``, but peers that are not on the path yet come first.
 APART: Final = "apart"
 CHOICES: Final = ("balanced", "nearest", "random")
 OBJECTIVES: Final = ("balance", "delay", "chance")

@@ -74,7 +74,8 @@ from synergy_nb.plan.checks.requirements import HOTSPOTS
 
 REPLY: Final = 3.0  # seconds to wait for the answer of a target
 REPEAT: Final = 1.0  # seconds until a request to the origin is sent again
-JOURNALED: Final = 10.0  # seconds for which the same dismissal, or decision of mode ``observe``, is not journaled again
+# seconds for which an equal dismissal, or an equal decision of mode ``observe``, is not journaled again
+JOURNALED: Final = 10.0
 LOOKUP: Final = 3.0  # seconds to wait for the directory
 NOT_OFFERED: Final = 10.0  # seconds for which a component that no peer accepted is not selected again
 
@@ -185,13 +186,13 @@ class HotSpots(Protocol):
             self._next_component(self._relief)
 
     def _mode(self, component: ComponentId) -> str:
-        """What this peer does about hot spots of a component: what its own mode and the plan both allow."""
+        """What this peer may do about hot spots of a component: the stricter of its own mode and that of the plan."""
         member = self.session.members.get(component[0])
         stated = None if member is None else member.plan.qos.hotspots
         return max(self.config.mode, stated or "on", key=HOTSPOTS.index)
 
     def _excesses(self, path: tuple[ComponentId, ...]) -> dict[ComponentId, float]:
-        """Components of the violated path to the excess of t̂_e over τ in seconds, the greatest first."""
+        """Components of the violated path to their excess of t̂_e over τ in seconds, the greatest first."""
         times = {each: self.monitor.times(each) for each in path}
         found = {each: seconds - processing for each, (seconds, processing) in times.items()}
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
@@ -239,7 +240,7 @@ class HotSpots(Protocol):
         return None, f"no component that can leave would help ({why})"
 
     def _worst_is_here(self, component: ComponentId) -> bool:
-        """Whether this peer executes the component that exceeds its processing time by most, on the path of another."""
+        """Whether this peer executes the component of a path that exceeds its processing time by most."""
         return next(iter(self._excesses(self.monitor.path(component)))) in self.session.components
 
     def _has_left(self, component: ComponentId) -> bool:
@@ -338,7 +339,7 @@ class HotSpots(Protocol):
             self._ask_next(relief)
 
     def _ask_next(self, relief: Relief) -> None:
-        """Send the request to the next candidate (phase 1); have the move begin if the first one is not busy."""
+        """Send the request to the next candidate (phase 1); if the first one is not busy, the move begins at once."""
         component, departure = relief.operator, None
         if component is not None:
             departure = departure_of(component, self.session, self.monitor, self.history, self.peer.now)
@@ -358,7 +359,7 @@ class HotSpots(Protocol):
         self._give_up(relief, "the component has ended" if departure is None else "no peer accepts it")
 
     def _wait(self, relief: Relief, seconds: float, handle: Callable[..., None], *arguments: float) -> None:
-        """Call a function after some seconds, unless the relief goes on before."""
+        """Set the timer of a relief: it calls a function after some seconds, unless the relief goes on before."""
         if relief.timer is not None:
             relief.timer.cancel()
         relief.timer = self.peer.after(seconds, handle, *arguments)
@@ -404,7 +405,7 @@ class HotSpots(Protocol):
         return self.session.config.setup + self.session.config.moving + REPLY
 
     def _relocate_there(self, number: int, left: float) -> None:
-        """Ask the origin to move the component to the peer that was asked, now and until the origin answers."""
+        """Ask the origin to move the component to the peer that was asked, again and again until the origin answers."""
         relief = self._relief
         if relief is None or relief.number != number or relief.operator is None:
             return
@@ -440,7 +441,7 @@ class HotSpots(Protocol):
         self._next_component(relief)
 
     def _not_moved(self, relief: Relief, failure: str) -> None:
-        """Give the move up; if it began before the candidate had answered, that answer decides what follows."""
+        """Give up a move; if it began before the candidate had answered, that answer decides what follows."""
         began, relief.moving = relief.moving, False
         if relief.operator is not None:
             self.session.moves.early.end(*relief.operator)

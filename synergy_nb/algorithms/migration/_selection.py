@@ -79,12 +79,12 @@ class Execution(NamedTuple):
         return max(self.intercept + self.slope * total, self.floor)
 
     def slack(self, total: float) -> float:
-        """Slack at a total rate of the peer, seconds; the limit is kept where it is positive."""
+        """Slack at a total rate of the peer, seconds; above 0 where the limit is kept."""
         return self.allowed - self.seconds(total)
 
     @property
     def tolerance(self) -> float:
-        """Total rate in tuples/s below which the limit is kept."""
+        """Total rate of the peer, tuples/s, up to which the limit is kept."""
         if self.allowed <= self.floor or (self.slope == 0.0 and self.allowed <= self.intercept):
             return -math.inf
         return (self.allowed - self.intercept) / self.slope if self.slope > 0.0 else math.inf

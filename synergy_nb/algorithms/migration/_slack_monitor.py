@@ -36,8 +36,8 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.operators.catalogue import TAP
 
-CHANGED: Final = 0.01  # relative change of a departure limit of which the data path is informed
-ALIKE: Final = 1.25  # ratio of the measured speeds of two processors up to which these count as equal
+CHANGED: Final = 0.01  # relative change of a departure limit from which on the data path is told the new one
+ALIKE: Final = 1.25  # ratio of the measured speeds of two processors up to which they count as equally fast
 LEAST_CHANGE: Final = 1e-4  # seconds: a smaller change is never reported
 
 Limits = dict[str, float]
@@ -262,14 +262,14 @@ class SlackMonitor:
         return until
 
     def _others_on_path(self, component: ComponentId) -> Iterator[tuple[Prediction, bool]]:
-        """Other components of this peer on the path of a component, and whether they are downstream of it."""
+        """Other components of this peer on the path of a component, each with whether it is downstream of that one."""
         path = self.path(component)
         for number, each in enumerate(path):
             if each != component and each in self.predictions:
                 yield self.predictions[each], number > path.index(component)
 
     def delay_limit(self, component: ComponentId) -> float:
-        """Least delay limit of the applications that use a component of this peer, seconds; infinite for none."""
+        """Least delay limit of the applications that use a component of this peer, seconds; infinite without any."""
         found = self.components.get(component)
         users = {component[0]} if found is None else found.users
         known = (self.members[user].plan.qos.delay for user in users if user in self.members)

@@ -67,7 +67,7 @@ class StreamGraph:
 
     @property
     def functioning(self) -> ReplicaGraph:
-        """Streams that run, without those that delivered nothing in a period in which others of the input did."""
+        """Streams that run, without those that delivered nothing in a period in which others of the same input did."""
         merged = self.running.merged
         return self.running.without(
             stream
@@ -77,7 +77,7 @@ class StreamGraph:
 
     @property
     def cost_of_all(self) -> float:
-        """Network cost that all streams would have together, bytes on the way."""
+        """Network cost of all streams, if all of them ran: bytes on the way."""
         return sum(stream.cost for stream in self.inputs)
 
     @property

@@ -109,7 +109,7 @@ class BackupPeers:
         return self._order(name, able)[0]
 
     def _count_streams(self) -> None:
-        """Count what the streams of the plan, and those to the backups that there are, take of the links."""
+        """Count the bandwidth of links that the streams of the plan take, and the streams to its present backups."""
         for name, peers in self.found.items():
             for link in ((self._where[name], at) for at in peers):
                 self._links[link] = self._links.get(link, 0.0) + self._plan.bandwidth(name)

@@ -21,7 +21,7 @@ from synergy_nb.algorithms.replication.system import Placement, Query, Servers, 
 
 __all__ = ["SEARCH_STARTS", "best_deployment", "improve"]
 
-SEARCH_STARTS: Final = 8  # number of servers of the first operator from which peers begin the search
+SEARCH_STARTS: Final = 8  # number of servers of the first operator from which the search begins
 _GAIN = 1e-9  # least relative gain of a step
 
 

@@ -120,7 +120,7 @@ class ActivePlacement:
         decided(request, Refusal(reason, retry=self._tries.get(request.name, MOST_TRIES) < MOST_TRIES))
 
     def established(self, request: Request) -> None:
-        """Forget the attempts of a request that runs; the peers hold nothing but what they have committed."""
+        """Forget the attempts of a request that runs: its peers now hold only what they have committed."""
         self._tries.pop(request.name, None)
 
     def release(self, request: Request) -> None:
@@ -270,7 +270,7 @@ def _placement_problem(
     peers: Sequence[str],
     delays: Matrix,
 ) -> str:
-    """Why a deployment cannot be used: no room for an operator, or all candidates too near; empty if it can be."""
+    """Why a deployment cannot be used (no room for an operator, or all candidates too near); empty if it can."""
     for name, found in deployed.replicas.items():
         if not found:
             load = counted(plan.load(name), "core")

@@ -58,9 +58,10 @@ from synergy_nb.plan.terms.units import counted
 
 __all__ = ["RebuildTarget", "ReplicaRebuilding", "lost_backups", "lost_replicas", "rebuild_targets"]
 
-LOSS_PAUSE: Final = 0.5  # seconds from a loss to the search for a new peer, as more deaths may become known
+LOSS_PAUSE: Final = 0.5  # seconds from a loss to the search for a new peer: more deaths may become known meanwhile
 FIRST_WAIT: Final = 5.0  # seconds from the first try to the second; doubled for each further one
-#: Longest time between two tries, seconds; a replica that is lost earlier after its rebuild counts as a failed try.
+#: Longest time between two tries, seconds; a rebuilt replica that is lost again earlier than this counts as a failed
+#: try.
 LONGEST_WAIT: Final = 60.0
 TARGETS_A_TRY: Final = 3  # largest number of peers that one try asks
 JOINED: Final = 2.0  # seconds until the directory has the components of a peer that has joined
@@ -213,7 +214,7 @@ class ReplicaRebuilding:
         membership.pastry.on_change.append(self._leaves_changed)
 
     def want(self, application: str, replica: str) -> None:
-        """Have a replica rebuilt that ended when its streams were discarded, as the input of a reader is late."""
+        """Have a replica rebuilt that had ended with its discarded streams, because a reader's input is late."""
         self._wanted.setdefault(application, set()).add(replica)
         self._published(application)
 
@@ -247,14 +248,14 @@ class ReplicaRebuilding:
             self._schedule_search(application, max(now + LOSS_PAUSE, lost.since))
 
     def _alive(self, address: str) -> None:
-        """Try again at once, as the peer that is alive again may be a target."""
+        """Try again at once: a peer that has come back may be a target."""
         for application, known in self._lost.items():
             for lost in known.values():
                 lost.since = self._peer.now
             self._published(application)
 
     def _leaves_changed(self) -> None:
-        """Begin anew to look for peers, soon, if one is new in the leaf set: it may be a target."""
+        """Look for peers anew, soon, if the leaf set has a new peer: it may be a target."""
         new, self._known_leaves = self._leaves.member_set - self._known_leaves, self._leaves.member_set
         for application, known in self._lost.items() if new else ():
             for lost in known.values():

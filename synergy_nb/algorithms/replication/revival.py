@@ -23,7 +23,7 @@ from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, Stre
 __all__ = ["THRESHOLD", "InputDelays", "Revival", "revival"]
 
 THRESHOLD: Final = 10.0  # delay above which a stream is late, seconds
-_KEPT_INTERVALS: Final = 16  # number of latest intervals of a stream, of which the median counts
+_KEPT_INTERVALS: Final = 16  # number of latest intervals of a stream of which the median is taken
 
 
 class InputDelays:
@@ -119,7 +119,7 @@ def _runs(graph: ReplicaGraph, producer: str) -> bool:
 def _inputs(
     graph: ReplicaGraph, collected: list[StreamReplica], replica: str, failed: Collection[str]
 ) -> list[StreamReplica]:
-    """Return the cheapest stream from a functioning producer for each input of a collected replica, or none at all."""
+    """Return the cheapest stream from a functioning producer for each input of a collected replica; else nothing."""
     found: dict[str, StreamReplica | None] = {}
     for each in collected:
         if each.consumer == replica:

@@ -45,8 +45,9 @@ from synergy_nb.plan.derived.active_replicas import least_degree, replicas_of
 
 __all__ = ["RevivalRequested", "StreamCollection", "WeightsReported"]
 
-REPORTS_TIME: Final = 1.0  # seconds after the first report of a period in which the others arrive
-REQUESTS_TIME: Final = 2.0  # seconds after a request in which all readers have asked that are late for the same reason
+REPORTS_TIME: Final = 1.0  # seconds after the first report of a period within which the others arrive
+# seconds after a request within which all readers that are late for the same reason have asked
+REQUESTS_TIME: Final = 2.0
 ASK_AGAIN: Final = 5.0  # seconds until a reader whose input is late asks again
 
 
@@ -88,7 +89,7 @@ class _LedStreams:
 
 
 def replicas_by_peer(graph: ReplicaGraph, roles: Roles) -> dict[str, set[str]]:
-    """Replicas that run at each peer, which end together if it crashes."""
+    """Replicas that run at each peer: they end together if it crashes."""
     found: dict[str, set[str]] = {}
     for group in graph.replicas.values():
         for replica in group:
@@ -97,7 +98,7 @@ def replicas_by_peer(graph: ReplicaGraph, roles: Roles) -> dict[str, set[str]]:
 
 
 def streams_by_path(graph: ReplicaGraph, roles: Roles) -> list[frozenset[StreamReplica]]:
-    """Streams on the path between any two peers, which are late together if it is slow."""
+    """Streams on the path between any two peers: they are late together if it is slow."""
     found: dict[frozenset[str], set[StreamReplica]] = {}
     for stream in graph.streams:
         ends = frozenset((roles.peers[stream.producer], roles.peers[stream.consumer]))
@@ -191,7 +192,7 @@ class StreamCollection(Protocol):
     # -- at origins ----------------------------------------------------------------------------------------------------
 
     def _streams_of(self, application: str, attempt: int) -> _LedStreams:
-        """Measurements of an application in this attempt; none yet for a new one."""
+        """Measurements of an application in this attempt; empty for a new one."""
         for ended in self._led.keys() - self._changes.led.keys():
             del self._led[ended]
         known = self._led.get(application)

@@ -94,7 +94,7 @@ class ReplicaGraph:
 
     @cached_property
     def readers_first(self) -> tuple[str, ...]:
-        """Names of all ends of streams: each source, replica and application after all that read from it."""
+        """Names of all ends of streams (sources, replicas, applications), each after all that read from it."""
         left = {end: len(self.outputs.get(end, ())) for end in dict.fromkeys((*self.outputs, *self.inputs))}
         ready = [end for end, count in left.items() if not count]
         found: list[str] = []

@@ -122,7 +122,7 @@ def correlation_based(
 
 
 def _loads(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Loads of operators over the series, as shares of all capacity: points x operators; and shares of nodes."""
+    """Loads of operators as shares of all capacity, shape (points, operators); and the shares of the nodes."""
     setting = normalised(load, capacity)
     points = checked_rates(rates, len(setting.carries))[:, setting.carries] * setting.total / setting.power
     series: Floats = points @ setting.share.T

@@ -29,7 +29,7 @@ MOST_OPERATORS, MOST_PLACEMENTS = 28, 2.0**45  # a search of this size takes at 
 POINTS: Final = 512  # directions of the sample
 FEW: Final = 4096  # largest number of placements that are evaluated by numpy
 CLOSE: Final = 32  # number of placements whose volumes are compared
-MARGIN: Final = 0.005  # error of the sample: it may rank a placement this much below a worse one
+MARGIN: Final = 0.005  # error of the sample: it may rank the best placement by this much below a worse one
 
 
 def optimum(
@@ -100,7 +100,7 @@ def optimum(
 def _best_of_all(
     loads: Floats, capacity: Floats, alike: Ints, fixed: Ints, bounded: bool, room: float, power: int
 ) -> tuple[Ints, Floats]:
-    """Return the placements of the greatest values on a sample, and these; parameters as of ``best_placements``."""
+    """Return the placements of the greatest values on a sample, and the values; parameters: ``best_placements``."""
     nodes = range(len(capacity))
     partial: list[tuple[int, ...]] = [()]
     for pinned in fixed.tolist():

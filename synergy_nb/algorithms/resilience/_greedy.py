@@ -29,7 +29,7 @@ Order = Literal["normalised", "figure"]
 Tie = Literal["distance", "cut"]
 """How one of several nodes of class I is chosen: the largest plane distance, or the fewest streams between nodes."""
 
-IDEAL: Final = 1.0 + 1e-9  # greatest weight that counts as ideal, with a margin for rounding
+IDEAL: Final = 1.0 + 1e-9  # greatest weight that counts as ideal: 1, with a margin for rounding
 
 
 def rod(

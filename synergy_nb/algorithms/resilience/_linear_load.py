@@ -265,7 +265,7 @@ class _Linear:
 
 
 def _inputs(graph: Sequence[QueryOperator]) -> list[str]:
-    """Names of input streams: what is read and no operator gives; of a source, which reads its own, its name."""
+    """Names of the input streams: those that are read and that no operator makes; a source's own is named after it."""
     names = {operator.name for operator in graph}
     known: set[str] = set()
     inputs: dict[str, None] = {}

@@ -147,7 +147,7 @@ def plane_distance(
     lower_bound: npt.ArrayLike | None = None,
     arcs: Arcs | None = None,
 ) -> float:
-    """r, the least plane distance of all nodes, which MMPD maximises: at most 1 / sqrt(d), without a lower bound."""
+    """r, the least plane distance of all nodes, which MMPD maximises; at most 1 / sqrt(d) without a lower bound."""
     return float(plane_distances(load, capacity, assignment, lower_bound, arcs).min())
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from synergy_nb.models.compiling import compiled
 
-ODD: Final = -1  # as in exact_code: compiled functions use constants of their own module alone
+# scale of infinities and NaN, as in exact_code: compiled functions can only use constants of their own module
+ODD: Final = -1
 CENTRE: Final = 16
 _DIGITS: Final = 72  # digits of the largest sum of 2**63 floats
 _MASK: Final = (1 << 32) - 1
@@ -23,7 +24,7 @@ _FRACTION: Final = 52  # bits of a float's fraction
 
 @compiled
 def split_all(floats: Any, scales: Any, low: Any, middle: Any, high: Any) -> None:
-    """Split floats, given as their bits, into limbs; of infinities and NaN the limbs count which of them it is."""
+    """Split floats, given as their bits, into limbs; for infinities and NaN these count how many there are."""
     for row in range(len(floats)):
         bits = floats[row]
         exponent = bits >> _FRACTION & 0x7FF

@@ -106,7 +106,7 @@ class Values:
         return column, kind
 
     def _decayed(self, what: str, column: str, weighed: pl.Expr) -> pl.Expr:
-        """Return the sum of the weights of tuples at a moment; it decays from then on."""
+        """Return the sum of the weights that tuples have at a moment; it decays from then on."""
         found = self._sum(f"decayed {what}", column, weighed, "float")
         if not self._exact:
             self._decaying = list(dict.fromkeys([*self._decaying, found.meta.output_name()]))
@@ -146,7 +146,7 @@ class Values:
 
     @property
     def _left_out(self) -> frozenset[str]:
-        """Columns that partial results do not have, since all their values are 0."""
+        """Columns that partial results lack because all their values are 0."""
         return frozenset() if self._wide else frozenset(high for high, _ in self._whole.values())
 
     @property
@@ -156,12 +156,12 @@ class Values:
 
     @property
     def exact_decay(self) -> int | None:
-        """Microseconds in which a weight is about halved, if exact sums decay: their rows are reduced by such panes."""
+        """Width of the panes in which rows of decaying exact sums are reduced, µs: a half-life; None if none decay."""
         decays = any(name.startswith(_DECAYED) for name in self._terms)
         return max(1, round(self._half_life)) if decays and self._half_life is not None else None
 
     def sets(self, schema: Mapping[str, str]) -> dict[str, str]:
-        """Return for each output column that is a count(distinct x) the type of x."""
+        """Return, for each output column that is a count(distinct x), the type of x."""
         return {name: self._types.get(column) or schema[column] for name, column in self._sets.items()}
 
     def prepare(self, rows: pl.DataFrame) -> tuple[pl.LazyFrame, pl.DataFrame]:

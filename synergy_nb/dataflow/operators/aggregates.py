@@ -50,11 +50,11 @@ FIRST: Final = internal("first")
 LAST: Final = internal("last")
 _REACHED: Final = internal("reached")
 _SESSION: Final = internal("session")
-#: Time of a result, in microseconds: the last of its window.
+#: Time of a result: the last microsecond of its window.
 RESULT: Final = pl.col("window_end").cast(pl.Int64) - 1
 REDUCING: Final = 3.0  # memory that reducing needs, bytes for each byte of rows
 MERGING: Final = 3.0  # memory that merging needs, bytes for each byte of partial results
-GATHERED: Final = 32_768  # rows of small batches that are reduced in one call
+GATHERED: Final = 32_768  # number of rows of small batches that are gathered, and reduced in one call
 
 
 class WindowAggregate(OperatorLogic):
@@ -192,7 +192,7 @@ class WindowAggregate(OperatorLogic):
         return {name: [merged, *self._fresh[name]] for name, merged in self._merged.items()}
 
     def state_schemas(self) -> dict[str, list[pl.Schema]]:
-        """Partial results are with upper bits of sums or without."""
+        """Schemas of partial results: with the upper bits of sums, and without."""
         schemas = {name: [table.schema] for name, table in self._empty.items()}
         schemas["partials"].append(self._values.completed(self._empty["partials"]).schema)
         return schemas
@@ -406,7 +406,7 @@ def _ordered(rows: pl.LazyFrame, output: Mapping[str, str], order: Sequence[str]
 
 
 def _half_life(context: Context) -> float | None:
-    """Return the microseconds after which the weight of a tuple is halved; None if it is not."""
+    """Return the microseconds in which the weight of a tuple is halved; None if weights stay."""
     half_life = context.params.get("half_life")
     return None if half_life is None else 1e6 * half_life
 

@@ -52,13 +52,13 @@ __all__ = [
 ]
 
 OUTPUT_ROWS: Final = 65_536  # most rows of an output batch, so that credits and queues stay fine-grained
-PIECE_BYTES: Final = 16 << 20  # bytes of output made at a time, where the output of an item is larger
+PIECE_BYTES: Final = 16 << 20  # bytes of output that are made at a time, where an item has more
 RUN_ROWS: Final = 32_768  # most rows of neighbouring tables that are merged when a state is saved
 WINDOW: Final = ("window_start", "window_end")
 IN_MEMORY_ROWS: Final = 16_384  # rows up to which the in-memory engine of Polars is faster than its streaming engine
 _VIEW: Final = 16  # bytes of a text value beside its characters
-_MANY: Final = 32  # rows from which on views are larger than the overhead of a column
-_COLUMN: Final = 600  # bytes of a column beside its values: most of a small table
+_MANY: Final = 32  # number of rows from which on the views of text take more than the overhead of a column
+_COLUMN: Final = 600  # bytes that a column takes beside its values: most of a small table
 
 
 class Context(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ _LEAST_SECRET: Final = 16  # bytes
 _NONCE: Final = 12
 _ASSOCIATED: Final = b"synergy_nb value 1"
 _NULL: Final = b"\0"
-_OBJECTS: Final = 600  # overhead of a value's Python objects during encryption or decryption, bytes
+_OBJECTS: Final = 600  # bytes that the Python objects of a value take during encryption or decryption
 
 _INTEGER: Final = struct.Struct("<q")
 _FLOAT: Final = struct.Struct("<d")

@@ -11,7 +11,7 @@ from synergy_nb.models.compiled_modules import CompiledModule
 
 __all__ = ["CENTRE", "COMPILED", "ODD", "PLAIN", "SumCode", "sum_code"]
 
-ODD: Final = -1  # the scale of counters of positive and negative infinities and of NaN
+ODD: Final = -1  # scale of the counters of positive infinities, negative infinities and NaN
 CENTRE: Final = 16  # position of the bit that stands for 2**-1074, so that scales change far from 1
 _MASK: Final = (1 << 32) - 1
 _FRACTION: Final = 52  # bits of a float's fraction

@@ -31,9 +31,9 @@ _POSITION: Final = internal("position")
 _TIME: Final = internal("time")  # of the right row of a pair
 _LEFT: Final = internal("left")  # positions of the rows of a pair
 _RIGHT: Final = internal("right")
-_PIECES: Final = 64  # most separate pieces of memory of a side's state
-_SMALL: Final = 1024  # most rows of a side's state whose table is contiguous
-_FEW: Final = 64  # rows of a side's state for each new row from which on new rows count as few
+_PIECES: Final = 64  # maximum number of separate pieces of memory that the state of a side has
+_SMALL: Final = 1024  # maximum number of rows of a side's state whose table is one contiguous piece
+_FEW: Final = 64  # new rows count as few if the state of a side has more than this many rows for each of them
 _CELLS: Final = 1 << 14  # counters of a side's keys
 _PAIR: Final = 40  # bytes of a pair beside the values of its rows: times and positions
 _JOINING: Final = 3.0  # memory that joining needs, bytes for each byte of pairs
@@ -71,7 +71,7 @@ class _Keys:
         self._counts -= np.bincount(self._cells(table.drop_nulls(self._on)), minlength=_CELLS)
 
     def most(self, table: pl.DataFrame) -> npt.NDArray[np.int64]:
-        """Return for each row of another table an upper bound of the rows with its key."""
+        """Return, for each row of another table, an upper bound of the number of rows here with its key."""
         null = table.select(pl.any_horizontal(pl.col(self._on).is_null())).to_series().to_numpy()
         return np.where(null, 0, self._counts[self._cells(table)])
 
@@ -80,7 +80,7 @@ class _Keys:
 
 
 def _together(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate tables; few rows are copied, as queries on many chunks take longer than that."""
+    """Concatenate tables; a few rows are copied, as queries on many chunks take longer than the copy."""
     if sum(table.height for table in tables) <= _SMALL:
         return concatenated(tables)
     return pl.concat(tables)
@@ -95,7 +95,7 @@ def _where(table: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
 
 
 def _results(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Remove the positions from pairs, in place: a query would take longer than most joins of a batch."""
+    """Remove the columns of positions from pairs, in place: a query would take longer than most joins of a batch."""
     for name in (_LEFT, _RIGHT):
         pairs.drop_in_place(name)
     return pairs
@@ -176,7 +176,7 @@ class _Side:
         return self.table() if time == END else self.table().filter(pl.col("time").cast(pl.Int64) < time)
 
     def likely(self, keys: pl.Series) -> pl.DataFrame:
-        """Return rows that may join one of a few others, by one column; one scan is cheaper than hashing all."""
+        """Return the rows that may join one of a few others, by one column: a scan is cheaper than hashing all rows."""
         table = self.table()
         if keys.len() * _FEW > table.height > _SMALL:
             return table
@@ -258,13 +258,13 @@ class Join(OperatorLogic):
         return self._sides[0].bytes + self._sides[1].bytes
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Bytes to concatenate the other side, and to make some of the pairs at a time."""
+        """Bytes that a batch needs: to concatenate the other side, and to make some of the pairs at a time."""
         other = self._sides[1 - port]
         pairs = min(batch.rows * other.rows, self._most_pairs(batch))
         return 3.0 * value_bytes(batch.table) + other.bytes + _JOINING * pairs * self._pair_bytes(batch)
 
     def close_needs(self, low: int) -> float:
-        """Bytes to copy the rows of a side that remain."""
+        """Bytes that are needed to copy the rows of a side that stay."""
         return float(max(side.bytes for side in self._sides))
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
@@ -292,7 +292,7 @@ class Join(OperatorLogic):
         return computed(pairs, rows.height + candidates.height)
 
     def _most_pairs(self, batch: Batch) -> int:
-        """Return the pairs of a row of ``batch`` to make at a time: as many as fit the bytes of a piece."""
+        """Return how many pairs to make at a time with a row of ``batch``: as many as fit the bytes of a piece."""
         return max(int(self.piece_bytes / self._pair_bytes(batch)), 1)
 
     def _pair_bytes(self, batch: Batch) -> float:
@@ -356,11 +356,11 @@ class OuterJoin(Join):
         return super().state_bytes + self._met_bytes
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Bytes of a join, and of the positions of rows with a partner."""
+        """Bytes that a batch needs: those of a join, and of the positions of rows with a partner."""
         return super().batch_needs(port, batch) + 3.0 * self._met_bytes + 16.0 * (batch.rows + self._sides[0].rows)
 
     def close_needs(self, low: int) -> float:
-        """Bytes to copy the left rows that are emitted, with the columns of the right."""
+        """Bytes that are needed to copy the left rows that are emitted, with the columns of the right."""
         left = self._sides[0]
         return super().close_needs(low) + 3.0 * left.bytes + 16.0 * left.rows * len(self._alone) + 3.0 * self._met_bytes
 
@@ -385,7 +385,7 @@ class OuterJoin(Join):
             self._note([*self._met_tables, pl.DataFrame({_POSITION: fresh}, schema={_POSITION: pl.Int64()})])
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:
-        """Emit left rows that have no partner and can have none; drop rows that can have none."""
+        """Emit the left rows that have no partner and can get none, and drop all rows that can get none."""
         right = self._low[1]
         if right != START and self._sides[0].rows:
             rows = self._sides[0].before(END if right == END else right - self._within)

@@ -13,7 +13,7 @@ from synergy_nb.dataflow._expressions import compile_expression
 from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements, positions
 from synergy_nb.dataflow.tuples import Batch
 
-ROUGH: Final = 1 << 20  # bytes of a batch below which each column is estimated as large as the whole batch
+ROUGH: Final = 1 << 20  # bytes of a batch below which each column is estimated to be as large as the whole batch
 
 __all__ = ["Delay", "Filter", "Project", "Sample", "Sink", "splitmix64"]
 

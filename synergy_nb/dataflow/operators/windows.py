@@ -45,7 +45,7 @@ __all__ = [
 ORDINAL: Final = internal("window")  # column with the number of a count window; two windows may have the same bounds
 _ROW: Final = internal("row")
 _SESSION: Final = internal("session")
-SMALL_ROWS: Final = 1024  # average rows of a piece below which pieces take more memory and time than a copy
+SMALL_ROWS: Final = 1024  # average rows of a piece below which pieces take more memory and time than one copy of them
 COMPACT_ROWS: Final = 8192  # new rows after which a buffer is copied into one piece
 BOUND: Final = pl.Datetime("us")
 BOUNDS_BYTES: Final = 16  # bytes of the bounds of a window in a row
@@ -82,7 +82,7 @@ class Windows(Protocol):
         """Return the least end that a window which is open at ``low`` can have."""
 
     def assign(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
-        """Return each row once for every window with it that ends in ``(previous, low]``, in order of arrival."""
+        """Return each row once for each of its windows that end in ``(previous, low]``, in order of arrival."""
 
     def retained_rows(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
         """Return the rows that a window which ends after ``low`` needs."""
@@ -317,7 +317,7 @@ class Buffered(OperatorLogic):
         return rows
 
     def compact(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return those of ``rows`` that can affect a result."""
+        """Return the rows that can still affect a result."""
         return rows
 
     @property
@@ -331,14 +331,14 @@ class Buffered(OperatorLogic):
         return self._bytes
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Bytes for all rows, if the batch fills count windows or the rows are compacted after it."""
+        """Bytes that a batch needs: those of all rows, if it fills count windows or the rows are compacted then."""
         rows, size = self._rows + batch.rows, value_bytes(batch.table)
         if rows >= self._count if self._count else rows - self._compacted >= max(COMPACT_ROWS, self._compacted):
             return self.finishing * (self._bytes + size)
         return 3.0 * size
 
     def close_needs(self, low: int) -> float:
-        """Bytes to copy the rows that remain, and to spread the others over windows, a portion at a time."""
+        """Bytes that are needed to copy the rows that stay, and to spread the others over windows, some at a time."""
         if self._count or low < self._due or not self._rows:
             return 0.0
         size = self._bytes + BOUNDS_BYTES * self._rows

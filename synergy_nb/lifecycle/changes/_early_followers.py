@@ -17,7 +17,7 @@ from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
 from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.records.messages import Followed, Graph
 
-PATIENCE: Final = 3.0  # seconds after which a follower ends that no graph has named
+PATIENCE: Final = 3.0  # seconds after which a follower ends if no graph has named it
 
 
 class EarlyFollowers:
@@ -29,7 +29,7 @@ class EarlyFollowers:
         self.start = start
 
     def expect(self, application: str, operator: str, to: str) -> None:
-        """Serve a follower of a component of this peer, which has asked the peer ``to`` to accept it."""
+        """Begin to serve a follower at the peer ``to``, which was asked to accept a component of this peer."""
         member = self.changes.members.get(application)
         if member is None or member.ended or self.changes.deploying.ended_reader(application, operator):
             return
@@ -38,7 +38,7 @@ class EarlyFollowers:
             self.changes.deploying.deploy(application)
 
     def follow(self, asker: str, graph: Graph, operator: str) -> None:
-        """Follow a component that this peer has accepted, in the graph that the peer knows which has asked."""
+        """Follow a component that this peer has accepted, by the graph of the peer that has asked."""
         address = self.changes.peer.address
         known = self.changes.members.get(graph.application)
         if not self._helps(graph, operator, address) or graph.roles.peers[operator] != asker:
@@ -58,7 +58,7 @@ class EarlyFollowers:
             self.answer(member, operator, to)
 
     def answer(self, member: Member, operator: str, to: str) -> None:
-        """Answer the graph that is to name a follower at the peer ``to``, if the origin begins this move next."""
+        """Answer for the graph that would name a follower at ``to``, in case the origin begins this move next."""
         graph = member.graph
         if member.early.get(operator) == to:
             epoch = graph.epoch + 1
@@ -73,7 +73,7 @@ class EarlyFollowers:
 
     @staticmethod
     def _helps(graph: Graph, operator: str, to: str) -> bool:
-        """Whether the origin is elsewhere, and neither a move nor a backup there is in the way."""
+        """Whether an early follower helps: the origin is elsewhere, and no move or backup there is in the way."""
         roles = graph.roles
         near = graph.origin in (to, roles.peers[operator])
         return not near and not roles.followers and to not in roles.backups.get(operator, ())

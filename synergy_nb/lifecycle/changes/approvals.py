@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 __all__ = ["Approvals", "Asked"]
 
-REMEMBERED: Final = 256  # requests whose answer, or what waits for it, a peer remembers
+REMEMBERED: Final = 256  # number of requests of which a peer remembers the answer, or what waits for it
 
 
 Value = TypeVar("Value")
@@ -45,7 +45,7 @@ class Approvals:
         self._waiting: dict[Asked, Callable[[str], None]] = {}
 
     def answer(self, asked: Asked, refusal: str) -> None:
-        """Record the answer to a request, an empty text if it is accepted, and have what waits for it go on."""
+        """Record the answer to a request (an empty text: it is accepted), and continue with what waits for it."""
         self._refusals.pop(asked, None)
         _remember(self._refusals, asked, refusal)
         waiting = self._waiting.pop(asked, None)
@@ -53,7 +53,7 @@ class Approvals:
             waiting(refusal)
 
     def when_answered(self, asked: Asked, then: Callable[[str], None]) -> None:
-        """Call a function with the answer to a request: now, or once it is given. A later function replaces it."""
+        """Call a function with the answer to a request, now or once there is one. A later one replaces it."""
         if asked in self._refusals:
             then(self._refusals[asked])
         else:

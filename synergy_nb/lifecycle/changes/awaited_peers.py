@@ -53,7 +53,7 @@ class AwaitedPeers:
         return awaited_text(self.of(application))
 
     def wait(self, application: str, awaited: Mapping[str, Sequence[str]]) -> None:
-        """Have an application wait for these peers from now on, each with the names of its components; or for none."""
+        """Have an application wait for these peers, each with the names of its components; or for nobody."""
         now, pause = self._peer.now, self._pauses.get(application)
         if pause is None:
             if not awaited:

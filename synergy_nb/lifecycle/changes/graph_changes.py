@@ -25,8 +25,8 @@ from synergy_nb.plan import Plan
 
 __all__ = ["GraphChanger", "GraphChanges"]
 
-#: Seconds that a peer waits before it reports that a shared component, which a graph has there, has ended: if the
-#: component has moved, the origin of its owner reports that within this time.
+#: Seconds that a peer waits before it reports that a shared component, which is here by its graph, has ended: if it has
+#: moved, the origin of its owner says so within this time.
 OWNER_REPORTS: Final = 5.0
 
 
@@ -86,7 +86,7 @@ class GraphChanges:
             self.peer.send(address, GraphChanged(self.led[application].graph))
 
     def dismiss(self, application: str, addresses: Collection[str]) -> None:
-        """Send the graph of an application to those of the peers that have no part in it, so that they leave."""
+        """Send the graph of an application to those of these peers that have no part in it, so that they leave."""
         request = self.led.get(application)
         if request is not None:
             graph = request.graph

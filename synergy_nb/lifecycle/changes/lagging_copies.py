@@ -1,12 +1,13 @@
 """Copies of components that cannot take over: peers report them to the origin, which prefers other copies.
 
-Theory of operation ------------------- A component does not wait for a silent copy. It may discard inputs that this
-copy would need; from then on the copy cannot take over, until it has a later snapshot
-(:mod:`synergy_nb.dataflow.streams`). The peer of the component reports this to the origin
-(:class:`~synergy_nb.lifecycle.records.messages.CopiesLag`), and reports again when it is over. The peer of a copy
-reports, too, if its copy cannot take over: because its Spark server cannot reach the checkpoint of a part, or because
-the component has just moved away from there without leaving a snapshot. The origin records both in its journal, prefers
-other backups for a take-over, and completes a move only when the follower can take over.
+Theory of operation
+-------------------
+A component does not wait for a silent copy. It may discard inputs that this copy would need; from then on the copy
+cannot take over, until it has a later snapshot (:mod:`synergy_nb.dataflow.streams`). The peer of the component reports
+this to the origin (:class:`~synergy_nb.lifecycle.records.messages.CopiesLag`), and reports again when it is over. The
+peer of a copy reports, too, if its copy cannot take over: because its Spark server cannot reach the checkpoint of a
+part, or because the component has just moved away from there without leaving a snapshot. The origin records both in its
+journal, prefers other backups for a take-over, and completes a move only when the follower can take over.
 
 Reports are numbered and sent several times, since messages may be lost, duplicated or reordered. The origin ignores
 reports of peers that neither execute the component nor keep a copy of it any more.
@@ -106,7 +107,7 @@ class LaggingCopies:
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def cannot_take_over(self, application: str, operator: str) -> dict[str, str]:
-        """Return each peer that has reported, or was reported, to have a copy that cannot take over, to the reason."""
+        """Return the peers whose copy cannot take over, as they or others have reported, each with the reason."""
         roles = self.led[application].graph.roles
         active, copies = roles.peers[operator], {*roles.backups.get(operator, ()), roles.followers.get(operator, "")}
         copies.update(roles.copied_for(operator))

@@ -152,7 +152,7 @@ class _Move:
 
     @property
     def unanswered(self) -> set[str]:
-        """Peers that have not agreed; or else those that are not ready for the new graph."""
+        """Peers that have not agreed yet; once all have, those that are not ready for the new graph."""
         return self.waiting or {self.to, *(() if self.kept else (self.old,))}
 
     def is_of(self, peer: str, operator: str) -> bool:
@@ -527,7 +527,7 @@ class Migrations(GraphChanger):
             self.early.answer(member, operator, self.peer.address)
 
     def _answer_origins(self, application: str) -> None:
-        """Answer the origins of followers at this peer that have waited for the graph of a sharer, now known here."""
+        """Answer for followers here whose readiness has waited for the graph of a sharer, which is known now."""
         sharer = self.changes.members.get(application)
         for producer in () if sharer is None else sharer.graph.producers:
             member = self.changes.members.get(producer.application)

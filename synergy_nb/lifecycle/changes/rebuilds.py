@@ -251,7 +251,7 @@ class Rebuilds(GraphChanger):
         return application not in self._rebuilds and self.streams.settled(application)
 
     def interrupt(self, application: str, reason: str) -> None:
-        """Let another change of the graph begin: a rebuild whose replica does not execute yet is given up."""
+        """Give up a rebuild whose replica does not execute yet, so that another change of the graph can begin."""
         rebuild = self._rebuilds.get(application)
         if rebuild is None:
             return
@@ -329,7 +329,7 @@ class Rebuilds(GraphChanger):
         self._answer(sender, graph, replica, member, refusal)
 
     def _is_outdated(self, member: Member, graph: Graph, replica: str) -> bool:
-        """Whether this peer has an old copy, and has not heard that nobody has retained anything for it since."""
+        """Whether this peer has an old copy, and does not know yet that nothing has been retained for it since."""
         source, peer = graph.roles.rebuilds.get(replica, ("", ""))
         executes = source != replica and bool(graph.roles.peers[replica])
         known, here = member.graph.roles, self.peer.address

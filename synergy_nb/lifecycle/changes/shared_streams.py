@@ -1,12 +1,14 @@
 """Shared streams: when a component that other applications use moves or is taken over, these applications follow.
 
-Theory of operation ------------------- The *owner* of a stream is the application that produces it; an application that
-reads it is a *sharer*. Before a sharer starts, its origin sends :class:`~synergy_nb.lifecycle.records.messages.Share`
-to the origin of the owner, which registers it, or refuses if the component has moved meanwhile. Whenever the owner's
-graph changes, its origin sends the new peers of its components, and of their copies, to the origins of all sharers
-(:class:`ProducersMoved`), until they acknowledge (:class:`ProducersFollowed`). Each of these derives the next graph of
-the sharer and publishes it. So readers read from the new peer, and the peers of components and copies know their
-readers. After a move they do so before: the new peer sends to them without being asked.
+Theory of operation
+-------------------
+The *owner* of a stream is the application that produces it; an application that reads it is a *sharer*. Before a sharer
+starts, its origin sends :class:`~synergy_nb.lifecycle.records.messages.Share` to the origin of the owner, which
+registers it, or refuses if the component has moved meanwhile. Whenever the owner's graph changes, its origin sends the
+new peers of its components, and of their copies, to the origins of all sharers (:class:`ProducersMoved`), until they
+acknowledge (:class:`ProducersFollowed`). Each of these derives the next graph of the sharer and publishes it. So
+readers read from the new peer, and the peers of components and copies know their readers. After a move they do so
+before: the new peer sends to them without being asked.
 
 If the peer of a shared component dies, the sharers wait for the owner's origin to report a new peer, or for the peer
 itself to return (:mod:`~synergy_nb.lifecycle.changes.awaited_peers`). If the owner or the process of its origin ends,
@@ -73,7 +75,7 @@ class SharedStreams(GraphChanger):
     # -- at the origin of the owner ----------------------------------------------------------------------------------
 
     def admit(self, graph: Graph) -> tuple[str, str]:
-        """Register a sharer of applications of this peer; return a tap and the reason of a refusal, or empty texts."""
+        """Register a sharer of applications of this peer; if refused, return a tap and the reason, else empty texts."""
         for tap, producers in graph.shared.items():
             for producer in producers:
                 request = self.led.get(producer.application) if producer.origin == self.peer.address else None
@@ -131,7 +133,7 @@ class SharedStreams(GraphChanger):
             self._tell(application, owner, self.peer.now + self.config.silence)
 
     def _tell(self, application: str, owner: str, until: float) -> None:
-        """Tell whoever leads an owner who leads a sharer, now and once every interval until it reports."""
+        """Tell the leader of an owner who leads a sharer now, once every interval until it reports."""
         if (application, owner) not in self._telling:
             return
         graph = self.led[application].graph if application in self.led else None
@@ -191,7 +193,7 @@ class SharedStreams(GraphChanger):
         self.peer.after(RESEND_INTERVAL, self._send_until_acknowledged, sharer, key, message, until)
 
     def _leader(self, origin: str, successor: str) -> str:
-        """Address of the peer that leads an application, or will: its origin, or the successor of one that died."""
+        """Address of the peer that leads an application or will lead it: its origin, or the successor of a dead one."""
         return successor if successor and self.membership.is_dead(origin) else origin
 
     def _may_be_led(self, origin: str, successor: str) -> bool:
@@ -278,7 +280,7 @@ class SharedStreams(GraphChanger):
             self._producers_moved(sender, message)
 
     def died(self, application: str, address: str) -> None:
-        """Treat the owners of shared streams as ended if a peer led them that has ended, or that stays silent."""
+        """Treat the owners of shared streams as ended if the peer that leads them has ended, or stays silent."""
         graph = self.led[application].graph
         of = {each for each in graph.producers if address in (each.origin, each.successor)}
         led = {each.application for each in of if self._may_be_led(each.origin, each.successor)}

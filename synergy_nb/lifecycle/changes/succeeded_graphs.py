@@ -13,7 +13,7 @@ from synergy_nb.lifecycle.sessions.deploying import EPOCHS
 
 __all__ = ["TERM", "ending", "first_graph", "known_sharers", "not_executed"]
 
-TERM: Final = EPOCHS // 2  # epoch of the first graph of a successor: no origin makes as many
+TERM: Final = EPOCHS // 2  # epoch of the first graph of a successor; no origin makes so many
 
 
 def first_graph(

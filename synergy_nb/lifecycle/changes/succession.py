@@ -169,7 +169,7 @@ class Succession(GraphChanger):
             self.peer.send(graph.successor, Entrust(graph, record))
 
     def _received(self, graph: Graph) -> None:
-        """Lead an application no more whose graph shows that another peer does."""
+        """Give up the lead of an application if a graph shows that another peer leads it."""
         request = self.led.get(graph.application)
         if request is None or graph.origin == self.peer.address or request.graph.attempt != graph.attempt:
             return
@@ -177,7 +177,7 @@ class Succession(GraphChanger):
             self.superseded(request, graph.origin, graph.epoch)
 
     def superseded(self, request: Request, to: str, epoch: int) -> None:
-        """Lead an application no more, as another peer does or has done."""
+        """Give up the lead of an application that another peer leads now, or has led to its end."""
         self._leading.give_up(request, f"{to} leads the application now")
         self._leading.sharers.hand_over(request.name)
         self.peer.record(LeadershipLost, request.name, to=to, epoch=epoch)
@@ -196,7 +196,7 @@ class Succession(GraphChanger):
         return graph.successor != self.peer.address or self._entrusted_with(member) is not None
 
     def _entrusted_with(self, member: Member) -> Entrust | None:
-        """Return what its origin has entrusted to this peer of an application; None if that is nothing."""
+        """Return the message by which its origin has entrusted an application to this peer; None if there is none."""
         entrusted = self._entrusted.get(member.graph.application)
         return entrusted if entrusted is not None and entrusted.graph.attempt == member.graph.attempt else None
 
@@ -241,7 +241,7 @@ class Succession(GraphChanger):
         return End(application, known.attempt, known.reason, known.status) if over else None
 
     def _led_anew(self, member: Member) -> None:
-        """Tell the peer that leads an application now what the one before it knew from here."""
+        """Tell the new leader of an application what the earlier one knew from this peer."""
         self._leading.agreements.tell(member)
         self._leading.copies.repeat(member.graph.application)
 
@@ -263,7 +263,7 @@ class Succession(GraphChanger):
             claim.stopped = End(application, claim.graph.attempt, "", State.STOPPED)
 
     def died(self, address: str) -> None:
-        """Claim the applications that a dead peer has led, and wait no more for its answers to other claims."""
+        """Claim the applications that a dead peer has led; other claims do not wait for its answers any more."""
         for application, entrusted in list(self._entrusted.items()):
             member = self.changes.members.get(application)
             if member is None and entrusted.graph.origin == address:
@@ -275,7 +275,7 @@ class Succession(GraphChanger):
                 self._lead_if_answered(application, claim)
 
     def _begin(self, member: Member, entrusted: Entrust) -> None:
-        """Claim an application whose origin has died, or be the origin of its results if it has ended."""
+        """Claim an application whose origin has died; if it has ended, only become the origin of its results."""
         application, graph = member.graph.application, member.graph
         if member.ended:
             request = self._request(graph, entrusted)
@@ -357,7 +357,7 @@ class Succession(GraphChanger):
         return request
 
     def _lead_own(self, member: Member) -> None:
-        """Be the origin in the record of this peer; it adopts the first graph when all have been asked to take over."""
+        """Name this peer as origin in its own record; the first graph is adopted once all take-overs are asked for."""
         self.membership.unwatch(member.graph.origin)
         member.leader = self.peer.address
         member.graph = msgspec.structs.replace(member.graph, origin=self.peer.address, successor="")

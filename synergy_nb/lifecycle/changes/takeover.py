@@ -1,12 +1,13 @@
 """Take-over: when a peer with replicated components dies, their backups become active (section 4.2).
 
-Theory of operation ------------------- Every component with backups is replicated passively: the peers of its backups
-retain what the primary emits and periodic snapshots of its state. When the failure detector declares a peer dead, the
-origin chooses, for each component at that peer, the first backup that lives and can take over, and sends its peer
-:class:`TakeOver`. That peer commits the resources, has its driver make the backup active, and answers
-:class:`TookOver`. When all backups have answered, the origin publishes the new graph to all members
-(:mod:`~synergy_nb.lifecycle.changes.graph_changes`). Messages are sent several times; receiving one again has no
-effect.
+Theory of operation
+-------------------
+Every component with backups is replicated passively: the peers of its backups retain what the primary emits and
+periodic snapshots of its state. When the failure detector declares a peer dead, the origin chooses, for each component
+at that peer, the first backup that lives and can take over, and sends its peer :class:`TakeOver`. That peer commits the
+resources, has its driver make the backup active, and answers :class:`TookOver`. When all backups have answered, the
+origin publishes the new graph to all members (:mod:`~synergy_nb.lifecycle.changes.graph_changes`). Messages are sent
+several times; receiving one again has no effect.
 
 The new primary begins a new epoch of its stream, so readers can tell its output from that of the old one. If another
 peer dies during a take-over, the next take-over starts from the graph that was being set up. If a component has no
@@ -152,7 +153,7 @@ class TakeOvers(GraphChanger):
     def _silent(
         self, graph: Graph, missing: Collection[str], failed: Collection[str], forgetful: str
     ) -> dict[str, str] | None:
-        """Each missing operator to a silent peer that may go on with it; None if one has none."""
+        """Return a silent peer that may go on with each missing operator, by operator; None if an operator has none."""
         found: dict[str, str] = {}
         for operator in sorted(missing):
             own = () if operator in failed else (graph.roles.peers[operator],)
@@ -172,7 +173,7 @@ class TakeOvers(GraphChanger):
         lost: Collection[str],
         reason: str,
     ) -> None:
-        """Have backups take over, and go on without lost replicas and backups."""
+        """Have backups take over, and leave out lost replicas and backups."""
         request = self.led[application]
         graph = request.graph
         graph = graph.changed(graph.roles.replaced(moved, backups).without(lost))
@@ -212,7 +213,7 @@ class TakeOvers(GraphChanger):
             request.enter(State.TAKING_OVER if application in self._pending else State.RUNNING)
 
     def resume(self, application: str, operators: Collection[str]) -> None:
-        """Ask the peers of operators again to take over, which they have in the graph and do not execute yet."""
+        """Ask peers again to take over operators that the graph has there and that they do not execute yet."""
         request = self.led[application]
         self._pending[application] = set(operators)
         request.enter(State.TAKING_OVER)

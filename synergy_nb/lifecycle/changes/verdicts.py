@@ -82,7 +82,7 @@ class Verdicts:
         return application in self._led
 
     def _returned(self, address: str) -> None:
-        """Take the verdict on a peer back: tell it what has changed, and continue what has waited for it."""
+        """Take back the verdict on a peer: tell it what has changed, and continue what has waited for it."""
         for application, request in list(self._led.items()):
             if request.running and address in request.graph.addresses:
                 self._changes.remind(application, address)

@@ -12,7 +12,7 @@ from synergy_nb.plan.operators.engines import off_spark
 
 __all__ = ["MICRO_BATCH", "SparkOffer"]
 
-MICRO_BATCH: Final = 0.5  # seconds, on two cores, until a peer has measured its own
+MICRO_BATCH: Final = 0.5  # seconds of a micro-batch on two cores, which are assumed until a peer has measured its own
 
 
 def _refusal_by_plan(plan: Plan, operator: str, _inside: Collection[str]) -> str:

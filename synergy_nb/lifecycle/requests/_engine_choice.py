@@ -129,7 +129,7 @@ def _on_spark(
 
 
 def _between(plan: Plan, chosen: Collection[str], offer: SparkOffer) -> set[str]:
-    """Light operators whose inputs and readers all are on Spark, or are such operators: a peer would cost two hops."""
+    """Light operators between operators on Spark, or between light ones like these: at a peer they cost two hops."""
     found = {
         name
         for name, operator in plan.operators.items()

@@ -70,7 +70,7 @@ class Claims:
         return self._peer.now < request.submitted + self._patience
 
     def first(self, request: Request, found: DirectoryEntries) -> str:
-        """Return the id of the request for which another one has to wait; empty if it has to wait for none."""
+        """Return the id of the request that this one has to wait for; empty if there is none."""
         name = self._claimed.get(request.name)
         if name is None or not self.waits(request):
             return ""

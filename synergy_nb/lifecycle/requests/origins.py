@@ -33,7 +33,7 @@ _End: TypeAlias = frozenset[str] | None
 CLIENT: Final[_End] = None
 
 TIED: Final = 0.002  # seconds; peers whose delays differ by less are equally near
-TIED_SHARE: Final = 0.1  # share of the least delay; peers whose delays differ by less are equally near
+TIED_SHARE: Final = 0.1  # share of the least delay; peers whose delays differ by less than that are equally near
 
 
 def ends_of(plan: Plan, policy: str, peers: Mapping[str, Collection[str]], names: Mapping[str, str]) -> list[_End]:

@@ -102,7 +102,7 @@ class ReplicaPlacement:
         decided(request, Refusal(reason))
 
     def established(self, request: Request) -> None:
-        """Have the prober release what it holds for other graphs; the placement stays committed until the end."""
+        """The request runs: release what is held for graphs that were not chosen; the placement stays until the end."""
         self._probes.established(request)
 
     def release(self, request: Request) -> None:

@@ -70,7 +70,7 @@ class ResilientPlacement:
         self._probes.next(request, reason, decided)
 
     def established(self, request: Request) -> None:
-        """Have the prober release what it holds for other graphs."""
+        """The request runs: have the prober release what it holds for graphs that were not chosen."""
         self._probes.established(request)
 
     def release(self, request: Request) -> None:

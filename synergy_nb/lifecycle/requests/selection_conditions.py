@@ -21,7 +21,7 @@ def exceeds(delay: float, limit: float, tolerated: float) -> bool:
 
 
 def by_more_than(tolerated: float) -> str:
-    """Return the words that state by which share a delay may exceed its limit; empty if by none."""
+    """Return the words that say by which share a delay may exceed its limit; empty if it may not."""
     return f" by more than {share(tolerated)}" if tolerated else ""
 
 

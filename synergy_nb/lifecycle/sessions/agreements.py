@@ -205,7 +205,7 @@ class Agreements:
         self.correct()
 
     def tell(self, member: Member) -> None:
-        """Tell the peer that leads an application now what the one before it had booked for this peer."""
+        """Tell the new leader of an application what the earlier one had booked for this peer."""
         application, leader = member.graph.application, member.leader
         _, attempt, seconds = self._told.get(application, ("", 0, 0.0))
         if attempt == member.graph.attempt:
@@ -213,7 +213,7 @@ class Agreements:
             self.peer.send(leader, GrowthChanged(application, attempt, seconds))
 
     def correct(self) -> None:
-        """Tell the origins that have booked more, or less, than the components here now take."""
+        """Tell origins that have booked another time than the components here take now."""
         if not self._told or (self._waiting and self._waiting[0].timer is not None):
             return  # what is asked at present is corrected with the answer
         grown = self.impacts.grown()

@@ -204,7 +204,7 @@ class Deploying:
         return outline
 
     def _limits(self, application: str) -> dict[str, float]:
-        """Operator whose stream others share to the least delay limit of these applications, seconds."""
+        """Operator with a shared stream to the least delay limit of the applications that share it, seconds."""
         found: dict[str, float] = {}
         for name in self.sharers(application):
             sharer = self._sharing[name]

@@ -59,7 +59,7 @@ class Impacts:
 
     @property
     def refuses(self) -> bool:
-        """Whether projected impact is a reason to refuse: not where the peer admits in spite of limits."""
+        """Whether this peer refuses because of projected impact: not if it admits in spite of limits."""
         return self.config is not None and self._ledger.enforce
 
     def processing(self, plan: Plan, operator: str) -> float:
@@ -194,7 +194,7 @@ class Impacts:
                 yield tap
 
     def _load(self, plan: Plan, operators: Sequence[str]) -> Load:
-        """Load of operators together: a pattern where their plan has signatures of what they take in."""
+        """Load of several operators together; as a pattern where their plan has signatures of their inputs."""
         total, even = 0.0, 0.0
         varied: list[Rates] = []
         for operator in operators:

@@ -85,7 +85,7 @@ def technique(operator: Operator, qos: QoS) -> Technique:
 
 
 def _asked(operator: Operator, qos: QoS) -> Availability:
-    """What an operator asks for itself, or else the plan."""
+    """What an operator asks for itself; if nothing, what the plan asks for."""
     if operator.availability is not None:
         return parse_availability(operator.availability)
     return Availability(None, qos.degree, qos.active, qos.synchronized, qos.ordered)

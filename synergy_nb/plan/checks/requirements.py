@@ -40,7 +40,7 @@ DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
 OVERDUE: Final = ("keep", "drop")
 #: What peers may do about hot spots: predict and migrate, predict and journal only, or nothing.
 HOTSPOTS: Final = ("on", "observe", "off")
-#: Fields without a strictest value, which must be equal where plans are combined.
+#: Fields for which no value is the strictest: they must be equal where plans are combined.
 EQUAL: Final = ("scheduling", "overdue", "hotspots")
 #: Fields that need a delay limit: the value that needs none, and the reason why the others do.
 _NEEDS_DELAY: Final[Mapping[str, tuple[str | None, str]]] = {

@@ -201,7 +201,7 @@ def listed(value: Any, expected: str) -> list[str]:
 
 
 def _names(least: int) -> Callable[[Any], list[str]]:
-    """Make a parser of column names whose order means nothing."""
+    """Make a parser of column names whose order does not matter."""
 
     def parse(value: Any) -> list[str]:
         values = listed(value, "a list of column names")

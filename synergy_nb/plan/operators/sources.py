@@ -50,7 +50,7 @@ __all__ = [
 DEFAULT_RATE: Final = 1000.0
 #: Longest time between two punctuations of a source that states none, seconds of real time.
 HEARTBEAT: Final = 0.1
-#: Least one that a source may state, seconds: each punctuation is work for all components that read the stream.
+#: Least heartbeat that a source may state, seconds: each punctuation is work for all components that read the stream.
 LEAST_HEARTBEAT: Final = 0.001
 #: Formats of traces.
 FORMATS: Final = ("csv", "http", "ncsa", "parquet", "tcp")

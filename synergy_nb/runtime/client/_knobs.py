@@ -19,7 +19,7 @@ _MENDING: Final[set[asyncio.Task[None]]] = set()
 async def change_link(
     cluster: AsyncCluster, peer: str, other: str, cut: Cut | None, seconds: float | None = None
 ) -> None:
-    """Cut the link between two peers, for so many seconds if these are given, or mend it if ``cut`` is None."""
+    """Cut the link between two peers, for some seconds if these are given; or mend it if ``cut`` is None."""
     one, two = cluster.peers[peer], cluster.peers[other]
     for at, to in ((one, two), (two, one)):
         await cluster.request(at, "cut", pack(ChangeLink(to, cut)))
@@ -55,7 +55,7 @@ async def change_pace(cluster: AsyncCluster, application: str, source: str, fact
 async def _change(
     cluster: AsyncCluster, application: AsyncApplication, operator: str, operation: str, request: bytes
 ) -> None:
-    """Send a change to all peers: first to those that execute the operator now, then to those it may move to."""
+    """Send a change to all peers: first to those that execute the operator now, then to those it may move to later."""
     peers = (await application.state()).roles.peers
     hosts = {at for name, at in peers.items() if at and original(name) == operator}
     answers = [await cluster.request(at, operation, request) for at in sorted(hosts)]

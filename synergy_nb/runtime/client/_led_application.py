@@ -100,7 +100,7 @@ class LedApplication:
         return self.record_state(unpack(answer, ApplicationState))
 
     async def _asked(self) -> bytes:
-        """Ask the origin once, and again after a connection that broke, which is refused if its process has ended."""
+        """Ask the origin; if the connection breaks, once more: a new one is refused if the process has ended."""
         question = self.origin, "application", pack(ApplicationId(self.id))
         try:
             return await self.cluster.request(*question)
@@ -110,7 +110,7 @@ class LedApplication:
         return await self.cluster.request(*question)
 
     def _unanswered(self, error: ClusterError) -> ApplicationState:
-        """Return the state of an application of which nobody knows more after an error of its origin."""
+        """Return the state after an error of its origin: paused as long as that may live, else failed."""
         reason = str(error)
         if self._may_live(error) and self.last.status in LASTING:
             now, peer = self._clock(), peer_phrase(self.cluster.name(self.origin))
@@ -123,7 +123,7 @@ class LedApplication:
 
     @staticmethod
     def _may_live(error: ClusterError) -> bool:
-        """Whether an error is that of a peer which does not answer, and whose process may not have ended."""
+        """Whether an error says that a peer does not answer, while its process may still run."""
         return isinstance(error, PeerUnreachable) and not error.ended
 
     async def _led_on(self, error: ClusterError) -> bool:

@@ -15,7 +15,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.process.requests import MeasureDelays, pack
 
-PINGS: Final = 3  # pings to each peer; the shortest round trip counts, as the peer was busy during longer ones
+PINGS: Final = 3  # pings to each peer; the shortest round trip counts, as a peer that is busy answers later
 FRESH: Final = 60.0  # seconds for which the client's own delays are valid
 PROMPT: Final = 1.0  # seconds within which a peer answers on a machine that is not overloaded
 OVERLOADED: Final = 60.0  # seconds to wait for an answer where no peer has answered promptly
@@ -99,7 +99,7 @@ class Origins:
         return {each: self._known[each][0] for each in addresses if each in self._known}
 
     async def _between(self, sources: Sequence[str], candidates: Sequence[str]) -> Callable[[str, str], float | None]:
-        """Return a function of the round trips between the peers of an application's ends and the candidates."""
+        """Return the function that gives the round trip between an end of the application and a candidate."""
         answers = (
             await self._request("delays", pack(MeasureDelays(list(candidates))), sources, ANSWERS) if sources else {}
         )

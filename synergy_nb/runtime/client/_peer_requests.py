@@ -28,8 +28,8 @@ from synergy_nb.runtime.process.requests import (
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
 
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
-SILENT_FOR: Final = 60.0  # seconds for which a peer may be silent that may live
-STRAGGLING: Final = 1.0  # seconds without another answer after which peers that have not answered are left out
+SILENT_FOR: Final = 60.0  # seconds for which a peer that does not answer may count as alive
+STRAGGLING: Final = 1.0  # seconds without another answer after which the peers that have not answered are left out
 ASK_AGAIN: Final = 0.5  # seconds until peers are asked again
 BROKEN: Final = "its process has ended, or the connection to it is broken"
 ENDED: Final = "its process has ended, as nobody listens at its address"

@@ -42,7 +42,7 @@ from synergy_nb.runtime.process.requests import (
 ANSWER_S: Final = 60.0  # seconds in which a peer answers a push
 PATIENCE_S: Final = 1.0  # seconds without an answer after which the origin is asked who has the source
 AGAIN_S: Final = 0.1  # seconds until a peer that has just not answered is asked again
-GIVES_UP_S: Final = 60.0  # seconds for which a peer may not answer although the origin names no other
+GIVES_UP_S: Final = 60.0  # seconds after which a peer that does not answer is given up, if the origin names no other
 
 
 class PushesRows(Protocol):
@@ -74,7 +74,7 @@ class _Finished(Exception):
 
 
 class Sent(msgspec.Struct):
-    """An item that is retained: encoded, with its start, and the time in seconds at which it was first sent."""
+    """An item that is kept until copies have it: encoded, with its start, and the time at which it was first sent."""
 
     data: bytes
     start: Point
@@ -152,7 +152,7 @@ class Pushing:
         await self._exchange("await copies", request)
 
     async def _exchange(self, operation: str, request: Push | AwaitCopies) -> None:
-        """Send a request, and handle its answer or that there is none."""
+        """Send a request, and handle its answer, or that no answer comes."""
         host = self._host
         asked = asyncio.ensure_future(self._cluster.request(host, operation, pack(request), ANSWER_S))
         try:

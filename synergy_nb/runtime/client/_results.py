@@ -42,7 +42,7 @@ class Results:
         return Fetch(self.application, self.sink, self._received_to, wait=wait, reader=self.reader)
 
     def look(self, rows: int) -> Fetch:
-        """Return a request for the last ``rows`` rows, which changes nobody's place."""
+        """Return a request for the last ``rows`` rows, which moves no reader on."""
         return Fetch(self.application, self.sink, None, wait=0.0, last=max(rows, 1))
 
     def add(self, answer: FetchedResults) -> int:

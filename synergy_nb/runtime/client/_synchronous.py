@@ -31,7 +31,8 @@ R = TypeVar("R")
 S = TypeVar("S", bound="Synchronous[Any]")
 T = TypeVar("T")
 
-LISTEN: Final = 0.1  # seconds between checks for an interrupt: under Polars' signal handler, an interrupt ends no wait
+# seconds between two looks for an interrupt: under Polars' signal handler, an interrupt does not end a wait
+LISTEN: Final = 0.1
 ENDING: Final = 5.0  # seconds for running coroutines to end when the loop closes
 
 
@@ -81,7 +82,7 @@ class LoopThread:
             self.loop.close()
 
     async def _end_all(self) -> None:
-        """Cancel all coroutines that other threads wait for, so that none waits without end."""
+        """Cancel all coroutines that other threads wait for, so that no thread waits for ever."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncApplication"]
 
-COLLECTED = 64 << 20  # most bytes that stop() collects, which is as much as a sink retains
+COLLECTED = 64 << 20  # most bytes that stop() collects: as much as a sink retains
 
 
 class AsyncApplication(LedApplication):

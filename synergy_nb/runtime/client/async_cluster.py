@@ -63,7 +63,7 @@ __all__ = ["AsyncCluster"]
 
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take until they take tuples
 MOST_ENDED = 1000  # ended applications that are retained with their results, so that they can be found again
-MOST_BYTES = 256 << 20  # limit of the bytes of their results; those that ended first are dropped
+MOST_BYTES = 256 << 20  # limit of the bytes of their results; those of the applications that ended first are dropped
 
 
 def _submitting(cluster: AsyncCluster, plan: Plan, *, placement: str = "composed", **_: object) -> str:
@@ -500,7 +500,7 @@ class AsyncCluster(PeerRequests):
             self.notices.write_line(f"synergy: {text}")
 
     def forget(self, application: str) -> None:
-        """Do not stop an application when the cluster closes; retain its handle while there is room for its results."""
+        """Do not stop an application when the cluster closes; keep its handle while there is room for its results."""
         held = self._applications.pop(application, None) or self._handles.get(application)
         if held is None:
             return

@@ -33,7 +33,7 @@ Rows: TypeAlias = Any
 ROOM: Final = 65_536  # most rows in the queue of a feed
 BATCH_ROWS: Final = 65_536
 BATCH_BYTES: Final = 1 << 20  # limit of a batch on its way to a peer: several feeds share a link
-INLINE: Final = 1000  # most rows converted to a table on the event loop; more are converted in a thread
+INLINE: Final = 1000  # most rows that are converted to a table on the event loop; more are converted in a thread
 
 
 class Feed:
@@ -209,7 +209,7 @@ class Feed:
             await asleep
 
     def _converted(self, rows: Any) -> tuple[Any, int]:
-        """Check and convert the rows of a push, so that errors are raised there; return them and their number."""
+        """Check and convert the rows of a push, so that errors are raised there; return the rows and their number."""
         if type(rows) is dict and self.reader.accepts(rows):
             return rows.copy(), 1
         table = self.reader.table(rows)

@@ -34,10 +34,11 @@ from synergy_nb.runtime.transport.link import LinkDown, LinkFull, RemoteError
 __all__ = ["JournalFollower", "follow_journals"]
 
 EVERY: Final = 0.2  # seconds between two requests to a peer
-A_PEER: Final = 0.01  # seconds for each peer of the cluster, between two requests to a peer: many are asked less often
+# seconds between two requests to a peer, for each peer of the cluster: the more peers, the less often
+A_PEER: Final = 0.01
 PATIENCE: Final = 2.0  # longest time to wait for an answer, seconds
 SLOWEST: Final = 3.0  # longest time between two requests to a peer that does not answer, seconds
-FIRST: Final = 0.02  # seconds between two publications while earlier events are read
+FIRST: Final = 0.02  # seconds between two publications while events from before the start are read
 LAST: Final = 0.5  # longest time to wait for the last answers when the cluster closes, seconds
 CATCH_UP: Final = 3.0  # longest time to wait for earlier events, seconds
 SILENT: Final = (LinkDown, LinkFull, TimeoutError, OSError)

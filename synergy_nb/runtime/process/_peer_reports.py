@@ -57,7 +57,7 @@ class MeasuredOverheads(Overheads):
         self._reference.append(seconds)
 
     def discount(self) -> None:
-        """Have all measurements so far count little: they were taken while the peer started."""
+        """Give all measurements so far little weight: they were taken while the peer started."""
         super().discount()
         self._reference.clear()
 
@@ -127,7 +127,7 @@ class LinkBandwidths:
         self._links: dict[str, tuple[BandwidthEstimate, float]] = {}  # with the bandwidth sent last, bytes/s
 
     def mark(self, address: str, size: int, contiguous: bool) -> None:
-        """Record a mark of a peer: bytes sent, and whether each of their frames had to wait for the previous one."""
+        """Record the mark of a peer: bytes sent, and whether each frame had to wait for the one before it."""
         estimate, sent = self._links.get(address) or (BandwidthEstimate(), 0.0)
         estimate.mark(size, contiguous, self._clock())
         value = estimate.value

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from distributed import Client, Worker
 
 PLUGIN: Final = "synergy"  # name of the plugin on a worker
-MOST_ENDED: Final = 1024  # addresses at which no process listened that are remembered
+MOST_ENDED: Final = 1024  # maximum number of remembered addresses at which no process listened
 REFUSED_WITHIN: Final = 0.25  # seconds after which it is checked whether any process listens at an address
 
 

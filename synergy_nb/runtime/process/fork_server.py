@@ -48,7 +48,7 @@ PRELOAD: Final = (
     "sqlglot",
 )
 HEADER: Final = 4  # bytes of a frame's length
-WORKS: Final = 0.01  # share of a processor from which a process that starts is slow, not stuck
+WORKS: Final = 0.01  # share of a processor from which on a process that starts counts as slow, not as stuck
 EXTENDED: Final = 20.0  # largest factor by which a slow start exceeds its timeout
 
 

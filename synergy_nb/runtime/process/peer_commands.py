@@ -24,7 +24,7 @@ from synergy_nb.runtime.process.requests import Move, Outcome, RenewLeases, Subm
 
 __all__ = ["MOVES_WITHIN", "Commands"]
 
-MOVES_WITHIN = 150.0  # seconds after which a client is answered that nothing is known
+MOVES_WITHIN = 150.0  # seconds after which a client is answered that the result of a move is not known
 
 
 class Commands:
@@ -54,7 +54,7 @@ class Commands:
             del self._awaited[held]
 
     def look(self) -> None:
-        """Look at the conditions that are waited for, once the peer has finished what it does now."""
+        """Check all conditions that are waited for, once the peer has finished what it does now."""
         if not self._looking:
             self._looking = True
             self._loop.call_soon(self._look)

@@ -20,7 +20,7 @@ from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Wo
 __all__ = ["ProcessorShare", "note_speeds", "scheduled"]
 
 EVERY: Final = 1.0  # least seconds between two readings, each of which takes a millisecond at most
-BUSY: Final = 0.2  # least share of the time for which the process ran
+BUSY: Final = 0.2  # share of the time that the process has to have run for a reading to count
 THREADS: Final = Path("/proc/self/task")
 
 

@@ -112,7 +112,7 @@ class ApplicationState(msgspec.Struct, frozen=True):
 
 
 class SinksMeasured(msgspec.Struct, frozen=True):
-    """Sinks of an application at a peer, each with its last measurements; the origin knows those of its own."""
+    """Sinks of an application at a peer, each with its last measurements; the origin has those at its own peer."""
 
     qos: dict[str, dict[str, Any]]
 

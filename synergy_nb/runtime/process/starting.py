@@ -42,8 +42,8 @@ __all__ = ["check_address", "connect_cluster", "start_cluster"]
 #: Pattern of a Dask address.
 ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 JOINING = 60.0  # seconds without progress after which starting fails; an overloaded machine is slow
-FREQUENT_PINGERS = 16  # peers on each core that ping as often as peers on machines of their own
-REFUSED: Final = 1.0  # seconds within which a scheduler may begin to listen
+FREQUENT_PINGERS = 16  # peers for each core that can ping as often as peers on machines of their own
+REFUSED: Final = 1.0  # seconds for which a scheduler may not listen yet
 MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
 OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
 PARAMETERS: Final = ("composition", "hotspots", "replication", "overload", "patience")  # options of the algorithms
@@ -391,7 +391,7 @@ def _pings(peers: int) -> float:
 
 
 def _own_memory(workers: Mapping[str, Mapping[str, Any]]) -> list[float]:
-    """Return the memory of each worker in bytes: its limit, or else its share of a machine with as much as this one."""
+    """Return the memory of each worker, bytes: its limit or, without one, an equal share of its machine."""
     hosts = [info["host"] for info in workers.values()]
     return [info["memory_limit"] or MEMORY_LIMIT / hosts.count(info["host"]) for info in workers.values()]
 
