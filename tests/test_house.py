@@ -430,6 +430,26 @@ def finished(module: Module) -> Iterator[str]:
                 yield f"line {token.start[0]}: {found[0]}"
 
 
+NAMED_TEST = re.compile(r"\btest_[a-z]\w*")
+
+
+@cache
+def _tests() -> frozenset[str]:
+    """Names of all tests, and of the modules that hold them."""
+    found: set[str] = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        found |= {path.stem, *re.findall(r"(?m)^(?:async )?def (test_\w+)", path.read_text("utf-8"))}
+    return frozenset(found)
+
+
+def named_tests_exist(module: Module) -> Iterator[str]:
+    """A comment that says which test shows it names one that exists."""
+    for token in _tokens(module, NAMED_TEST):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and '"""' in token.string):
+            for name in sorted(set(NAMED_TEST.findall(token.string)) - _tests()):
+                yield f"line {token.start[0]}: there is no {name}"
+
+
 def free_of_this_machine(module: Module) -> Iterator[str]:
     """No path of the machine that it was written on."""
     for token in _tokens(module, MACHINE):
@@ -585,6 +605,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     imports_are_declared,
     names_say_something,
     finished,
+    named_tests_exist,
     free_of_this_machine,
     documented,
     errors_share_a_base,
@@ -768,6 +789,7 @@ def test_tests_never_sleep() -> None:
         (names_say_something, "overlay.ring", "class LinkManager: ..."),
         (finished, "plan", "x = 1  # TO" + "DO: two"),
         (finished, "plan", "x = 1  # enough for" + " now"),
+        (named_tests_exist, "plan", "x = 1  # test_that_nobody_has_written fails without it"),
         (free_of_this_machine, "plan", "'/ro" + "ot/data'"),
         (documented, "plan", "x = 1"),
         (documented, "plan", "'''Doc.'''\nclass A: ..."),
@@ -810,6 +832,7 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         (imports_are_declared, "plan", "import yaml, polars as pl\nfrom collections.abc import Iterator"),
         (names_say_something, "overlay.ring", "class Commonality: ..."),
         (finished, "plan.sql", "kind = 'place" + "holder'"),
+        (named_tests_exist, "plan", "x = 1  # test_numbers_agree_with_their_nouns fails without it"),
         (documented, "plan", "'''Doc.'''\ndef _inner(): ..."),
         (
             errors_share_a_base,

@@ -1,4 +1,24 @@
-"""Query plan ξ: the operators of a request, the streams between them, and the QoS requirement."""
+"""Query plan ξ: the operators of a request, the streams between them, and the QoS requirement.
+
+Theory of operation
+-------------------
+A plan is a value: it is checked when it is made, never changes, and is equal to each plan with the same operators and
+the same requirement. Everybody who has its bytes computes the same names, rates and loads from it, so that peers need
+not agree upon them: that is why the bytes contain the schemas, and no peer infers SQL types.
+
+There are three ways to make one. Users give operators in any spelling (``Plan(...)``, or YAML), which are validated and
+brought to normal form. The platform composes plans of operators that were validated before, of other plans: parts on
+Spark, taps, replicas (:meth:`Plan.composed`). Peers decode bytes (:meth:`Plan.from_bytes`), of which a cache holds the
+latest: a probe carries its whole plan, and a peer decodes it once.
+
+Two things travel with a plan and are no part of it, so that they do not make two plans different: what its author wrote
+although it is the default, so that a written plan reads like the author's; and what is known of the rows of its
+sources, by which memory and rates are estimated (:meth:`Plan._identity`).
+
+What follows from the operators (names, flows, routes, bytes) is computed at its first use, and kept: the attributes are
+written by ``object.__setattr__``, past the refusal of changes. Reading a plan from several threads is harmless: each
+would compute the same value.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Placement hop by hop: the six steps of section 4.4 at the host of a primary.
 
+Theory of operation
+-------------------
 The host of the primary of an operator o first finds hosts for the primaries of the next operators, then hosts for its
 own backups, and only then sends its decisions to the former. So they continue with a graph that contains all earlier
 decisions. The order of the steps is the paper's; sending a decision after the backups are placed is our addition.
@@ -19,6 +21,10 @@ The origin of the application begins the placement, as the host of an imaginary 
 The host skips a candidate that denies or does not answer. If none is left, it reports that to the origin. It does the
 same if a peer becomes silent after it has accepted, since that peer may have continued already, and must not do so
 twice.
+
+A hop is a generator: each ``yield`` is a wait for an answer, and whatever arrives goes to the hop that waits for it
+(:meth:`PrimaryHost._advance`). So the steps are read from top to bottom, and an attempt that has ended is a hop that is
+not continued. Its messages have the request and the attempt, by which late ones are refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,26 @@
-"""Composition at the candidates: processing and propagation of probes (section 2.3.1, steps 2 and 3)."""
+"""Composition at the candidates: processing and propagation of probes (section 2.3.1, steps 2 and 3).
+
+Theory of operation
+-------------------
+A probe asks a peer whether it can execute one operator, after a path of others. The peer deals with it in this order:
+
+1. *Is it news?* A probe of a round that is over here is refused by name, since nobody would release what it reserves. A
+   probe with the operator and the path of an earlier one is a duplicate, and is dropped without an answer: each answer
+   gives back a weight, and the origin would decide before all probes have ended.
+2. *Check* the conditions of step 2. Nothing is reserved yet, so a refusal leaves nothing behind.
+3. *Acknowledge* to the peer upstream, also if the probe is refused: that peer only has to know that the probe has
+   arrived, or else it reports the silence to the origin. The origin hears from this peer what came of it.
+4. *Reserve*, until the round is over or the time of a reservation has passed. Reservations of one request do not
+   exclude each other, as only one of its graphs will run; so the check itself subtracts what the path of the probe
+   takes here.
+5. *Propagate* to candidates of the next operators, or return the path to the origin from a sink.
+
+The origin knows that all probes have ended when it has got all weight back. So the shares of the children add up to the
+weight of the probe exactly, in integers; a peer downstream that does not acknowledge counts as ended.
+
+Where several routes of a plan meet, all peers that probe have to choose the same candidates, or no two paths could be
+merged. There the choice depends on the request alone, not on what a peer knows or on the path.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,22 @@
 """Maximum stream sharing: the running streams that a plan can use, and the reduced plan (section 2.3.3).
 
-In a *reduced* plan, one operator of kind :data:`TAP` replaces all operators that produce a running stream. A tap has
-no inputs and no work of its own; a peer that provides the stream executes it.
+Theory of operation
+-------------------
+Two streams are the same if they have the same canonical name: equal names mean equal work
+(:meth:`.Plan.stream_name`). So whether an operator's stream runs is one look-up of a name in the directory, and this
+module needs no more than the plan and the answers.
+
+*Points.* The search goes backwards from the sinks and stops at the first operator of each branch whose stream runs:
+what is upstream of it runs for that stream already. Sinks are no points, as each application has its own. It goes on
+above a point only where another branch needs what is there.
+
+*The reduced plan.* In a *reduced* plan, one operator of kind :data:`TAP` replaces all operators that produce a running
+stream. A tap has no inputs and no work of its own; a peer that provides the stream executes it. The tap states the name
+and the rate of its stream, as both follow from operators that the reduced plan does not have: so the names, rates and
+loads of all operators downstream are those of the whole plan.
+
+*Who may share.* A later reader misses the beginning of a stream. So only streams without a beginning are shared unless
+users ask for more (:func:`is_live`).
 """
 
 from __future__ import annotations
