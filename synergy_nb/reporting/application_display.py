@@ -24,14 +24,9 @@ def application_rows(
 ) -> Iterator[tuple[str, str]]:
     """Yield the rows that describe an application: what, and its value.
 
-    Parameters
-    ----------
-    plan, status, reason
-        Plan of the application, its status, and why it failed or was stopped.
-    qos
-        Sink to its measurements; empty where none was made.
-    graph, backups
-        Operator to the name of its peer, and to the names of the peers of its backups.
+    ``plan``, ``status``, ``reason``: plan of the application, its status, and why it failed or was stopped; ``qos``:
+    sink to its measurements, empty where none was made; ``graph``, ``backups``: operator to the name of its peer, and
+    to the names of the peers of its backups.
     """
     yield "status", f"{status}: {reason}" if reason else status
     for sink, record in qos.items():

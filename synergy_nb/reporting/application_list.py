@@ -37,25 +37,14 @@ class Identified(Protocol):
 
 
 class ListedApplication(msgspec.Struct, frozen=True):
-    """An application in the list of a cluster, as it was when the list was made.
+    """An application in the list of a cluster, as it was when the list was made."""
 
-    Parameters
-    ----------
-    plan
-        Submitted plan.
-    status, reason
-        Status of the application, and why it failed or was stopped, in words.
-    qos
-        Operator id of each sink to its measurements.
-    peers
-        Names of the peers that execute it.
-    """
-
-    plan: Plan
+    plan: Plan  # submitted plan
+    # status, reason: status of the application, and why it failed or was stopped, in words
     status: str
     reason: str
-    qos: Mapping[str, Mapping[str, Any]]
-    peers: frozenset[str]
+    qos: Mapping[str, Mapping[str, Any]]  # operator id of each sink to its measurements
+    peers: frozenset[str]  # names of the peers that execute it
 
 
 class Applications(Mapping[str, T], Generic[T]):
@@ -116,10 +105,7 @@ class Applications(Mapping[str, T], Generic[T]):
 def chosen_id(named: str, entries: Mapping[str, ListedApplication]) -> str:
     """Return the id that ``named`` stands for: the id itself, or the name of the plan of exactly one that runs.
 
-    Raises
-    ------
-    ClusterError
-        If there is none, or several applications have that plan; the message names them.
+    Raises ClusterError if there is none, or several applications have that plan; the message names them.
     """
     if named in entries:
         return named

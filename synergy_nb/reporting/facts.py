@@ -585,33 +585,16 @@ class OutcomeFacts(Subject):
 class Facts:
     """All facts of one application, by subject; a fact of any subject is an attribute as well.
 
-    Parameters
-    ----------
-    request
-        Id of the request.
-    events
-        Events of all peers about the request, in order, and errors of peers.
-    names
-        Peer address to a readable name.
-    state
-        Status and reason by the last report, used where events are missing, as of an origin that died.
-
-    Attributes
-    ----------
-    hot_spots : HotSpotAccounts
-        Hot spots of its components, and the migrations away from them.
-    troubles : list of Trouble
-        Errors of peers: protocols that raised an exception, links that broke, messages and data that were refused.
-    delay : RefusedDelay or None
-        Parts of the projected delay for which a request was refused, if the caller has computed them.
+    ``events``: events of all peers about the request, in order, and errors of peers; ``state``: status and reason by
+    the last report, used where events are missing, as of an origin that died.
     """
 
     def __init__(
         self, request: str, events: Iterable[Event], names: Mapping[str, str], state: tuple[str, str] | None = None
     ) -> None:
         events, named = list(events), PeerNames(names)
-        self.request = request
-        self.names = names
+        self.request = request  # id of the request
+        self.names = names  # peer address to a readable name
         self.asked = RequestFacts(named)
         self.on_engines = EngineFacts(named)
         self.sharing = SharingFacts(named)
@@ -621,8 +604,11 @@ class Facts:
         self.movement = MoveFacts(named)
         self.losses = LossFacts(named)
         self.course = OutcomeFacts(named, self.asked)
+        # hot spots of its components, and the migrations away from them
         self.hot_spots = HotSpotAccounts(request, named.of, named.readable)
+        # errors of peers: protocols that raised an exception, links that broke, messages and data that were refused
         self.troubles: list[Trouble] = gathered(events)
+        # parts of the projected delay for which a request was refused, if the caller has computed them
         self.delay: RefusedDelay | None = None
         for event in events:
             for subject in self._subjects:

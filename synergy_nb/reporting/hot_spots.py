@@ -39,62 +39,30 @@ class Migration(msgspec.Struct):
 
 
 class HotSpot(msgspec.Struct):
-    """A component without slack, and the consequence: it was dismissed, or components were selected to leave the peer.
+    """A component without slack, and what followed: a dismissal, or components that are to leave the peer."""
 
-    Parameters
-    ----------
-    peer
-        Address of the peer.
-    component
-        Application and operator of the component without slack.
-    time, until
-        Times of the first and of the last detection, seconds.
-    detected
-        The last detection; None if it is known to another application alone.
-    dismissed
-        Reason why the peer did not act; None if it did.
-    times
-        Number of detections with the same consequence, if none of them was acted on.
-    migrations
-        Components that were selected to leave the peer.
-    """
-
-    peer: str
-    component: tuple[str, str]
+    peer: str  # address of the peer
+    component: tuple[str, str]  # application and operator of the component without slack
+    # time, until: times of the first and of the last detection, seconds
     time: float
     until: float
-    detected: HotSpotDetected | None = None
-    dismissed: HotSpotDismissed | None = None
-    times: int = 1
-    migrations: list[Migration] = []
+    detected: HotSpotDetected | None = None  # the last detection; None if it is known to another application alone
+    dismissed: HotSpotDismissed | None = None  # reason why the peer did not act; None if it did
+    times: int = 1  # number of detections with the same consequence, if none of them was acted on
+    migrations: list[Migration] = []  # components that were selected to leave the peer
 
 
 class HotSpotAccounts:
-    """The hot spots of one application, and those of others because of which its components migrate.
-
-    Parameters
-    ----------
-    application
-        Id of the application.
-    name
-        Function from the address of a peer to its readable name.
-    readable
-        Function that replaces the addresses in a text by names.
-
-    Attributes
-    ----------
-    found : list of HotSpot
-        Hot spots in order of their detection.
-    """
+    """The hot spots of one application, and those of others because of which its components migrate."""
 
     #: Types of events about hot spots, with the methods that add them.
     HANDLERS: Final = Handlers()
 
     def __init__(self, application: str, name: Callable[[str], str], readable: Callable[[str], str]) -> None:
-        self.application = application
-        self.found: list[HotSpot] = []
-        self._name = name
-        self._readable = readable
+        self.application = application  # id of the application
+        self.found: list[HotSpot] = []  # hot spots in order of their detection
+        self._name = name  # function from the address of a peer to its readable name
+        self._readable = readable  # function that replaces the addresses in a text by names
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
@@ -189,10 +157,7 @@ class HotSpotAccounts:
     def lines(self, since: float | None) -> list[str]:
         """Write the account, line by line.
 
-        Parameters
-        ----------
-        since
-            Time from which times are counted, seconds; None: the first detection.
+        ``since``: time from which times are counted, seconds, None: the first detection.
         """
         if not self.found:
             return []

@@ -35,14 +35,8 @@ class Measurements(dict[str, Any]):
 def lacking(measured: Mapping[str, Any], late: Mapping[str, int], skipped: Mapping[str, SkippedLines]) -> Measurements:
     """Return measurements of a sink, with the rows that its sources have not emitted; nothing if there are none yet.
 
-    Parameters
-    ----------
-    measured
-        Measurements of a sink.
-    late
-        Source to the number of rows that it has dropped because they came too late.
-    skipped
-        Source to the malformed lines of its trace that it skips.
+    ``measured``: measurements of a sink; ``late``: source to the number of rows that it has dropped because they came
+    too late; ``skipped``: source to the malformed lines of its trace that it skips.
     """
     if not measured:
         return Measurements()

@@ -51,18 +51,9 @@ def trial_of(
 ) -> PlanTrial:
     """Describe the outcome of a trial.
 
-    Parameters
-    ----------
-    plan
-        Plan that was tried.
-    peers, backups
-        Operator to the addresses of its peer and of its backups; empty if it was refused.
-    reason
-        Reason of the refusal; empty if it was not refused.
-    events
-        Events of the trial.
-    names
-        Peer address to name.
+    ``plan``: plan that was tried; ``peers``, ``backups``: operator to the addresses of its peer and of its backups,
+    empty if it was refused; ``reason``: reason of the refusal, empty if it was not refused; ``events``: events of the
+    trial; ``names``: peer address to name.
     """
     if not peers:
         return PlanTrial(False, {}, f"would be refused: {readable(reason, names)}")

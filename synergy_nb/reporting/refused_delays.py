@@ -28,41 +28,25 @@ Stages = Mapping[str, tuple[float, float]]
 class RefusedDelay(NamedTuple):
     """A projected delay and its parts, in seconds.
 
-    Parameters
-    ----------
-    operator, at
-        Operator at which the limit was exceeded, and the name of its peer.
-    limit, total
-        Limit of the plan, and the projected delay up to this operator, seconds.
-    source
-        Time of a tuple at its source, seconds.
-    processing
-        Time of the calls of all operators, including the processing of the tuple, seconds.
-    waiting
-        Time for which a tuple waits for others at the components, seconds.
-    hops
-        Time on links between peers, seconds.
-    crossings
-        Number of hops between peers.
-    rest
-        Remainder of the delay, seconds. Most of it is variation: the slowest of the tuples that have to meet the limit
-        take longer than the mean.
-
     Examples
     --------
     >>> print(RefusedDelay("sink", "peer-2", 0.001, 0.0026, 0.0004, 0.0005, 0.0, 0.0012, 1, 0.0005))
     the delay of 2.6 ms up to sink at peer-2 is about: source 400 µs, processing 500 µs, 1 hop 1.2 ms, variation 500 µs
     """
 
+    # operator, at: operator at which the limit was exceeded, and the name of its peer
     operator: str
     at: str
+    # limit, total: limit of the plan, and the projected delay up to this operator, seconds
     limit: float
     total: float
-    source: float
-    processing: float
-    waiting: float
-    hops: float
-    crossings: int
+    source: float  # time of a tuple at its source, seconds
+    processing: float  # time of the calls of all operators, including the processing of the tuple, seconds
+    waiting: float  # time for which a tuple waits for others at the components, seconds
+    hops: float  # time on links between peers, seconds
+    crossings: int  # number of hops between peers
+    # remainder of the delay, seconds. Most of it is variation: the slowest of the tuples that have to meet the limit
+    # take longer than the mean
     rest: float
 
     def __str__(self) -> str:
@@ -91,14 +75,8 @@ class Account(Protocol):
 def refused_delay(plan: Plan, account: Account, measured: Mapping[str, Stages]) -> RefusedDelay | None:
     """Find the least delay for which a request was refused, with its parts; None if no delay was a reason.
 
-    Parameters
-    ----------
-    plan
-        Query plan of the request.
-    account
-        Account of the request.
-    measured
-        Name of a peer to the stages that it has measured.
+    ``plan``: query plan of the request; ``account``: account of the request; ``measured``: name of a peer to the stages
+    that it has measured.
     """
     refused = _refused(plan, account)
     if refused is None:

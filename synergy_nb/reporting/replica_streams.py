@@ -62,12 +62,7 @@ def weighed_sentence(event: StreamsWeighed) -> str:
 def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
     """Sentence about one event of replicas and their streams, or about the peer that leads them.
 
-    Parameters
-    ----------
-    event
-        Event of the journal.
-    readable
-        Function that replaces addresses of peers in a text by their names.
+    ``event``: event of the journal; ``readable``: function that replaces addresses of peers in a text by their names.
     """
     match event:
         case StreamsDiscarded():

@@ -19,12 +19,8 @@ __all__ = ["coverage_sentences", "notices_of", "uncovered"]
 def uncovered(primaries: Mapping[str, str], replicated: Collection[str]) -> dict[str, list[str]]:
     """Find the parts of an application that no other peer could take over, by peer.
 
-    Parameters
-    ----------
-    primaries
-        Component graph λ: operator id to peer, in the order of the plan, whose last operator is a sink.
-    replicated
-        Operators that have replicas.
+    ``primaries``: component graph λ: operator id to peer, in the order of the plan, whose last operator is a sink;
+    ``replicated``: operators that have replicas.
 
     Examples
     --------
@@ -55,12 +51,8 @@ def coverage_sentences(replicated: Collection[str], alone: Mapping[str, Collecti
 def notices_of(graph: Mapping[str, str], backups: Mapping[str, Collection[str]], looped: int) -> list[str]:
     """Write the notices of an application: limits of replication, and rows that a loop has consumed.
 
-    Parameters
-    ----------
-    graph, backups
-        Operator to its peer, and to the peers of its backups; without either the application is not replicated.
-    looped
-        Number of rows that went to loops over the application.
+    ``graph``, ``backups``: operator to its peer, and to the peers of its backups, without either the application is not
+    replicated; ``looped``: number of rows that went to loops over the application.
 
     Examples
     --------

@@ -22,19 +22,10 @@ def clock_of(
 ) -> str:
     """Find the name of the column with the event time.
 
-    Parameters
-    ----------
-    path, names
-        Path of the file, and the names of its columns.
-    columns, time
-        Parameters of :func:`synergy_nb.traces.trace_files.load` with these names.
-    kinds
-        Function that returns the columns with the types that they seem to have, for the error.
-
-    Raises
-    ------
-    ValueError
-        If the file has no such column, or none is stated and none has one of the usual names.
+    ``path``, ``names``: path of the file, and the names of its columns; ``columns``, ``time``: parameters of
+    :func:`synergy_nb.traces.trace_files.load` with these names; ``kinds``: function that returns the columns with the
+    types that they seem to have, for the error. Raises ValueError if the file has no such column, or none is stated and
+    none has one of the usual names.
     """
     if time is None:
         stated = [name for name, kind in (columns or {}).items() if kind == "time" and name in names]
@@ -58,10 +49,7 @@ def text_kinds(
 ) -> dict[str, str]:
     """Select columns of a CSV file with their types: as stated, or else inferred from all values of ``sample``.
 
-    Raises
-    ------
-    ValueError
-        If the file lacks a stated column, or its type is unknown.
+    Raises ValueError if the file lacks a stated column, or its type is unknown.
     """
     if columns is not None:
         kinds = dict(columns)
@@ -96,10 +84,7 @@ def parquet_kinds(
 ) -> dict[str, str]:
     """Select columns of a Parquet file with their types: as stated, or else as they are ``stored``.
 
-    Raises
-    ------
-    ValueError
-        If the file lacks a stated column, its type is unknown, or tuples cannot have a stored type.
+    Raises ValueError if the file lacks a stated column, its type is unknown, or tuples cannot have a stored type.
     """
     kinds = {name: columns[name] for name in columns} if columns is not None else {}
     kinds.setdefault(clock, "time")
@@ -115,10 +100,7 @@ def parquet_kinds(
 def stream_schema(path: Path, kinds: Mapping[str, str], clock: str) -> dict[str, str]:
     """Derive the columns of the tuples with their types: the event time first, named ``time``.
 
-    Raises
-    ------
-    ValueError
-        If another column has that name.
+    Raises ValueError if another column has that name.
     """
     others = {name: kind for name, kind in kinds.items() if name != clock}
     if "time" in others:

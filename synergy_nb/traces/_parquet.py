@@ -23,36 +23,19 @@ _BUFFER: Final = 1 << 20  # bytes of a column that are read at once
 
 
 class Stored(NamedTuple):
-    """Layout of a Parquet file.
+    """Layout of a Parquet file."""
 
-    Parameters
-    ----------
-    kinds
-        Columns to read, with their types.
-    clock
-        Name of the column with the event time.
-    schema
-        Columns of the tuples with their types: the event time first, as ``time``.
-    doubtful
-        Columns whose values may be malformed: times, and those that are stored with another type.
-    unit
-        Unit of times that are numbers.
-    """
-
-    kinds: dict[str, str]
-    clock: str
-    schema: dict[str, str]
-    doubtful: list[str]
-    unit: str | None = None
+    kinds: dict[str, str]  # columns to read, with their types
+    clock: str  # name of the column with the event time
+    schema: dict[str, str]  # columns of the tuples with their types: the event time first, as time
+    doubtful: list[str]  # columns whose values may be malformed: times, and those that are stored with another type
+    unit: str | None = None  # unit of times that are numbers
 
 
 def stored(path: Path, columns: Mapping[str, str] | None, time: str | None, unit: str | None = None) -> Stored:
     """Read the layout of a Parquet file; parameters as in :func:`synergy_nb.traces.trace_files.load`.
 
-    Raises
-    ------
-    ValueError
-        If the file is damaged, or a stated column is invalid.
+    Raises ValueError if the file is damaged, or a stated column is invalid.
     """
     found = _schema(path)
     clock = clock_of(path, list(found), columns, time, lambda: stored_kinds(found))
@@ -76,16 +59,8 @@ def _schema(path: Path) -> dict[str, pl.DataType]:
 def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = False) -> Iterator[pl.DataFrame]:
     """Yield the rows of a Parquet file as typed slices in the order of the file; count malformed rows in ``tally``.
 
-    Parameters
-    ----------
-    judged
-        Whether to read only the columns that are needed to judge the rows: the event time and those that may be
-        malformed. The slices have the same rows as those of all columns.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged.
+    ``judged``: whether to read only the columns that are needed to judge the rows: the event time and those that may be
+    malformed. The slices have the same rows as those of all columns. Raises ValueError if the file is damaged.
     """
     names = layout.doubtful if judged else list(layout.kinds)
     kinds = {name: layout.kinds[name] for name in names}

@@ -19,21 +19,13 @@ _SHIFTS: Final = (1, 2, 4, 8, 16, 32)
 
 
 class Quoting(NamedTuple):
-    """Facts about the quotes of a text.
+    """Facts about the quotes of a text."""
 
-    Parameters
-    ----------
-    end
-        Number of bytes up to the end of the last whole row; 0 if no row ends.
-    clean
-        Number of bytes up to the first row with a quote that neither begins a field, ends one nor is doubled within
-        one; ``end`` if there is none.
-    separators, line_feeds
-        Numbers of separators and line feeds up to ``end`` that are within quotes.
-    """
-
-    end: int
+    end: int  # number of bytes up to the end of the last whole row; 0 if no row ends
+    # number of bytes up to the first row with a quote that neither begins a field, ends one nor is doubled within one;
+    # end if there is none
     clean: int
+    # separators, line_feeds: numbers of separators and line feeds up to end that are within quotes
     separators: int
     line_feeds: int
 
@@ -41,12 +33,8 @@ class Quoting(NamedTuple):
 def quoting(data: bytes, separator: str, *, last: bool) -> Quoting:
     """Analyse the quotes of ``data``, which begins with a row.
 
-    Parameters
-    ----------
-    separator
-        Character between fields.
-    last
-        Whether ``data`` is the end of the text, so that its last row ends there as well.
+    ``separator``: character between fields; ``last``: whether ``data`` is the end of the text, so that its last row
+    ends there as well.
 
     Examples
     --------

@@ -34,27 +34,15 @@ class Rejected(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Records of a block.
+    """Records of a block."""
 
-    Parameters
-    ----------
-    rows
-        Fields of the records with the right number of fields.
-    numbers, spans
-        Number of the line at which each of them begins, and of lines that it spans.
-    rejected
-        Number of lines of all other records.
-    first
-        The first of these; None if there are none.
-    used, lines
-        Number of bytes that were split, and of line ends in them.
-    """
-
-    rows: list[list[str]]
+    rows: list[list[str]]  # fields of the records with the right number of fields
+    # numbers, spans: number of the line at which each of them begins, and of lines that it spans
     numbers: list[int]
     spans: list[int]
-    rejected: int
-    first: Rejected | None
+    rejected: int  # number of lines of all other records
+    first: Rejected | None  # the first of these; None if there are none
+    # used, lines: number of bytes that were split, and of line ends in them
     used: int
     lines: int
 
@@ -81,20 +69,10 @@ def split(
 ) -> Records:
     """Split ``data``, which begins with a record, up to the last record that ends in it.
 
-    Parameters
-    ----------
-    separator
-        Character between fields.
-    width
-        Number of fields of a record.
-    last
-        Whether ``data`` is the end of the text, so that its last record ends there as well.
-    number
-        Number of the first line.
-    cut
-        Whether the first record is rejected if it does not end in ``data``, as it is too long.
-    most
-        Number of characters after which no other record begins; None: no limit.
+    ``separator``: character between fields; ``width``: number of fields of a record; ``last``: whether ``data`` is the
+    end of the text, so that its last record ends there as well; ``number``: number of the first line; ``cut``: whether
+    the first record is rejected if it does not end in ``data``, as it is too long; ``most``: number of characters after
+    which no other record begins, None: no limit.
     """
     try:
         text, broken = data.decode(), False

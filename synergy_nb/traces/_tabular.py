@@ -37,33 +37,15 @@ _TCP_EXPECTED: Final = "6 fields: timestamp source destination source-port desti
 
 
 class CsvLayout(NamedTuple):
-    """Layout of a CSV file.
+    """Layout of a CSV file."""
 
-    Parameters
-    ----------
-    separator
-        Character between fields.
-    names
-        Names of the columns in the file.
-    kinds
-        Columns to read, with their types.
-    clock
-        Name of the column with the event time.
-    schema
-        Columns of the tuples with their types: the event time first, as ``time``.
-    quotes
-        Whether fields may be quoted.
-    unit
-        Unit of times that are numbers.
-    """
-
-    separator: str
-    names: list[str]
-    kinds: dict[str, str]
-    clock: str
-    schema: dict[str, str]
-    quotes: bool = True
-    unit: str | None = None
+    separator: str  # character between fields
+    names: list[str]  # names of the columns in the file
+    kinds: dict[str, str]  # columns to read, with their types
+    clock: str  # name of the column with the event time
+    schema: dict[str, str]  # columns of the tuples with their types: the event time first, as time
+    quotes: bool = True  # whether fields may be quoted
+    unit: str | None = None  # unit of times that are numbers
 
 
 class _Fields(NamedTuple):
@@ -84,27 +66,15 @@ class _Fields(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Lines split into fields.
+    """Lines split into fields."""
 
-    Parameters
-    ----------
-    raw
-        Fields, as text, of the records with the right number of fields.
-    numbers
-        Numbers of the lines in the file at which these records begin.
-    spans
-        Number of lines of each of them; None: one.
-    odd, first_odd
-        Number of all other lines, and the first of them.
-    used, lines
-        Number of bytes that were split, and of line ends in them.
-    """
-
-    raw: pl.DataFrame
-    numbers: Sequence[int] | pl.Series
-    spans: list[int] | None
+    raw: pl.DataFrame  # fields, as text, of the records with the right number of fields
+    numbers: Sequence[int] | pl.Series  # numbers of the lines in the file at which these records begin
+    spans: list[int] | None  # number of lines of each of them; None: one
+    # odd, first_odd: number of all other lines, and the first of them
     odd: int
     first_odd: Rejected | None
+    # used, lines: number of bytes that were split, and of line ends in them
     used: int
     lines: int
 
@@ -140,10 +110,7 @@ def csv_layout(
 
     Types that are not stated are inferred from the first 1,000 rows.
 
-    Raises
-    ------
-    ValueError
-        If the header or a stated column is invalid.
+    Raises ValueError if the header or a stated column is invalid.
     """
     separator, names, quoted, sample = _sampled(path, SAMPLE if columns is None else 0, encoding, quotes)
     clock = clock_of(path, names, columns, time, lambda: inferred(sample))
@@ -181,11 +148,8 @@ def _sampled(path: Path, rows: int, encoding: str, quotes: bool | None) -> tuple
 def csv_blocks(path: Path, layout: CsvLayout, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
     """Yield the rows of a CSV file as typed blocks in the order of the file; count malformed lines in ``tally``.
 
-    Raises
-    ------
-    ValueError
-        If the file cannot be read, see :func:`synergy_nb.traces.text_files.pieces`, or if a row does not fit into
-        memory.
+    Raises ValueError if the file cannot be read, see :func:`synergy_nb.traces.text_files.pieces`, or if a row does not
+    fit into memory.
     """
     parser = _Parser(_Fields(layout.separator, layout.names, layout.kinds, [layout.clock], layout.quotes, layout.unit))
     data, number, last = b"", 1, False
@@ -273,15 +237,10 @@ class _Parser:
 
 
 class _FastParser:
-    """Parser of blocks with the CSV reader, used if the result is certain to be right.
-
-    Attributes
-    ----------
-    clean
-        Number of bytes up to the first row with a malformed quote, if that is why a block was refused; otherwise 0.
-    """
+    """Parser of blocks with the CSV reader, used if the result is certain to be right."""
 
     def __init__(self, fields: _Fields) -> None:
+        # number of bytes up to the first row with a malformed quote, if that is why a block was refused; otherwise 0
         self.clean = 0
         self._separator, self._names, self._kinds, self._required, self._quotes, self._unit = fields
         self._seconds = True  # whether times have been numbers so far

@@ -35,32 +35,16 @@ _Piece: TypeAlias = "pl.DataFrame | tuple[int, int]"
 
 
 class TimeSurvey:
-    """Facts about the event times of a stream.
-
-    Parameters
-    ----------
-    batch
-        Number of tuples of a batch.
-
-    Attributes
-    ----------
-    rows
-        Number of tuples so far.
-    first, last
-        Least and greatest time, microseconds since 1970; None before the first tuple.
-    disorder
-        Greatest time by which a tuple is earlier than a previous one, microseconds.
-    latest_row
-        Index of the first tuple that is earlier by ``disorder``.
-    """
+    """Facts about the event times of a stream."""
 
     def __init__(self, batch: int) -> None:
-        self.rows = 0
+        self.rows = 0  # number of tuples so far
+        # first, last: least and greatest time, microseconds since 1970; None before the first tuple
         self.first: int | None = None
         self.last: int | None = None
-        self.disorder = 0
-        self.latest_row = 0
-        self._batch = batch
+        self.disorder = 0  # greatest time by which a tuple is earlier than a previous one, microseconds
+        self.latest_row = 0  # index of the first tuple that is earlier by disorder
+        self._batch = batch  # number of tuples of a batch
         self._least = array("q")  # least time of each batch
 
     def add(self, times: Times) -> None:
@@ -94,15 +78,10 @@ class TimeSurvey:
 
 
 class RowStore:
-    """Store of rows, in the order of arrival or sorted by time.
-
-    Parameters
-    ----------
-    ordered
-        Whether to sort the rows by time (rows of equal time keep their order), or to keep the order of arrival.
-    """
+    """Store of rows, in the order of arrival or sorted by time."""
 
     def __init__(self, *, ordered: bool) -> None:
+        # whether to sort the rows by time (rows of equal time keep their order), or to keep the order of arrival
         self._ordered = ordered
         self._runs: list[_Run] = []
         self._waiting: list[pl.DataFrame] = []  # rows of the next run
@@ -112,10 +91,7 @@ class RowStore:
     def add(self, table: pl.DataFrame) -> None:
         """Add a table.
 
-        Raises
-        ------
-        ValueError
-            If the disk is full.
+        Raises ValueError if the disk is full.
         """
         self._waiting.append(table)
         self._size += int(table.estimated_size())

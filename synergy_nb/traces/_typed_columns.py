@@ -27,22 +27,15 @@ _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """The malformed lines of a trace.
+    """The malformed lines of a trace."""
 
-    Parameters
-    ----------
-    count, rows
-        Number of malformed lines, and of all lines with data.
-    line, text
-        Number (from 1) and text of the first malformed line; for Parquet the number of the row.
-    field, value, expected
-        Name of the invalid field of that line, its value, and what was expected.
-    """
-
+    # count, rows: number of malformed lines, and of all lines with data
     count: int
     rows: int
+    # line, text: number (from 1) and text of the first malformed line; for Parquet the number of the row
     line: int
     text: str
+    # field, value, expected: name of the invalid field of that line, its value, and what was expected
     field: str
     value: str
     expected: str
@@ -55,20 +48,12 @@ class Malformed(msgspec.Struct, frozen=True):
 class Tally:
     """Counter of the malformed lines of a trace, over its blocks in the order of the file.
 
-    Attributes
-    ----------
-    rows
-        Number of lines with data so far, including malformed ones.
-    malformed
-        Malformed lines among these; None if there are none.
-    doubt
-        Sentence about the first implausible event time, see :func:`synergy_nb.traces.times.implausible`; empty if there
-        is none.
+    ``malformed``: malformed lines among these, None if there are none.
     """
 
     def __init__(self) -> None:
-        self.rows = 0
-        self.doubt = ""
+        self.rows = 0  # number of lines with data so far, including malformed ones
+        self.doubt = ""  # sentence about the first implausible event time, see implausible; empty if there is none
         self._count = 0
         self._first: Malformed | None = None
 
@@ -118,16 +103,9 @@ def typed(
 ) -> tuple[pl.DataFrame, Bad | None]:
     """Convert columns of ``raw`` to ``kinds``; omit rows that cannot be converted, and return facts about them.
 
-    Parameters
-    ----------
-    raw
-        Table with columns of text, or of the types of a Parquet file.
-    kinds
-        Columns to convert, with their types.
-    required
-        Columns in which an absent value is an error.
-    unit
-        Unit of times that are numbers, see :func:`synergy_nb.traces.times.times`.
+    ``raw``: table with columns of text, or of the types of a Parquet file; ``kinds``: columns to convert, with their
+    types; ``required``: columns in which an absent value is an error; ``unit``: unit of times that are numbers, see
+    :func:`synergy_nb.traces.times.times`.
     """
     table = pl.DataFrame({name: convert(raw.get_column(name), kind, unit) for name, kind in kinds.items()})
     wrong = {}
@@ -154,12 +132,8 @@ def typed(
 def doubt_of(raw: pl.DataFrame, table: pl.DataFrame, bad: Bad | None, clock: str) -> str:
     """Return a sentence about an implausible event time of a block, see :func:`synergy_nb.traces.times.implausible`.
 
-    Parameters
-    ----------
-    raw, table, bad
-        Table, and what :func:`typed` has made of it, without a stated unit of times.
-    clock
-        Column with the event time.
+    ``raw``, ``table``, ``bad``: table, and what :func:`typed` has made of it, without a stated unit of times;
+    ``clock``: column with the event time.
     """
     made, column = table.get_column(clock).alias(""), raw.get_column(clock).alias("")
     if plausible(made):

@@ -79,21 +79,12 @@ class FoundDataset(msgspec.Struct, frozen=True):
 
 
 class DownloadedFile(NamedTuple):
-    """A downloaded file.
-
-    Parameters
-    ----------
-    path
-        Path of the file.
-    sha256
-        SHA-256 checksum of its bytes.
-    check
-        Checksum that it was compared with: ``stated``, by the user; ``known``, of the content, of :data:`DATASETS`;
-        ``recorded``, of the first download; or ``none``, if this was the first one, which is recorded.
-    """
+    """A downloaded file."""
 
     path: Path
-    sha256: str
+    sha256: str  # SHA-256 checksum of its bytes
+    # checksum that it was compared with: stated, by the user; known, of the content, of DATASETS; recorded, of the
+    # first download; or none, if this was the first one, which is recorded
     check: str
 
 

@@ -34,10 +34,7 @@ def first_line(data: bytes) -> tuple[bytes, int]:
 def names_of(path: Path, header: str, separator: str, *, quotes: bool | None) -> list[str]:
     """Names of the columns; a column without a name gets one.
 
-    Raises
-    ------
-    ValueError
-        If the header is no line of distinct names.
+    Raises ValueError if the header is no line of distinct names.
     """
     where = f"{path}: line 1: "
     if "\r" in header:

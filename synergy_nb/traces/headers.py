@@ -15,40 +15,18 @@ __all__ = ["Header", "header_of"]
 
 
 class Header(NamedTuple):
-    """The beginning of a trace.
-
-    Parameters
-    ----------
-    format
-        Format of the file.
-    columns
-        Column to type, in the order of the file.
-    fixed
-        Whether all files of this format have these columns.
-    encoding
-        Encoding of the text, as :func:`~synergy_nb.traces.text_files.likely_encoding` finds it.
-    """
+    """The beginning of a trace."""
 
     format: str
-    columns: dict[str, str]
-    fixed: bool
-    encoding: str
+    columns: dict[str, str]  # column to type, in the order of the file
+    fixed: bool  # whether all files of this format have these columns
+    encoding: str  # encoding of the text, as likely_encoding finds it
 
 
 def header_of(path: Path, encoding: str = UTF8) -> Header:
     """Read the format and the columns of a file from its beginning.
 
-    Parameters
-    ----------
-    path
-        Path of the file.
-    encoding
-        Encoding that is stated for it.
-
-    Raises
-    ------
-    ValueError
-        If the file cannot be read, or has no known format.
+    ``encoding``: encoding that is stated for it. Raises ValueError if the file cannot be read, or has no known format.
     """
     if head(path)[:4] == b"PAR1":
         return Header("parquet", columns_of_parquet(path), fixed=False, encoding=UTF8)

@@ -23,39 +23,22 @@ __all__ = ["EventOrder"]
 class EventOrder:
     """The event times that a stream has reached, by which its next rows are kept, dropped or refused.
 
-    Parameters
-    ----------
-    source
-        Operator id of the source, for errors.
-    lateness
-        Seconds by which a row may be older than the latest row before it; older rows are dropped. None: a row that is
-        older than the latest one ends the stream.
-
-    Attributes
-    ----------
-    allowed : int
-        Lateness in microseconds.
-    dropped : int
-        Number of rows that were dropped so far.
-    error : FeedError or None
-        Error that ends the stream after the rows that were kept.
+    ``lateness``: seconds by which a row may be older than the latest row before it, older rows are dropped. None: a row
+    that is older than the latest one ends the stream.
     """
 
     def __init__(self, source: str, lateness: float | None) -> None:
-        self.allowed = round((lateness or 0.0) * 1e6)
-        self.dropped = 0
-        self.error: FeedError | None = None
-        self._source = source
+        self.allowed = round((lateness or 0.0) * 1e6)  # lateness in microseconds
+        self.dropped = 0  # number of rows that were dropped so far
+        self.error: FeedError | None = None  # error that ends the stream after the rows that were kept
+        self._source = source  # operator id of the source, for errors
         self._drops = lateness is not None
         self._reached: int | None = None  # latest event time so far, microseconds
 
     def keep(self, table: pl.DataFrame) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         """Return the rows that come in time, and the latest event time up to each of them, microseconds.
 
-        Parameters
-        ----------
-        table
-            Next rows of the stream, at least one, in their order of arrival.
+        ``table``: next rows of the stream, at least one, in their order of arrival.
         """
         times = table.get_column("time").to_physical().to_numpy()
         reached = self._reached

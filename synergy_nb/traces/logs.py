@@ -39,10 +39,7 @@ LOGS: Final = {
 def log_blocks(path: Path, kind: str, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
     """Yield the lines of a log as typed blocks in the order of the file; count malformed lines in ``tally``.
 
-    Raises
-    ------
-    ValueError
-        If the file cannot be read, see :func:`synergy_nb.traces.text_files.whole_lines`.
+    Raises ValueError if the file cannot be read, see :func:`synergy_nb.traces.text_files.whole_lines`.
     """
     pattern, date, example = LOGS[kind]
     for number, block in whole_lines(path, encoding):

@@ -95,10 +95,7 @@ def parameters(params: Mapping[str, Any]) -> Parameters:
     ``links`` may be a number (links A, B, ...) or their names. Keys that are no field of :class:`Parameters` belong to
     the source (``connector``, ``speed``, ``batch``) and are ignored.
 
-    Raises
-    ------
-    ValueError
-        If a value is invalid; the text gives field, value and what was expected.
+    Raises ValueError if a value is invalid; the text gives field, value and what was expected.
     """
     given = {name: params[name] for name in Parameters.__struct_fields__ if name in params and params[name] is not None}
     links = given.get("links", Parameters().links)

@@ -49,28 +49,16 @@ class FeedError(ClusterError, ValueError):
 
 
 class RowReader:
-    """Converts rows of any form to tables of a source's columns.
-
-    Parameters
-    ----------
-    source
-        Name of the source, for errors.
-    columns
-        Column to type of the stream, including ``time``.
-    clock
-        Column of the rows with the event time.
-    unit
-        Unit of times that are numbers, see :func:`synergy_nb.traces.times.times`.
-    """
+    """Converts rows of any form to tables of a source's columns."""
 
     def __init__(self, source: str, columns: Mapping[str, str], clock: str = "time", unit: str | None = None) -> None:
-        self.source = source
-        self.unit = unit
+        self.source = source  # name of the source, for errors
+        self.unit = unit  # unit of times that are numbers, see times
         self._settled = unit  # without a stated unit, seconds once the first rows are no dates
         self._told = unit is not None  # whether implausible times cause no warning any more
         self._low, self._high = self._bounds()
-        self.columns = {"time": "time", **columns}
-        self.clock = clock
+        self.columns = {"time": "time", **columns}  # column to type of the stream, including time
+        self.clock = clock  # column of the rows with the event time
         self._from = {name: clock if name == "time" else name for name in self.columns}
         self._schema = {name: TYPES[kind] for name, kind in self.columns.items()}
         self._plain = [(self._from[name], _PLAIN[kind]) for name, kind in self.columns.items()]
@@ -363,10 +351,7 @@ def row_reader(plan: Plan, operator: str) -> RowReader:
 def check_rows(rows: Any, reader: RowReader) -> Any:
     """Check the rows for a source before anything starts; convert a frame to a table of the source's columns.
 
-    Raises
-    ------
-    FeedError
-        If these are not rows, or a generator that has been read, or a frame that is not as declared.
+    Raises FeedError if these are not rows, or a generator that has been read, or a frame that is not as declared.
     """
     if single_use(rows):
         reader.check_columns(rows.schema.names)

@@ -37,10 +37,7 @@ _READ: Final = 1 << 16  # bytes of a gzipped file that are read at once
 def head(path: Path) -> bytes:
     """Read the first bytes of a file.
 
-    Raises
-    ------
-    ValueError
-        If the file cannot be read or is empty.
+    Raises ValueError if the file cannot be read or is empty.
     """
     try:
         if kind := kind_of(path):
@@ -60,10 +57,7 @@ def head(path: Path) -> bytes:
 def kind_of(path: Path) -> str:
     """What is at a path that is no regular file, for messages; empty for a regular file.
 
-    Raises
-    ------
-    OSError
-        If there is nothing, or it cannot be looked at.
+    Raises OSError if there is nothing, or it cannot be looked at.
     """
     mode = path.stat().st_mode
     if stat.S_ISREG(mode):
@@ -80,10 +74,7 @@ def beginning(path: Path, size: int, encoding: str = UTF8) -> tuple[bytes, bool]
 
     It is in UTF-8, see :func:`pieces`.
 
-    Raises
-    ------
-    ValueError
-        If the text cannot be read, see :func:`pieces`.
+    Raises ValueError if the text cannot be read, see :func:`pieces`.
     """
     found = b""
     for piece in _in_utf8(_pieces(path, max(min(size, BLOCK), 512), encoding), path, encoding):
@@ -100,10 +91,7 @@ def likely_encoding(path: Path, stated: str = UTF8) -> str:
     reads the beginning, or else that of most such files, Windows-1252. Where all encodings would be the same, it is the
     stated one.
 
-    Raises
-    ------
-    ValueError
-        If the file cannot be read, or is no text.
+    Raises ValueError if the file cannot be read, or is no text.
     """
     data = next(_pieces(path, BLOCK, _WESTERN))
     if data[:2] in _UTF16:
@@ -128,10 +116,8 @@ def pieces(path: Path, encoding: str = UTF8) -> Iterator[bytes]:
 
     A text in another ``encoding`` is converted to UTF-8; one that is in UTF-8 is not examined.
 
-    Raises
-    ------
-    ValueError
-        If the file is empty, packed by another program than gzip, damaged, cut off, or no text in this encoding.
+    Raises ValueError if the file is empty, packed by another program than gzip, damaged, cut off, or no text in this
+    encoding.
     """
     source = _in_utf8(_pieces(path, BLOCK, encoding), path, encoding)
     with ThreadPoolExecutor(1, thread_name_prefix="trace-bytes") as ahead:
@@ -144,10 +130,7 @@ def pieces(path: Path, encoding: str = UTF8) -> Iterator[bytes]:
 def whole_lines(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a text trace in blocks, each with the number of its first line.
 
-    Raises
-    ------
-    ValueError
-        If the text cannot be read, see :func:`pieces`, or if a line is longer than :data:`LONGEST`.
+    Raises ValueError if the text cannot be read, see :func:`pieces`, or if a line is longer than :data:`LONGEST`.
     """
     number, rest = 1, b""
     for piece in pieces(path, encoding):

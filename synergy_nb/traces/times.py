@@ -65,13 +65,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - times of streams have 
 def times(column: pl.Series, unit: str | None = None) -> pl.Series:
     """Convert a column to times in UTC; null where there is no time of the years 1 to 9999.
 
-    Parameters
-    ----------
-    column
-        Times, dates, numbers, or text.
-    unit
-        Unit of numbers since 1970: ``s``, ``ms``, ``us`` or ``ns``; or ``date``, if they are dates such as 20260101.
-        None: seconds.
+    ``column``: times, dates, numbers, or text; ``unit``: unit of numbers since 1970: ``s``, ``ms``, ``us`` or ``ns``,
+    or ``date``, if they are dates such as 20260101. None: seconds.
     """
     dtype = column.dtype
     if isinstance(dtype, pl.Datetime | pl.Date):
@@ -141,10 +136,7 @@ def plausible(made: pl.Series) -> bool:
 def implausible(raw: pl.Series, made: pl.Series) -> str:
     """Return a sentence about a number that is a time before 1800 or after 2200, if it counts seconds; empty: none is.
 
-    Parameters
-    ----------
-    raw, made
-        Values of a source without a stated unit, and the times that they became.
+    ``raw``, ``made``: values of a source without a stated unit, and the times that they became.
     """
     physical = made.to_physical()
     for bound, at in ((physical.min(), physical.arg_min()), (physical.max(), physical.arg_max())):
@@ -181,10 +173,7 @@ def expected_time(value: Any, unit: str | None = None) -> str:
 def instant_of(value: Any) -> dt.datetime | None:
     """Convert NumPy's time to Python's, of any unit; None for NaT.
 
-    Raises
-    ------
-    OverflowError
-        If it is not of the years 1 to 9999.
+    Raises OverflowError if it is not of the years 1 to 9999.
     """
     count = int(value.astype("int64"))
     if count == -(2**63):

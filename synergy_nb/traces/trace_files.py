@@ -41,19 +41,13 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A trace with a known layout, to be read block by block.
+    """A trace with a known layout, to be read block by block."""
 
-    Parameters
-    ----------
-    path, format, schema
-        Path of the file, its format, and its columns with their types.
-    strict, tolerance
-        Parameters of :func:`load` with these names.
-    """
-
+    # path, format, schema: path of the file, its format, and its columns with their types
     path: Path
     format: str
     schema: dict[str, str]
+    # strict, tolerance: parameters of load with these names
     strict: bool
     tolerance: float
     _judged: Callable[[Tally], Iterator[pl.DataFrame]]
@@ -69,10 +63,8 @@ class Opened(msgspec.Struct, frozen=True):
 
         If the rows are read ``again`` later, this reads only the columns that validation needs, such as the event time.
 
-        Raises
-        ------
-        ValueError
-            If the file is damaged, malformed beyond ``tolerance`` or without tuples; at the latest at its end.
+        Raises ValueError if the file is damaged, malformed beyond ``tolerance`` or without tuples; at the latest at its
+        end.
         """
         empty = True
         for table in _named(self._judged(tally), self.path, tally):
@@ -127,10 +119,7 @@ def opened(
 ) -> Opened:
     """Open the trace at ``path`` and read its beginning; the parameters are those of :func:`load`.
 
-    Raises
-    ------
-    ValueError
-        If the file does not exist, or its beginning has another format or other columns.
+    Raises ValueError if the file does not exist, or its beginning has another format or other columns.
     """
     path = Path(path)
     kind = format if format is not None else sniff(path, encoding)

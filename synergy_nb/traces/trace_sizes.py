@@ -54,12 +54,7 @@ def sizes_of_rows(plan: Plan, rows: Mapping[str, Any]) -> dict[str, SourceSize]:
 def size_of_rows(rows: Any, clock: str = "time") -> SourceSize:
     """Look at rows as ``source(rows)`` takes them; of a generator or a feed nothing is known before it runs.
 
-    Parameters
-    ----------
-    rows
-        Table, or what gives tables or rows; nothing is taken from it.
-    clock
-        Column with the event time.
+    ``rows``: table, or what gives tables or rows, nothing is taken from it; ``clock``: column with the event time.
 
     Examples
     --------

@@ -71,12 +71,7 @@ def exceeding(line: Sequence[tuple[float, float]], limit: float) -> list[list[tu
 
     Between two points the line is straight on a logarithmic scale.
 
-    Parameters
-    ----------
-    line
-        Times and values, in order of time.
-    limit
-        Limit of the values.
+    ``line``: times and values, in order of time; ``limit``: limit of the values.
 
     Examples
     --------
@@ -129,20 +124,11 @@ def chart(
 ) -> str:
     """Median and 99th percentile of the delay over time, against the limit, on a logarithmic scale.
 
-    Parameters
-    ----------
-    lines
-        Points of ``p99`` and ``p50``, at least one each: seconds since the sources started, and the delay in seconds.
-    limit
-        Delay limit q_t, seconds; None if the plan states none.
-    marks
-        Events of the application: seconds since the sources started, and a short label for each.
-    tips
-        Tooltips of the points, in order; if empty, the points are not marked.
-    size
-        Width and height of the chart, in pixels.
-    broken
-        Word for a limit that was exceeded.
+    ``lines``: points of ``p99`` and ``p50``, at least one each: seconds since the sources started, and the delay in
+    seconds; ``limit``: delay limit q_t, seconds, None if the plan states none; ``marks``: events of the application:
+    seconds since the sources started, and a short label for each; ``tips``: tooltips of the points, in order, if empty,
+    the points are not marked; ``size``: width and height of the chart, in pixels; ``broken``: word for a limit that was
+    exceeded.
     """
     width, height = size
     narrow = width < 600

@@ -21,12 +21,7 @@ _KINDS: Final = {"died": "death", "taken over": "takeover", "moved": "move", "re
 def overlay(readings: JournalSeries, plan: Plan) -> dict[str, Any]:
     """The present state of an application as plain values; operators are named by their ids in the plan.
 
-    Parameters
-    ----------
-    readings
-        Series of the journal of this application.
-    plan
-        Plan that was submitted.
+    ``readings``: series of the journal of this application; ``plan``: plan that was submitted.
     """
     pieces = status_pieces(readings, plan)
     run = readings.run(readings.application or "")
@@ -92,14 +87,8 @@ def _mark(mark: dict[str, Any]) -> dict[str, Any]:
 def draft_of(plan: Plan, submitted: Plan, ids: list[str]) -> dict[str, list[str]] | None:
     """Operators that a draft adds, changes and removes, and those that it would share; None if nothing differs.
 
-    Parameters
-    ----------
-    plan
-        Present plan, or the part of it that is valid.
-    submitted
-        Plan that was submitted.
-    ids
-        Ids of the operators in the present text, valid or not.
+    ``plan``: present plan, or the part of it that is valid; ``submitted``: plan that was submitted; ``ids``: ids of the
+    operators in the present text, valid or not.
     """
     if plan == submitted:
         return None

@@ -72,45 +72,29 @@ MOST_ERRORS: Final = 100  # different errors of peers; of more, the oldest are d
 
 
 class JournalSeries:
-    """The contents of a journal about one application, or about all.
-
-    Parameters
-    ----------
-    application
-        Id of the application; None for all.
-    names
-        Readable names of peers, by address; the journal adds those that peers record.
-
-    Attributes
-    ----------
-    now, first : float
-        Times of the latest and of the first event, in seconds.
-    closed : bool
-        Whether the cluster was closed.
-    lines : dict
-        ``(quantity, of what)`` to its line: ``p50``, ``p99``, ``rate`` and ``miss`` of ``application/sink``; ``slack``
-        of ``application/operator``; ``load`` and ``promised`` of a peer's address.
-    runs, flows, components, peers : dict
-        Series by application, by (application, sink), by (application, operator), and by address.
-    troubles : dict
-        Errors of peers, by their sentences.
-    """
+    """The contents of a journal about one application, or about all."""
 
     #: Types of events that views show.
     SHOWN: Final = Handlers()
 
     def __init__(self, application: str | None = None, names: Mapping[str, str] | None = None) -> None:
-        self.application = application
+        self.application = application  # id of the application; None for all
+        # readable names of peers, by address; the journal adds those that peers record
         self.names: Mapping[str, str] = names if names is not None else {}
+        # now, first: times of the latest and of the first event, in seconds
         self.now = -math.inf
         self.first = math.inf
+        # (quantity, of what) to its line: p50, p99, rate and miss of application/sink; slack of application/operator;
+        # load and promised of a peer's address
         self.lines: dict[tuple[str, str], Line] = {}
+        # runs, flows, components, peers: series by application, by (application, sink), by (application, operator), and
+        # by address
         self.runs: dict[str, LatestRun] = {}
         self.flows: dict[tuple[str, str], LatestFlow] = {}
         self.components: dict[tuple[str, str], LatestComponent] = {}
         self.peers: dict[str, LatestPeer] = {}
-        self.troubles: dict[str, Trouble] = {}
-        self.closed = False
+        self.troubles: dict[str, Trouble] = {}  # errors of peers, by their sentences
+        self.closed = False  # whether the cluster was closed
         self._trials: set[str] = set()
         self._next = 0
 

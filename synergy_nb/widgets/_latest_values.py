@@ -133,44 +133,28 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class LatestRun(msgspec.Struct):
-    """An application: its facts, its present peers, and what happened.
-
-    Parameters
-    ----------
-    asked, engines, sharing, replication
-        Facts about the request, parts on Spark, streams of other applications, and the placements of its replicas.
-    origin
-        Address of its origin.
-    roles
-        Present component graph λ and replication graph ρ.
-    lost_replicas
-        Active replicas that were lost: id to the address of its peer and the reason.
-    discarded
-        Producer and reader of each stream that is discarded at present.
-    lost
-        Addresses of the peers of the application that have died.
-    orphaned
-        Whether a peer has left it because its origin died.
-    marks
-        Events of the application, in order of time.
-    """
+    """An application: its facts, its present peers, and what happened."""
 
     application: str
+    # asked, engines, sharing, replication: facts about the request, parts on Spark, streams of other applications, and
+    # the placements of its replicas
     asked: RequestFacts = msgspec.field(default_factory=RequestFacts)
     engines: EngineFacts = msgspec.field(default_factory=EngineFacts)
     sharing: SharingFacts = msgspec.field(default_factory=SharingFacts)
     replication: ReplicationFacts = msgspec.field(default_factory=ReplicationFacts)
     status: str = "composing"
     reason: str = ""
-    roles: Roles = Roles()
+    roles: Roles = Roles()  # present component graph λ and replication graph ρ
+    # active replicas that were lost: id to the address of its peer and the reason
     lost_replicas: dict[str, tuple[str, str]] = {}
+    # producer and reader of each stream that is discarded at present
     discarded: frozenset[tuple[str, str]] = frozenset()
-    lost: set[str] = set()
-    orphaned: bool = False
-    marks: list[Mark] = []
+    lost: set[str] = set()  # addresses of the peers of the application that have died
+    orphaned: bool = False  # whether a peer has left it because its origin died
+    marks: list[Mark] = []  # events of the application, in order of time
     began: float | None = None
     ended: float | None = None
-    origin: str = ""
+    origin: str = ""  # address of its origin
 
     def learn(self, event: Event) -> None:
         """Add the facts of an event about it."""

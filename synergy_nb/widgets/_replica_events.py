@@ -109,12 +109,7 @@ def note(run: LatestRun, event: ReplicaEvent) -> None:
 def stream_pieces(run: LatestRun, components: Mapping[str, LatestComponent]) -> dict[str, dict[str, Any]]:
     """States and texts of the streams between active replicas for the view; a key is ``producer reader``.
 
-    Parameters
-    ----------
-    run
-        Application.
-    components
-        Operators with their latest measurements.
+    ``run``: application; ``components``: operators with their latest measurements.
     """
     found: dict[str, list[str]] = {}
     for reader, component in components.items():

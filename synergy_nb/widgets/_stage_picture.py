@@ -53,14 +53,8 @@ def places(
 ) -> dict[str, tuple[float, float]]:
     """Return the coordinates of peers in pixels, by name.
 
-    Parameters
-    ----------
-    replay
-        Replay with the peers.
-    arrangement
-        Arrangement, from :data:`ARRANGEMENTS`.
-    size, margin
-        Width and height of the arrangement, and the empty space at each side of it, pixels.
+    ``replay``: replay with the peers; ``arrangement``: arrangement, from :data:`ARRANGEMENTS`; ``size``, ``margin``:
+    width and height of the arrangement, and the empty space at each side of it, pixels.
     """
     span = size - 2 * margin
 
@@ -76,12 +70,7 @@ def places(
 def state_at(replay: Replay, step: int) -> tuple[dict[str, str], set[str], set[str]]:
     """Return the peer that executes each operator after a moment, the dead peers, and those that are not in the ring.
 
-    Parameters
-    ----------
-    replay
-        Replay with the moments.
-    step
-        Number of the moment, from 0.
+    ``replay``: replay with the moments; ``step``: number of the moment, from 0.
     """
     placed: dict[str, str] = {}
     dead: set[str] = set()
@@ -96,14 +85,8 @@ def state_at(replay: Replay, step: int) -> tuple[dict[str, str], set[str], set[s
 def svg(replay: Replay, step: int, arrangement: str) -> str:
     """Draw one moment of a replay.
 
-    Parameters
-    ----------
-    replay
-        Replay to draw.
-    step
-        Number of the moment, from 0.
-    arrangement
-        Arrangement of the peers, from :data:`ARRANGEMENTS`.
+    ``replay``: replay to draw; ``step``: number of the moment, from 0; ``arrangement``: arrangement of the peers, from
+    :data:`ARRANGEMENTS`.
     """
     moment = replay.moments[step] if replay.moments else None
     parts = [label(16, 28, f"{replay.request}: {_shortened(replay.outcome, 90)}", "title")]
@@ -186,12 +169,7 @@ def _names(names: list[tuple[int, str, str]], at: Mapping[str, tuple[float, floa
 
     Names of rank 0 and 1 are written in any case, shortened to the room; one of rank 2 is left out where there is none.
 
-    Parameters
-    ----------
-    names
-        Rank, name of the peer, and words of each name.
-    at
-        Coordinates of the peers in pixels, by name.
+    ``names``: rank, name of the peer, and words of each name; ``at``: coordinates of the peers in pixels, by name.
     """
     parts = []
     taken = {name: (x - 6, y - 6, x + 6, y + 6) for name, (x, y) in at.items()}

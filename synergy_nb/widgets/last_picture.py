@@ -45,19 +45,7 @@ def in_notebook(data: Mapping[str, Any], metadata: Mapping[str, Any], key: str, 
 
 
 class LastPicture:
-    """The picture beside a live view.
-
-    Parameters
-    ----------
-    key
-        Name of the view, by which its live part finds the picture; it may be set until the picture is shown.
-    publish
-        Function that displays outputs.
-    clock
-        Seconds that never step back.
-    lock
-        Lock of the view, which is held while it draws.
-    """
+    """The picture beside a live view."""
 
     def __init__(
         self,
@@ -67,10 +55,11 @@ class LastPicture:
         clock: Callable[[], float] = time.monotonic,
         lock: threading.RLock | None = None,
     ) -> None:
+        # name of the view, by which its live part finds the picture; it may be set until the picture is shown
         self.key = key
-        self._publish = publish
-        self._clock = clock
-        self._lock = threading.RLock() if lock is None else lock
+        self._publish = publish  # function that displays outputs
+        self._clock = clock  # seconds that never step back
+        self._lock = threading.RLock() if lock is None else lock  # lock of the view, which is held while it draws
         self._shown = False
         self._at = 0.0
         self._timer: threading.Timer | None = None
@@ -79,14 +68,8 @@ class LastPicture:
     def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any], text: str, drawn: str) -> None:
         """Display a live view and, below it, its picture.
 
-        Parameters
-        ----------
-        live, metadata
-            MIME types of the live view with their contents, and metadata.
-        text
-            State in words, for where there are no pictures.
-        drawn
-            Picture, as HTML.
+        ``live``, ``metadata``: MIME types of the live view with their contents, and metadata; ``text``: state in words,
+        for where there are no pictures; ``drawn``: picture, as HTML.
         """
         with self._lock:
             self._publish({**live, "text/plain": "", "text/html": ""}, metadata, "", update=False)
@@ -96,12 +79,7 @@ class LastPicture:
     def changed(self, draw: Callable[[], tuple[str, str]], *, final: bool = False) -> None:
         """Replace the picture soon, as the view has changed; at once if the change is ``final``.
 
-        Parameters
-        ----------
-        draw
-            Function that returns text and picture.
-        final
-            Whether nothing may follow.
+        ``draw``: function that returns text and picture; ``final``: whether nothing may follow.
         """
         with self._lock:
             if not self._shown or (self._timer is not None and not final):

@@ -64,10 +64,7 @@ class BundleMissing(SynergyError, RuntimeError):
 def bundle(name: str) -> tuple[str, str, str]:
     """Version, script and style of the browser's part of a view.
 
-    Raises
-    ------
-    BundleMissing
-        If the checkout has not been built.
+    Raises BundleMissing if the checkout has not been built.
     """
     folder = resources.files("synergy_nb.widgets").joinpath("static")
     try:

@@ -48,23 +48,15 @@ class Number(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows of results.
+    """Rows of results."""
 
-    Parameters
-    ----------
-    title, about
-        Heading, and a sentence under it.
-    columns, rows
-        Names, and values of any plain type; at most 1,000 rows are shown.
-    bar
-        Name of the column whose numbers are also drawn as bars; empty for no bars.
-    """
-
+    # title, about: heading, and a sentence under it
     title: str
+    # columns, rows: names, and values of any plain type; at most 1,000 rows are shown
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     about: str = ""
-    bar: str = ""
+    bar: str = ""  # name of the column whose numbers are also drawn as bars; empty for no bars
 
 
 def report(

@@ -20,45 +20,22 @@ OVERLAY_INTERVAL: Final = 0.1  # least time between two overlays, seconds
 
 
 class FollowedPlan(NamedTuple):
-    """An application that was submitted, and the journal by which its state is followed.
+    """An application that was submitted, and the journal by which its state is followed."""
 
-    Parameters
-    ----------
-    application
-        Handle of the application, which has an ``id``, and ``latest(n, sink)`` for the last rows of its results.
-    plan
-        Plan that was submitted.
-    stop
-        Function that ends the application; its results so far remain readable.
-    journal
-        Journal of its cluster.
-    names
-        Peer address to name.
-    listen
-        Function that subscribes a callback to new events, and returns a function that ends the subscription.
-    reading
-        Lock that is held while the journal is read.
-    """
-
-    application: Any
-    plan: Plan
-    stop: Callable[[], None]
-    journal: Journal
-    names: Mapping[str, str]
+    application: Any  # handle of the application, which has an id, and latest(n, sink) for the last rows of its results
+    plan: Plan  # plan that was submitted
+    stop: Callable[[], None]  # function that ends the application; its results so far remain readable
+    journal: Journal  # journal of its cluster
+    names: Mapping[str, str]  # peer address to name
+    # function that subscribes a callback to new events, and returns a function that ends the subscription
     listen: Callable[[Callable[[], None]], Callable[[], None]]
-    reading: contextlib.AbstractContextManager[Any] | None = None
+    reading: contextlib.AbstractContextManager[Any] | None = None  # lock that is held while the journal is read
 
 
 class PlanRuns(Protocol):
-    """A cluster or simulation as an editor uses it; its functions may be slow.
+    """A cluster or simulation as an editor uses it; its functions may be slow."""
 
-    Attributes
-    ----------
-    advice
-        Sentence for those who have just submitted a plan; empty for none.
-    """
-
-    advice: str
+    advice: str  # sentence for those who have just submitted a plan; empty for none
 
     def submit(self, plan: Plan) -> FollowedPlan:
         """Submit a plan, and return when it runs."""
@@ -68,19 +45,7 @@ class PlanRuns(Protocol):
 
 
 class RunningPlan:
-    """Follows one application.
-
-    Parameters
-    ----------
-    followed
-        The application and its journal.
-    show
-        Function that draws an overlay; it is called at most ten times a second, from any thread.
-    lock
-        Lock of the editor, which is held while its state is read and drawn.
-    clock
-        Function that returns seconds that never step back.
-    """
+    """Follows one application."""
 
     def __init__(
         self,
@@ -89,10 +54,10 @@ class RunningPlan:
         lock: contextlib.AbstractContextManager[Any],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.followed = followed
-        self._show = show
-        self._clock = clock
-        self._lock = lock
+        self.followed = followed  # the application and its journal
+        self._show = show  # function that draws an overlay; it is called at most ten times a second, from any thread
+        self._clock = clock  # function that returns seconds that never step back
+        self._lock = lock  # lock of the editor, which is held while its state is read and drawn
         self._readings = JournalSeries(str(followed.application.id), followed.names)
         self._reading = followed.reading if followed.reading is not None else contextlib.nullcontext()
         self._last = -OVERLAY_INTERVAL
