@@ -27,7 +27,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from synergy_nb.errors import SynergyError
+from synergy_nb.events import state_tables
+from synergy_nb.events.state_tables import StateTable
 
 __all__ = [
     "CHANGING",
@@ -37,7 +38,6 @@ __all__ = [
     "RUNS",
     "STATUS",
     "UNDECIDED",
-    "IllegalTransition",
     "State",
     "Status",
     "check",
@@ -76,7 +76,7 @@ class State(StrEnum):
 _ENDS = {State.FINISHED, State.FAILED, State.STOPPED}
 
 #: State to the states that may follow it.
-FOLLOWS: Final[Mapping[State, frozenset[State]]] = MappingProxyType(
+FOLLOWS: Final[StateTable[State]] = MappingProxyType(
     {
         State.DISCOVERING: frozenset({State.DECIDING, State.REJECTED, State.STOPPED}),
         State.DECIDING: frozenset({State.DISCOVERING, State.ESTABLISHING, State.REJECTED, State.STOPPED}),
@@ -122,12 +122,8 @@ LASTING: Final = frozenset({Status.COMPOSING, Status.RUNNING, Status.PAUSED})
 ENDED: Final = frozenset(Status) - LASTING
 
 
-class IllegalTransition(SynergyError, RuntimeError):
-    """An application cannot change from its state to the new one: a bug in the peer, not in the request."""
-
-
 def check(application: str, before: State, after: State) -> None:
-    """Raise :class:`IllegalTransition` unless one state of an application may follow another.
+    """Raise :class:`.state_tables.IllegalTransition` unless one state of an application may follow another.
 
     Examples
     --------
@@ -135,8 +131,6 @@ def check(application: str, before: State, after: State) -> None:
     >>> check("a", State.REJECTED, State.RUNNING)
     Traceback (most recent call last):
         ...
-    synergy_nb.events.application_states.IllegalTransition: application 'a': running after rejected; expected no change
+    synergy_nb.events.state_tables.IllegalTransition: application 'a': running after rejected; expected no change
     """
-    if after not in FOLLOWS[before]:
-        expected = " or ".join(sorted(FOLLOWS[before])) or "no change"
-        raise IllegalTransition(f"application {application!r}: {after} after {before}; expected {expected}")
+    state_tables.check(f"application {application!r}", FOLLOWS, before, after)

@@ -297,10 +297,11 @@ class DataPaths:
                 work = node.hosting.chained(work)
             node.busy = True
             self._later(self.service * (1 + work.rows) / self.speed(peer), self._finish, peer, work)
-        for kept in (node.hosting.components, node.hosting.roles.copies):
-            for each in kept.values():
-                if each.log.size > self.most_bytes:
-                    self.most_bytes = each.log.size
+        for component in node.hosting.components.values():
+            self.most_bytes = max(self.most_bytes, component.log.size)
+        for role in node.hosting.roles.found.values():
+            if role.copy is not None:
+                self.most_bytes = max(self.most_bytes, role.copy.log.size)
 
     def _finish(self, peer: str, work: Work) -> None:
         node = self._nodes[peer]

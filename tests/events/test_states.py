@@ -13,10 +13,10 @@ from synergy_nb.events.application_states import (
     RUNS,
     STATUS,
     UNDECIDED,
-    IllegalTransition,
     State,
     Status,
 )
+from synergy_nb.events.state_tables import IllegalTransition
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.plan import source
 from synergy_nb.widgets._status_text import _STATUS

@@ -14,22 +14,25 @@ subscribes it from what it has received.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from synergy_nb.dataflow.deployments import Assignment, Role, producer
+from synergy_nb.dataflow.deployments import Assignment, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.input_changes import change_inputs, has_others, output_of
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Subscribe, Unsubscribe
-from synergy_nb.dataflow.streams.log.log import Cursor, LogTrimmed
+from synergy_nb.dataflow.streams.log.log import Cursor, Limits, LogTrimmed
 from synergy_nb.dataflow.streams.log.merge import RETRY_S, Port, Receipt
 from synergy_nb.dataflow.streams.log.values import COPY, ComponentStream, OnLag, Point, Reader
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import END, START
 
 if TYPE_CHECKING:
-    from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+    from synergy_nb.dataflow.streams.hosting._hosted_components import HostedComponents
+    from synergy_nb.dataflow.streams.hosting._known_deployments import KnownDeployments
+    from synergy_nb.dataflow.streams.hosting._known_orders import Orders
+    from synergy_nb.dataflow.streams.hosting._outbox import Outbox
 
 ACK_S: Final = 0.05  # longest delay of an acknowledgement, seconds
 STALL_S: Final = 2.0  # seconds without progress after which nothing more is retained for an active replica
@@ -40,23 +43,63 @@ class Exchange:
 
     Parameters
     ----------
-    hosting
-        Components and copies of the peer.
+    peer
+        Address of the peer.
+    outbox
+        Effects and frames of the peer.
+    known
+        Deployments that the peer knows.
+    hosted
+        Components of the peer.
+    orders
+        Orders of inputs that came with chunks.
+    limits
+        Limits of each log, bytes.
+    machine
+        Function that returns the machine whose memory the peer can read.
+    unused_cores
+        Function that returns the unused cores of the peer, which acknowledgements report.
     """
 
-    def __init__(self, hosting: Hosting) -> None:
-        self._hosting = hosting
+    def __init__(
+        self,
+        peer: str,
+        outbox: Outbox,
+        known: KnownDeployments,
+        hosted: HostedComponents,
+        orders: Orders,
+        limits: Limits,
+        *,
+        machine: Callable[[], str],
+        unused_cores: Callable[[], float],
+    ) -> None:
+        self._peer = peer
+        self._outbox = outbox
+        self._known = known
+        self._hosted = hosted
+        self._orders = orders
+        self._limits = limits
+        self._machine = machine
+        self._unused_cores = unused_cores
+        self._sequence = 0  # number of the last arrival
+
+    def fail(self, component: Component, reason: str) -> None:
+        """Fail a component: release its memory and its queues, and notify its sharers."""
+        if not component.failed:
+            component.fail(reason)
+            self.notify_sharers(component, f"has failed: {reason}")
+            self._outbox.effect(Fact(FactKind.COMPONENT_FAILED, component.application, component.operator, reason))
 
     # -- producers -----------------------------------------------------------------------------------------------
 
     def flush(self, component: Component, now: float) -> None:
         """Send each reader the chunks that its window has room for."""
-        self._hosting.touch(component.application, component.operator)
+        self._outbox.touch(component.application, component.operator)
         if component.role is not Role.ACTIVE:
             return
         log = component.log
         blocked, confirming = log.blocked, component.copy_holders.confirming
-        version = self._hosting.deployments[component.application].version
+        version = self._known.found[component.application].version
         for cursor in tuple(log.cursors.values()):
             if cursor.reader.port < COPY or cursor.lost:  # a client collects by itself; a lost reader gets nothing more
                 continue
@@ -64,12 +107,12 @@ class Exchange:
                 cursor.skip_to(log.start)  # the copy has to restart there, or lacks only the promise before it
                 unasked = version if cursor.unasked else 0
                 begun = Data(component.output, cursor.reader, log.start, (), True, unasked=unasked)
-                self._hosting.send(cursor.reader.peer, begun)
+                self._outbox.send(cursor.reader.peer, begun)
             chunks = log.due(cursor, confirming)
             if chunks:
                 start, unasked = chunks[0].start, version if cursor.unasked else 0
                 data = Data(component.output, cursor.reader, start, tuple(chunks), False, log.start, unasked=unasked)
-                self._hosting.send(cursor.reader.peer, data)
+                self._outbox.send(cursor.reader.peer, data)
             waits = not cursor.subscribed or (blocked and cursor.on_lag is OnLag.BLOCK)
             if blocked and cursor.on_lag is OnLag.GROUP and log.holds_up(cursor):
                 waits = True
@@ -80,46 +123,69 @@ class Exchange:
     def dismiss(self, component: Component, cursor: Cursor, now: float) -> None:
         """Notify a sharer, repeatedly until it confirms, that nothing is retained for it any more."""
         cursor.remind(now)
-        limit = self._hosting.limits.retain
+        limit = self._limits.retain
         reason = f"it reads too slowly: more bytes wait for it than are retained; expected at most {limit}"
-        self._hosting.send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
+        self._outbox.send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
 
     def subscribe(self, frame: Subscribe, now: float) -> None:
         """Let a reader read from the requested point, or notify it that this is impossible."""
-        component, reader = self._hosting.producer(frame.output), frame.reader
+        component = self.answer(frame)
+        if component is not None:
+            self.flush(component, now)
+
+    def answer(self, frame: Subscribe) -> Component | None:
+        """Answer a subscription; return the component that sends chunks from now on, or None if it sends none."""
+        component, reader = self._hosted.producer(frame.output), frame.reader
         if component is not None and component.failed and reader.application != component.application:
             self.refuse(component, reader, f"has failed: {component.failed}")
         if component is None or component.failed or (reader.port == COPY and reader.peer not in component.copies):
-            return  # not deployed here yet, or no longer: the reader retries
+            return None  # not deployed here yet, or no longer: the reader retries
         if frame.since is None and _restores(component):
-            return  # the same: a stream that joins others has to know what was before it
+            return None  # the same: a stream that joins others has to know what was before it
         log = component.log
         expected = log.cursors.get(reader)
         if expected is None and reader.port != COPY and not any(reader.replaces(known) for known in log.cursors):
-            return  # unknown, and no follower or replacement: its deployment has not arrived here yet
+            return None  # unknown, and no follower or replacement: its deployment has not arrived here yet
         try:
             cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
         except LogTrimmed as error:
             if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old request of a follower
-                self._hosting.send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
-            return
+                self._outbox.send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
+            return None
         start, losses = log.next_point(cursor.sent), component.losses.carried(log.end.position)
         latest = _latest(component)
         began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
-        self._hosting.send(
+        self._outbox.send(
             reader.peer, Data(frame.output, reader, start, (), began, end=log.end, losses=losses, latest=latest)
         )
-        if reader.port == COPY:
-            self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
-        self.flush(component, now)
+        return component
 
-    def subscribe_by(self, ack: Ack, component: Component, now: float) -> bool:
-        """Subscribe an expected reader by its acknowledgement; return whether it is subscribed, as it believes."""
+    def acknowledge(self, ack: Ack, now: float) -> None:
+        """Record the progress of a component that reads, and send what its window has room for."""
+        component = self._hosted.producer(ack.output)
+        if component is not None and self.reads(ack, component, self.subscribe, now):
+            component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable, now=now)
+            self.flush(component, now)
+
+    def reads(self, ack: Ack, component: Component, subscribe: Callable[[Subscribe, float], None], now: float) -> bool:
+        """Whether the reader of an acknowledgement is subscribed: if it only believes so, it is subscribed by that.
+
+        Parameters
+        ----------
+        ack
+            Acknowledgement of the reader.
+        component
+            Component that it reads.
+        subscribe
+            Function that subscribes it.
+        now
+            Time in seconds.
+        """
         cursor = component.log.cursors.get(ack.reader)
         if cursor is None or cursor.lost:
             return False
         if not cursor.subscribed and ack.received.position >= component.log.start.position:  # else it is an old one
-            self.subscribe(Subscribe(ack.output, ack.reader, ack.received, cursor.on_lag), now)
+            subscribe(Subscribe(ack.output, ack.reader, ack.received, cursor.on_lag), now)
         return cursor.subscribed
 
     def notify_sharers(self, component: Component, what: str) -> None:
@@ -141,20 +207,20 @@ class Exchange:
     def refuse(self, component: Component, reader: Reader, what: str) -> None:
         """Notify a sharer of a stream that it will receive nothing more."""
         reason = f"{component.application}/{component.operator}, whose stream it shares, {what}"
-        self._hosting.send(reader.peer, Unsubscribe(component.output, reader, reason))
+        self._outbox.send(reader.peer, Unsubscribe(component.output, reader, reason))
 
     def unsubscribe(self, sender: str, frame: Unsubscribe) -> None:
         """Handle that a reader has ended, or that a producer sends nothing more."""
         reader = frame.reader
-        producer = self._hosting.producer(frame.output)
+        producer = self._hosted.producer(frame.output)
         if producer is not None and sender == reader.peer and not frame.reason:  # a reader has ended
             cursor = producer.log.cursors.get(reader)
             if cursor is not None and (cursor.lost or cursor.on_lag is OnLag.RESYNC):  # deployments remove others
                 producer.log.unsubscribe(reader)
         if not frame.reason or reader.port < 0:
             return
-        self._hosting.send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
-        component = self._hosting.components.get((reader.application, reader.operator))
+        self._outbox.send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
+        component = self._hosted.found.get((reader.application, reader.operator))
         if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
             return
         port = component.ports[reader.port]
@@ -163,22 +229,22 @@ class Exchange:
         if has_others(component, reader.port):
             port.close()
             self._check_streams(component)
-            self._hosting.effect(Fact(FactKind.INPUT_LOST, component.application, component.operator, frame.reason))
+            self._outbox.effect(Fact(FactKind.INPUT_LOST, component.application, component.operator, frame.reason))
         else:
-            self._hosting.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")
+            self.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")
 
     # -- readers -------------------------------------------------------------------------------------------------
 
     def change_inputs(self, key: tuple[str, str], assignment: Assignment) -> None:
         """Add the stream replicas that a component has to read from now on, and leave those that are discarded."""
-        component = self._hosting.components.get(key)
+        component = self._hosted.found.get(key)
         if component is None or not assignment.inputs:  # a sink that only keeps results has no inputs any more
             return
         ports = dict(component.ports)
         changed = change_inputs(component, assignment)
         for number, output in changed.left.items():
             if ports[number].peer:
-                self._hosting.send(ports[number].peer, Unsubscribe(output, component.reader(number)))
+                self._outbox.send(ports[number].peer, Unsubscribe(output, component.reader(number)))
                 ports[number].lose_producer()
         if any(changed):
             self._check_streams(component)
@@ -191,7 +257,7 @@ class Exchange:
         stream
             Stream that this concerns; None: all streams.
         """
-        for component in self._hosting.components.values():
+        for component in self._hosted.found.values():
             for number, port in component.ports.items():
                 feed = component.feeds[number]
                 if stream is None or feed == (stream.application, stream.operator):
@@ -205,16 +271,16 @@ class Exchange:
         their way are accepted, and nothing pauses: until there is another deployment, or until the new peer asks for
         the order of inputs, and this peer answers.
         """
-        self._hosting.touch(component.application, component.operator)
+        self._outbox.touch(component.application, component.operator)
         for number, feed in component.feeds.items():
             port = component.ports[number]
-            found = producer(self._hosting.deployments, component.application, feed.application, feed.operator)
+            found = self._known.producer(component.application, feed)
             if found is None:  # no peer makes it any more, or yet
                 port.lose_producer()
                 continue
             if port.epoch > found[1] or (port.peer, port.epoch) == found or port.closed:
                 continue
-            known, older = self._hosting.deployments.get(feed.application), False
+            known, older = self._known.found.get(feed.application), False
             if known is not None and list(replaced) == [feed.operator]:
                 made = known.assignments.get(feed.operator)
                 older = made is not None and made.rebuilt < found[1] and not made.external
@@ -242,7 +308,7 @@ class Exchange:
         for number, port in component.ports.items():
             if port.peer and number in since:
                 reader = component.reader(number)._replace(peer=follower, epoch=component.epoch + 1)
-                self._hosting.send(
+                self._outbox.send(
                     port.peer, Subscribe(output_of(component, number), reader, since[number], OnLag.RESYNC)
                 )
 
@@ -250,21 +316,21 @@ class Exchange:
         """Unsubscribe a component from all its inputs."""
         for number, port in component.ports.items():
             if port.peer:
-                self._hosting.send(port.peer, Unsubscribe(output_of(component, number), component.reader(number)))
+                self._outbox.send(port.peer, Unsubscribe(output_of(component, number), component.reader(number)))
 
     def data(self, sender: str, frame: Data, now: float) -> None:
         """Receive chunks for an input of a component."""
         reader = frame.reader
-        component = self._hosting.components.get((reader.application, reader.operator))
+        component = self._hosted.found.get((reader.application, reader.operator))
         if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
-            if sender != self._hosting.peer:
-                self._hosting.send(sender, Unsubscribe(frame.output, reader))
+            if sender != self._peer:
+                self._outbox.send(sender, Unsubscribe(frame.output, reader))
             return
         port = component.ports[reader.port]
         if component.feeds[reader.port] != (frame.output.application, frame.output.operator):
             return
         if frame.output.epoch == port.older:
-            self._hosting.touch(reader.application, reader.operator)
+            self._outbox.touch(reader.application, reader.operator)
             self._receive(component, port, frame, now, confirms=False)  # what is missing the new peer sends
             return
         if frame.output.epoch == port.epoch + 1 and self._is_later(frame) and not port.closed:
@@ -273,19 +339,20 @@ class Exchange:
             port.read_from(sender, frame.output.epoch, now, older=True)
         if frame.output.epoch != port.epoch:
             return
-        self._hosting.touch(component.application, component.operator)
+        self._outbox.touch(component.application, component.operator)
         if port.closed:
             return
-        gap = not frame.chunks and not port.begin(frame.start, self._hosting.arrival(), now, frame.end, frame.latest)
         component.losses.add(frame.losses)
         if frame.chunks:
             gap = self._receive(component, port, frame, now, confirms=not frame.unasked)
+        else:
+            self._sequence += 1
+            gap = not port.begin(frame.start, self._sequence, now, frame.end, frame.latest)
         port.answered(now, now + ACK_S, gap=gap)
 
     def _is_later(self, frame: Data) -> bool:
         """Whether a producer sends unasked by a deployment that is not known here yet."""
-        known = self._hosting.deployments.get(frame.output.application)
-        return frame.unasked > (0 if known is None else known.version)
+        return frame.unasked > self._known.version(frame.output.application)
 
     def _receive(self, component: Component, port: Port, frame: Data, now: float, *, confirms: bool) -> bool:
         """Queue what is new of the chunks of a frame; return whether chunks before them are missing.
@@ -295,7 +362,8 @@ class Exchange:
         confirms
             Whether the frame shows that the producer has the subscription.
         """
-        sequence, before, size, gap = self._hosting.arrival(), port.received.position, 0, False
+        self._sequence += 1
+        sequence, before, size, gap = self._sequence, port.received.position, 0, False
         prediction = component.prediction
         if prediction is not None:
             prediction.peer.advance(now)
@@ -303,7 +371,7 @@ class Exchange:
             receipt = port.receive(port.epoch, chunk, sequence, now, confirms=confirms)
             if receipt is Receipt.NEW:
                 size += chunk.size
-                self._hosting.orders.add(chunk.determinants)
+                self._orders.add(chunk.determinants)
                 if prediction is not None:
                     prediction.received(chunk, now)
             gap = gap or receipt is Receipt.GAP
@@ -321,15 +389,15 @@ class Exchange:
         left = [number for number, port in ports.items() if not port.closed]
         port = logic.incomplete(left)
         if port is not None and not any(ports[number].queue for number in left):
-            self._hosting.fail(component, f"input {port}: no stream is left that has all of its tuples")
+            self.fail(component, f"input {port}: no stream is left that has all of its tuples")
 
     def consumed(self, component: Component, now: float) -> None:
         """Acknowledge after a component has executed something, or after its copies cover more."""
-        self._hosting.touch(component.application, component.operator)
+        self._outbox.touch(component.application, component.operator)
         for number, port in component.ports.items():
             if (port.received, port.consumed, port.durable) == port.acknowledged:
                 continue
-            if port.unacknowledged >= self._hosting.limits.window // 4 or port.consumed.until == END:
+            if port.unacknowledged >= self._limits.window // 4 or port.consumed.until == END:
                 self._acknowledge(component, number)
             elif port.ack_at is None:
                 port.acknowledge_at(now + ACK_S)
@@ -340,8 +408,8 @@ class Exchange:
         port = component.ports[number]
         progress = port.acknowledge()
         if port.peer and port.subscribed:
-            output, unused_cores = output_of(component, number), self._hosting.unused_cores()
-            self._hosting.send(port.peer, Ack(output, component.reader(number), *progress, unused_cores=unused_cores))
+            output, unused_cores = output_of(component, number), self._unused_cores()
+            self._outbox.send(port.peer, Ack(output, component.reader(number), *progress, unused_cores=unused_cores))
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -384,8 +452,8 @@ class Exchange:
             on_lag = OnLag.RESYNC
         elif component.feeds[number].application != component.application:
             on_lag = OnLag.FAIL
-        output, machine = output_of(component, number), self._hosting.machine()
-        self._hosting.send(port.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
+        output, machine = output_of(component, number), self._machine()
+        self._outbox.send(port.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
 
     def _deal_with_silence(self, component: Component, cursor: Cursor, now: float) -> None:
         """Deal with a reader from which no acknowledgement came in time."""
@@ -400,16 +468,16 @@ class Exchange:
                 cursor.back_off()
                 start = Point(max(cursor.sent, log.start).position, START)  # the reader may believe that it subscribed
                 told = Data(component.output, cursor.reader, start, end=log.end, latest=_latest(component))
-                self._hosting.send(cursor.reader.peer, told)
+                self._outbox.send(cursor.reader.peer, told)
         elif cursor.sent > cursor.received:
             cursor.send_again()
         elif cursor.on_lag in (OnLag.BLOCK, OnLag.GROUP):  # its last acknowledgement may be lost
-            self._hosting.send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
+            self._outbox.send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
 
     def link_down(self, peer: str, now: float) -> None:
         """Subscribe components again, and retransmit: frames on their way to or from a peer may be lost."""
-        for key, component in self._hosting.components.items():
-            self._hosting.touch(*key)
+        for key, component in self._hosted.found.items():
+            self._outbox.touch(*key)
             for port in component.ports.values():
                 if port.peer == peer:
                     port.ask_again(now + RETRY_S)

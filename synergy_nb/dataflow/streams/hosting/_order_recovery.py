@@ -1,6 +1,9 @@
 """Recovery of the order in which a component with several inputs read these before a take-over. No IO, no clock.
 
-A peer knows the :class:`Orders` that came with the chunks that anything on it depends on.
+Theory of operation
+-------------------
+A peer knows the orders that came with the chunks that anything on it depends on
+(:mod:`~synergy_nb.dataflow.streams.hosting._known_orders`).
 
 A backup that takes over from a dead component asks all peers of the application. Each answers once it knows the
 deployment named in the question: from its answer on it refuses frames of the replaced component, so the answer covers
@@ -18,59 +21,26 @@ repeats what others have received.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
-from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting._copies import Copy
-from synergy_nb.dataflow.streams.log.frames import Determinants, Recall
-from synergy_nb.dataflow.streams.log.values import ORIGIN, ComponentStream, Determinant, Point
+from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
+from synergy_nb.dataflow.streams.log.frames import Determinants, LastOrder, Recall
+from synergy_nb.dataflow.streams.log.values import ORIGIN, ComponentStream, Determinant
 
-RECALL_S = 0.1
-LAST_ORDER_S = 0.5  # seconds that a former follower waits for the order of the component that it replaces
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.hosting._exchange import Exchange
+    from synergy_nb.dataflow.streams.hosting._held_roles import HeldRoles
+    from synergy_nb.dataflow.streams.hosting._hosted_components import HostedComponents
+    from synergy_nb.dataflow.streams.hosting._known_deployments import KnownDeployments
+    from synergy_nb.dataflow.streams.hosting._known_orders import Orders
+    from synergy_nb.dataflow.streams.hosting._outbox import Outbox
+    from synergy_nb.dataflow.streams.log.values import Point
 
-
-class Orders:
-    """Determinants of all streams that something on this peer depends on, until they are stable.
-
-    Examples
-    --------
-    >>> stream = ComponentStream("app", "join")
-    >>> first = Determinant(stream, Point(0, 0), Point(5, 0), (), ORIGIN)
-    >>> second = Determinant(stream, Point(5, 0), Point(9, 0), (), Point(5, 0))
-    >>> orders = Orders()
-    >>> orders.add([first, first]), len(orders.of(stream))
-    (None, 1)
-    >>> orders.add([second]), orders.of(stream) == (second,)
-    (None, True)
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[ComponentStream, dict[tuple[Point, Point], Determinant]] = {}
-        self._stable: dict[ComponentStream, Point] = {}
-
-    def add(self, determinants: Iterable[Determinant]) -> None:
-        """Add determinants, and drop those that have become stable."""
-        for each in determinants:
-            stable = self._stable.get(each.stream, ORIGIN)
-            if each.stable > stable:
-                stable = self._stable[each.stream] = each.stable
-                known = self._found.get(each.stream, {})
-                for key in [key for key in known if key[1] <= stable]:
-                    del known[key]
-            if each.end > stable:
-                found = self._found.setdefault(each.stream, {})
-                found.setdefault((each.start, each.end), each)
-
-    def of(self, stream: ComponentStream) -> tuple[Determinant, ...]:
-        """Return all known determinants of a stream."""
-        return tuple(self._found.get(stream, {}).values())
-
-    def forget(self, application: str) -> None:
-        """Drop the determinants of an application that has ended."""
-        for stream in [stream for stream in self._found if stream.application == application]:
-            del self._found[stream]
-        for stream in [stream for stream in self._stable if stream.application == application]:
-            del self._stable[stream]
+RECALL_S: Final = 0.1  # seconds until the peers that have not answered are asked again
+LAST_ORDER_S: Final = 0.5  # seconds that a former follower waits for the order of the component that it replaces
 
 
 def arrived(components: Iterable[Component], copy: Copy | None, stream: ComponentStream) -> Point:
@@ -151,3 +121,175 @@ class Recovery:
         self.found += answer.found
         self.end = self.end.joined(answer.end)
         return not self.missing
+
+
+class OrderRecovery:
+    """The questions of one peer about the order of inputs, and its answers to those of others.
+
+    Parameters
+    ----------
+    peer
+        Address of the peer.
+    outbox, known, hosted, held
+        Effects of the peer, deployments that it knows, its components and its roles.
+    exchange, orders
+        Subscriptions of the peer, and the orders of inputs that it knows.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        outbox: Outbox,
+        known: KnownDeployments,
+        hosted: HostedComponents,
+        held: HeldRoles,
+        exchange: Exchange,
+        orders: Orders,
+    ) -> None:
+        self._peer = peer
+        self._outbox = outbox
+        self._known = known
+        self._hosted = hosted
+        self._held = held
+        self._exchange = exchange
+        self._orders = orders
+        self._unanswered: dict[ComponentStream, tuple[str, Recall]] = {}  # questions that cannot be answered yet
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def recall(self, sender: str, recall: Recall) -> None:
+        """Answer a component that takes over with all known determinants of its stream.
+
+        If the deployment is not known here yet, the answer is sent as soon as it is.
+        """
+        stream = recall.output.stream
+        known = self._asked_about(recall)
+        if known is None:
+            return  # the question is repeated
+        self._unanswered[stream] = sender, recall
+        if not self._may_answer(recall, known):
+            return
+        del self._unanswered[stream]
+        self._exchange.refuse_older(stream)
+        found = self._orders.of(stream)
+        copy = self._held.copy((recall.output.application, recall.output.operator))
+        if copy is not None and copy.state is not None:
+            start = copy.state.end
+            found = (*found, Determinant(stream, start, start, copy.state.order, ORIGIN))
+        end = arrived(self._hosted.found.values(), copy, stream)
+        self._outbox.send(sender, Determinants(stream, known.version, found, recall.question, end))
+
+    def _asked_about(self, recall: Recall) -> Deployment | None:
+        """Return the deployment that a question is about, as far as this peer will know it; None if it may come."""
+        application = recall.output.stream.application
+        known = self._known.found.get(application)
+        left = known is None or (known.version < recall.version and self._peer not in known.peers)
+        if left and (recall.requires or self._known.epochs_used(application)):
+            return Deployment(application, recall.version)  # only a stream of it is shared here: no more may be heard
+        return known
+
+    def _may_answer(self, recall: Recall, known: Deployment) -> bool:
+        """Whether nothing here will depend any more on what was replaced, which an answer promises."""
+        if known.version < recall.version:
+            return False
+        using = self._known.epochs_used(known.application)
+        if any(each.get(operator, epoch) < epoch for each in using for operator, epoch in recall.epochs.items()):
+            return False  # its shared input may still come from a replaced component
+        required = (*known.requires.items(), *recall.requires.items())
+        return all(name not in self._known.found or self._known.version(name) >= version for name, version in required)
+
+    def reconsider(self, ended: str = "") -> None:
+        """Answer the questions that waited for a deployment; forget those about an application that has ended."""
+        self._unanswered = {
+            stream: question for stream, question in self._unanswered.items() if stream.application != ended
+        }
+        for sender, question in tuple(self._unanswered.values()):
+            self.recall(sender, question)
+
+    def forget(self, deployment: Deployment) -> None:
+        """Forget the determinants of the streams that an application shared which ended here."""
+        for application in deployment.producer_epochs:
+            known = self._known.found.get(application)
+            if (known is None or self._peer not in known.peers) and not self._known.epochs_used(application):
+                self._orders.forget(application)
+
+    def forget_left(self, deployment: Deployment) -> None:
+        """Forget the determinants of an application that this peer has left.
+
+        It is not asked about them any more, so they may become wrong.
+        """
+        if self._peer not in deployment.peers and not self._known.epochs_used(deployment.application):
+            self._orders.forget(deployment.application)
+
+    def tell_order(self, component: Component, assignment: Assignment) -> None:
+        """Tell the peer to which a component has moved from here in which order it has read its inputs.
+
+        Not while the component here repeats what one before it had emitted: others depend on more than it has read.
+        """
+        if assignment.epoch != component.epoch + 1 or component.failed:
+            return
+        decides = component.ordered or component.alignment.holds
+        if component.role is Role.ACTIVE and decides and not still_repeats(component):
+            order = LastOrder(component.output, assignment.active, component.log.end, tuple(component.reading.made))
+            # Over the readers, too: one of them may be near the new peer, which pauses until it hears this
+            readers = {cursor.reader.peer for cursor in component.log.cursors.values()}
+            for peer in sorted({assignment.active, *readers} - {self._peer}):
+                self._outbox.send(peer, order)
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    def begin(self, deployment: Deployment, now: float) -> None:
+        """Ask all peers of a deployment about the components that have taken over here."""
+        for key, recovery in self._held.recoveries.items():
+            if key[0] == deployment.application:
+                recovery.begin(deployment, now)
+
+    def ask(self, recovery: Recovery, now: float) -> None:
+        """Ask the peers that have not answered again."""
+        question, peers = recovery.recall(now)
+        for peer in peers:
+            self._outbox.send(peer, question)
+
+    def last_order(self, told: LastOrder) -> None:
+        """Receive the whole order of the component that one of this peer replaces, or pass it on."""
+        key = told.output.application, told.output.operator
+        if told.to != self._peer:
+            self._outbox.send(told.to, told)
+            return
+        component = self._hosted.found.get(key)
+        if component is None or (component.epoch - 1, component.rebuilt) != (told.output.epoch, told.output.rebuilt):
+            return
+        held = self._held.of(key)
+        if component.alignment.endless:
+            component.alignment.repeat(told.end)
+            if held.recovery is not None:
+                held.settle()
+            return
+        if component.role is Role.ACTIVE and held.recovery is None:
+            return
+        self._outbox.touch(*key)
+        if component.reading.prescribe(told.found) or component.reading.known < told.end:
+            return  # something of it has not arrived here; all peers are asked
+        component.reading.complete_order()
+        if held.recovery is not None:  # else it is still a follower, which replays nothing once it is active
+            held.settle()
+            self._outbox.effect(Fact(FactKind.TAKEN_OVER, *key))
+
+    def determinants(self, sender: str, answer: Determinants) -> None:
+        """Receive an answer about the order of inputs."""
+        key = answer.stream.application, answer.stream.operator
+        self._outbox.touch(*key)
+        held = self._held.found.get(key)
+        recovery = None if held is None else held.recovery
+        if held is None or recovery is None or not recovery.answer(sender, answer):
+            return
+        held.settle()
+        component = recovery.component
+        if component.reading.free:  # it is aligned, and did not need the order
+            component.alignment.repeat(recovery.end)
+            return
+        reason = component.reading.prescribe(recovery.found)
+        if reason:
+            self._exchange.fail(component, reason)
+        component.reading.decide()
+        self._outbox.effect(Fact(FactKind.TAKEN_OVER, *key))

@@ -31,12 +31,16 @@ from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting._copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.hosting.effects import Capture, Captured, Copied, Fact, FactKind
-from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest
+from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest, Subscribe
 from synergy_nb.dataflow.streams.log.state_pieces import Archive, Part
 from synergy_nb.dataflow.streams.log.values import COPY, Reader
 
 if TYPE_CHECKING:
-    from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+    from synergy_nb.dataflow.streams.hosting._exchange import Exchange
+    from synergy_nb.dataflow.streams.hosting._hosted_components import HostedComponents
+    from synergy_nb.dataflow.streams.hosting._known_deployments import KnownDeployments
+    from synergy_nb.dataflow.streams.hosting._outbox import Outbox
+    from synergy_nb.dataflow.streams.log.log import Limits
 
 SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that has copies, seconds
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
@@ -81,12 +85,35 @@ class Snapshots:
 
     Parameters
     ----------
-    hosting
+    peer
+        Address of the peer.
+    outbox
+        Effects and frames of the peer.
+    known
+        Deployments that the peer knows.
+    hosted
         Components of the peer.
+    exchange
+        Subscriptions and acknowledgements of the peer.
+    limits
+        Limits of each log, bytes.
     """
 
-    def __init__(self, hosting: Hosting) -> None:
-        self._hosting = hosting
+    def __init__(
+        self,
+        peer: str,
+        outbox: Outbox,
+        known: KnownDeployments,
+        hosted: HostedComponents,
+        exchange: Exchange,
+        limits: Limits,
+    ) -> None:
+        self._peer = peer
+        self._outbox = outbox
+        self._known = known
+        self._hosted = hosted
+        self._exchange = exchange
+        self._limits = limits
         self._progress: dict[Component, _Progress] = {}
 
     def soon(self, component: Component, at: float, *, hurry: bool = False) -> None:
@@ -107,7 +134,7 @@ class Snapshots:
             if peer not in progress.answered:
                 progress.silent.setdefault(peer, at)
         progress.due = at if progress.due is None else min(at, progress.due)
-        self._hosting.touch(component.application, component.operator)
+        self._outbox.touch(component.application, component.operator)
 
     def greet(self, component: Component, follower: str, now: float) -> None:
         """Send a new follower the output and a snapshot at once: it requests them too, but that takes a round trip."""
@@ -116,19 +143,31 @@ class Snapshots:
             return
         start = component.log.start
         cursor.begin_unasked(start)
-        version = self._hosting.deployments[component.application].version
-        self._hosting.send(follower, Data(component.output, cursor.reader, start, (), True, unasked=version))
+        version = self._known.found[component.application].version
+        self._outbox.send(follower, Data(component.output, cursor.reader, start, (), True, unasked=version))
         self.soon(component, now, hurry=True)
 
-    def subscribed(self, component: Component, peer: str, anew: bool, now: float) -> None:
-        """Handle the subscription of a copy; a copy without any state does not wait for others."""
+    def subscribe(self, frame: Subscribe, now: float) -> None:
+        """Let a copy read from the requested point, and send it a snapshot soon."""
+        component = self._exchange.answer(frame)
+        if component is None:
+            return
         component.change()
         self.soon(component, now)
-        progress = self._progress[component]
-        self._answered(component, progress, peer)
-        if anew:
+        progress, peer = self._progress[component], frame.reader.peer
+        self._answered(component, progress, peer)  # before chunks are sent: readers may wait for this copy again
+        if frame.since is None:  # it has no state at all, so it does not wait for others
             progress.archive.forget(peer)
             progress.hurry = True
+        self._exchange.flush(component, now)
+
+    def acknowledge(self, ack: Ack, now: float) -> None:
+        """Record the progress of a copy, which has a snapshot and a part of the output."""
+        component = self._hosted.producer(ack.output)
+        if component is not None and self._exchange.reads(ack, component, self.subscribe, now):
+            component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable, now=now)
+            self._acknowledged(component, ack, now)
+            self._exchange.flush(component, now)
 
     def keep(self, component: Component, now: float, *, keeps: bool) -> None:
         """Keep the last snapshot of a component here from now on, or no longer; this peer reports when it has one."""
@@ -168,7 +207,7 @@ class Snapshots:
         if lacking:
             times.append(progress.active_at + REPEAT_S + progress.size / PULL_BYTES_S)
         if progress.due is not None and component.dirty and (progress.hurry or not lacking & progress.pulling):
-            if progress.hurry or component.unsaved >= self._hosting.limits.retain // 4:
+            if progress.hurry or component.unsaved >= self._limits.retain // 4:
                 times.append(progress.begun)
             else:
                 times.append(max(progress.due, progress.begun + max(SNAPSHOT_S, progress.seconds / SHARE)))
@@ -176,7 +215,7 @@ class Snapshots:
 
     def _lagging(self, component: Component, progress: _Progress) -> dict[str, float]:
         """Return the copies that do not answer and for which much is retained, and when each is left behind."""
-        most, holders, found = self._hosting.limits.retain // 2, component.copy_holders, dict[str, float]()
+        most, holders, found = self._limits.retain // 2, component.copy_holders, dict[str, float]()
         held = component.log.confirmed(holders.confirming) < component.log.end
         for peer, since in progress.silent.items():
             if peer not in component.copies or peer in holders.behind:
@@ -191,12 +230,12 @@ class Snapshots:
         """Leave behind a copy that has not answered until it was due, unless this peer was late itself."""
         if now - due > SILENT_S:
             progress.silent[peer] = now  # answers of the copy may be queued here
-            self._hosting.touch(component.application, component.operator)
+            self._outbox.touch(component.application, component.operator)
             return
         component.drop_copy(peer)
-        self._hosting.exchange.consumed(component, now)
+        self._exchange.consumed(component, now)
         self._report_copied(component)
-        self._hosting.exchange.flush(component, now)
+        self._exchange.flush(component, now)
         self.report_lagging(component)
 
     def _answered(self, component: Component, progress: _Progress, peer: str) -> None:
@@ -214,7 +253,7 @@ class Snapshots:
             progress.reported = component.copy_holders.cannot_take_over
             reason = "it did not answer for long, and has no snapshot since" if progress.reported else ""
             name = component.application, component.operator
-            self._hosting.effect(Fact(FactKind.COPIES_BEHIND, *name, reason, tuple(sorted(progress.reported))))
+            self._outbox.effect(Fact(FactKind.COPIES_BEHIND, *name, reason, tuple(sorted(progress.reported))))
 
     def tick(self, component: Component, now: float) -> None:
         """Leave behind copies that do not answer, and begin a snapshot of a component, if these are due."""
@@ -230,8 +269,8 @@ class Snapshots:
         copies = self._readers(component)
         known = progress.archive.known(each.peer for each in copies) if progress.keeps_from is None else {}
         component.capture()
-        progress.capture = Capture(component, component.number, known, self._hosting.limits.piece)
-        self._hosting.effect(progress.capture)
+        progress.capture = Capture(component, component.number, known, self._limits.piece)
+        self._outbox.effect(progress.capture)
 
     def saved(self, capture: Capture) -> None:
         """Resume a component whose state was saved, while its tables are encoded."""
@@ -239,7 +278,7 @@ class Snapshots:
         if progress is not None and progress.capture is capture and progress.suspended:
             progress.suspended = False
             capture.component.resume()
-            self._hosting.touch(capture.component.application, capture.component.operator)
+            self._outbox.touch(capture.component.application, capture.component.operator)
 
     def captured(self, capture: Capture, made: Captured | BaseException, now: float, seconds: float) -> None:
         """Announce a snapshot that was encoded in so many seconds; or fail the component if that raised an error."""
@@ -249,10 +288,10 @@ class Snapshots:
         if progress is None or progress.capture is not capture:
             return
         progress.capture = None
-        self._hosting.touch(component.application, component.operator)
+        self._outbox.touch(component.application, component.operator)
         if isinstance(made, BaseException):
-            self._hosting.fail(component, f"its state could not be saved: {error_reason(made)}")
-        elif self._hosting.hosts(component) and not component.failed:
+            self._exchange.fail(component, f"its state could not be saved: {error_reason(made)}")
+        elif self._hosted.has(component) and not component.failed:
             self._send(component, progress, capture.number, made, now)
             progress.seconds = seconds
 
@@ -269,16 +308,16 @@ class Snapshots:
                 continue
             lacking, size = archive.lacking(reader.peer)
             pieces = [piece for piece in map(archive.get, lacking) if piece is not None]
-            if size > self._hosting.limits.piece // 16:
+            if size > self._limits.piece // 16:
                 progress.pulling.add(reader.peer)
                 progress.size = max(progress.size, size)
                 pieces.clear()
             progress.sent.add(reader.peer)
             progress.silent.setdefault(reader.peer, now)
             state = _state(component, reader, number, made.head, parts)
-            self._hosting.send(reader.peer, msgspec.structs.replace(state, enclosed=tuple(pieces)))
+            self._outbox.send(reader.peer, msgspec.structs.replace(state, enclosed=tuple(pieces)))
             if component.log.cursors[reader].unasked:
-                self._hosting.exchange.subscribe_for(component, reader.peer, cut.inputs)
+                self._exchange.subscribe_for(component, reader.peer, cut.inputs)
         archive.release(reader.peer for reader in self._readers(component))
 
     def _keep(
@@ -286,45 +325,45 @@ class Snapshots:
     ) -> None:
         """Keep a snapshot at this peer, and report the first one."""
         held = (progress.archive.get(piece) for part in parts for piece in part.pieces)
-        reader = Reader(component.application, component.operator, COPY, self._hosting.peer)
+        reader = Reader(component.application, component.operator, COPY, self._peer)
         state, first = _state(component, reader, number, made.head, parts), progress.kept is None
         progress.kept = Kept(state, {piece.number: piece.data for piece in held if piece is not None})
         if first:
-            self._hosting.effect(Fact(FactKind.COPY_READY, component.application, component.operator))
+            self._outbox.effect(Fact(FactKind.COPY_READY, component.application, component.operator))
 
-    def acknowledged(self, component: Component, ack: Ack, now: float) -> None:
-        """Handle the acknowledgement of a copy, which has a snapshot and a part of the output."""
+    def _acknowledged(self, component: Component, ack: Ack, now: float) -> None:
         progress, peer = self._progress.get(component), ack.reader.peer
         if progress is not None and peer in component.copies:
             self._answered(component, progress, peer)
             progress.archive.acknowledged(peer, ack.snapshot)
             progress.archive.release(reader.peer for reader in self._readers(component))
-            self._hosting.touch(component.application, component.operator)
+            self._outbox.touch(component.application, component.operator)
         if component.copied(peer, ack.snapshot):
-            self._hosting.exchange.consumed(component, now)
+            self._exchange.consumed(component, now)
         self._report_copied(component)
         self.report_lagging(component)
 
     def _report_copied(self, component: Component) -> None:
         """Report that copies of a source have more of it, as those who push its rows need no longer retain them."""
         if not component.feeds:
-            self._hosting.effect(Copied(component.application, component.operator))
+            self._outbox.effect(Copied(component.application, component.operator))
 
-    def send_pieces(self, component: Component, request: PieceRequest, now: float) -> None:
+    def send_pieces(self, request: PieceRequest, now: float) -> None:
         """Send requested pieces to a copy; pieces that are not here any more are encoded again by the next snapshot."""
-        progress = self._progress.get(component)
-        if progress is None or request.reader.peer not in component.copies:
+        component = self._hosted.producer(request.output)
+        progress = None if component is None else self._progress.get(component)
+        if component is None or progress is None or request.reader.peer not in component.copies:
             return
         progress.active_at = max(progress.active_at, now)
         self._answered(component, progress, request.reader.peer)
-        self._hosting.touch(component.application, component.operator)
+        self._outbox.touch(component.application, component.operator)
         gone: list[int] = []
         for number in request.pieces[:MOST_REQUESTED]:
             piece = progress.archive.get(number)
             if piece is None:
                 gone.append(number)
             else:
-                self._hosting.send(request.reader.peer, PieceReply(request.output, request.reader, piece))
+                self._outbox.send(request.reader.peer, PieceReply(request.output, request.reader, piece))
         if gone and request.number == progress.number:
             progress.archive.missed(request.reader.peer, gone)
             self.soon(component, now)

@@ -5,17 +5,35 @@ Theory of operation
 ``receive`` handles a frame of another peer, ``converge`` a new deployment of an application, ``finished`` the outcome
 of an execution, ``tick`` the passing of time. Each returns effects: frames to send, snapshots to make, sources to open,
 facts. Frames for this very peer are handled alike, without leaving it. The driver calls ``next`` for work and executes
-it on a thread of its choice.
+it on a thread of its choice. Frames may be lost, duplicated and reordered: every component that waits for a frame has a
+timer.
 
-Module :mod:`~synergy_nb.dataflow.streams.hosting._exchange` delivers chunks from logs to readers; module
-:mod:`.hosting.roles` assigns components to peers and replaces them. Frames may be lost, duplicated
-and reordered: every component that waits for a frame has a timer.
+This is the door: it knows which part each event concerns, and after each event it updates what may execute, the timers
+and the reports of all components that were *touched*. It does so once, at the end, so that a part may touch a component
+as often as it likes and in any state. Each part has a state of its own, and is given the others that it needs:
+
+======================  ================================================================  ==========================
+part                    its state                                                         what others ask it
+======================  ================================================================  ==========================
+``Outbox``              effects and frames that are to leave, components touched          to send, to report
+``KnownDeployments``    the last deployment of each application                           who makes a stream
+``HostedComponents``    what executes here, and what of it may run                        the component of a frame
+``HeldRoles``           what the peer is for each component, and its copies               the role, the copy
+``Exchange``            number of the last arrival (its subscriptions are in ports and    to send on, to acknowledge
+                        cursors)
+``Snapshots``           the progress of each component's snapshots                        to save a component soon
+``Creation``            failures that it has reported                                     to create a component
+``Standbys``            none: it works on the copies of the roles                         what a frame does to a copy
+``OrderRecovery``       questions of others that it cannot answer yet                     orders of inputs
+``PeerRoles``           none: it makes the transitions of the roles                       to carry out a deployment
+======================  ================================================================  ==========================
+
+Each is given parts above it only, so none calls back.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
@@ -26,23 +44,19 @@ from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Wo
 from synergy_nb.dataflow.streams.component.predictions import PeerPredictions
 from synergy_nb.dataflow.streams.hosting import _disciplines as disciplines
 from synergy_nb.dataflow.streams.hosting._chains import chain
+from synergy_nb.dataflow.streams.hosting._creation import Creation
 from synergy_nb.dataflow.streams.hosting._exchange import Exchange
-from synergy_nb.dataflow.streams.hosting._order_recovery import Orders
+from synergy_nb.dataflow.streams.hosting._held_roles import HeldRoles, RoleState
+from synergy_nb.dataflow.streams.hosting._hosted_components import HostedComponents
+from synergy_nb.dataflow.streams.hosting._known_deployments import KnownDeployments
+from synergy_nb.dataflow.streams.hosting._known_orders import Orders
+from synergy_nb.dataflow.streams.hosting._order_recovery import OrderRecovery
+from synergy_nb.dataflow.streams.hosting._outbox import Key, Outbox
 from synergy_nb.dataflow.streams.hosting._roles import PeerRoles
 from synergy_nb.dataflow.streams.hosting._snapshots import SNAPSHOT_S, Snapshots
+from synergy_nb.dataflow.streams.hosting._standbys import Standbys
 from synergy_nb.dataflow.streams.hosting._timers import Timers
-from synergy_nb.dataflow.streams.hosting.effects import (
-    Arrived,
-    Capture,
-    Captured,
-    Close,
-    Effect,
-    Fact,
-    FactKind,
-    Open,
-    Restore,
-    SendFrame,
-)
+from synergy_nb.dataflow.streams.hosting.effects import Arrived, Capture, Captured, Effect, Restore
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
 from synergy_nb.dataflow.streams.log.chunking import TOGETHER_WORK, mergeable
 from synergy_nb.dataflow.streams.log.frames import (
@@ -59,7 +73,6 @@ from synergy_nb.dataflow.streams.log.frames import (
     Unsubscribe,
 )
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.log.merge import WaitingChunk
 from synergy_nb.dataflow.streams.log.values import CLIENT, COPY, Chunk, Encoding, Output, Point, Reader, encoded
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 
@@ -112,33 +125,68 @@ class Hosting:
         hotspots: HotSpotConfig | None = None,
         speed: Callable[[], float] = lambda: 1.0,
     ) -> None:
-        self.speed = speed
         self.peer = peer
         self.create = create
         self.limits = limits
         self.memory = Memory() if memory is None else memory
         self.discipline = discipline
-        self.unused_cores = unused_cores
-        self.machine = machine
         self.near = near
         self.share = share
-        self.deployments: dict[str, Deployment] = {}
-        self.components: dict[tuple[str, str], Component] = {}
         self.orders = Orders()
         self.predictions = PeerPredictions(HotSpotConfig() if hotspots is None else hotspots)
-        self.inputs = InputReports(self.components)
-        self.exchange = Exchange(self)
-        self.roles = PeerRoles(self)
-        self.snapshots = Snapshots(self)
-        self.opened: set[tuple[str, str]] = set()  # sources that are being read
-        self._timers: Timers[tuple[str, str]] = Timers()
-        self._touched: dict[tuple[str, str], None] = {}
-        self._runnable: dict[
-            Component, WaitingChunk
-        ] = {}  # next entry of each runnable component; updated after a touch
-        self._effects: list[Effect] = []
-        self._inside: deque[Frame] = deque()
-        self._sequence = 0
+        self._outbox = outbox = Outbox(peer)
+        self._known = known = KnownDeployments()
+        self._hosted = hosted = HostedComponents(outbox, self.predictions)
+        self._held = held = HeldRoles()
+        self.inputs = InputReports(hosted.found)
+        self._exchange = exchange = Exchange(
+            peer, outbox, known, hosted, self.orders, limits, machine=machine, unused_cores=unused_cores
+        )
+        self._snapshots = Snapshots(peer, outbox, known, hosted, exchange, limits)
+        creation = Creation(
+            peer,
+            outbox,
+            known,
+            hosted,
+            limits,
+            create=self._create,
+            memory=self.memory,
+            speed=speed,
+        )
+        self._standbys = Standbys(peer, outbox, known, hosted, held, exchange, self.orders, creation, limits, machine)
+        self._recovery = OrderRecovery(peer, outbox, known, hosted, held, exchange, self.orders)
+        self._roles = PeerRoles(
+            peer,
+            outbox,
+            hosted,
+            held,
+            exchange,
+            self._snapshots,
+            self.orders,
+            creation,
+            self._standbys,
+            self._recovery,
+            limits,
+        )
+        self._timers: Timers[Key] = Timers()
+        self.deployments, self.components, self.roles, self.opened = known.found, hosted.found, held, hosted.opened
+
+    # -- what is here --------------------------------------------------------------------------------------------
+
+    def _create(self, deployment: Deployment, component: Component) -> Logic | None:
+        return self.create(deployment, component)  # looked up each time: tests exchange it while peers run
+
+    def hosts(self, component: Component) -> bool:
+        """Whether a component is still on this peer."""
+        return self._hosted.has(component)
+
+    def assignment(self, application: str, operator: str) -> Assignment | None:
+        """Return the assignment of a component; None if this peer does not know it."""
+        return self._known.assignment(application, operator)
+
+    def producer(self, output: Output) -> Component | None:
+        """Return the component here that makes an output, for readers."""
+        return self._hosted.producer(output)
 
     # -- for drivers ---------------------------------------------------------------------------------------------
 
@@ -153,22 +201,22 @@ class Hosting:
         Of two deployments of the same version the later one counts, as a peer receives its own components before the
         rest. After a deployment without assignments, nothing is remembered of the application.
         """
-        known = self.deployments.get(deployment.application)
+        known = self._known.found.get(deployment.application)
         if known is None or known.version <= deployment.version:
-            self.deployments[deployment.application] = deployment
+            self._known.found[deployment.application] = deployment
             if known is None or known.version < deployment.version:
-                self.exchange.refuse_older()
-            self.roles.converge(deployment, now, () if known is None else deployment.replaced_since(known))
+                self._exchange.refuse_older()
+            self._roles.converge(deployment, now, () if known is None else deployment.replaced_since(known))
             if not deployment.assignments:
-                del self.deployments[deployment.application]
+                del self._known.found[deployment.application]
                 self.predictions.set_limits(deployment.application, {})
                 if known is not None:
-                    self.roles.forget(known)
+                    self._recovery.forget(known)
         return self._done(now)
 
     def may_emit(self, application: str, operator: str) -> bool:
         """Whether a source may emit at present."""
-        component = self._emitting(application, operator)
+        component = self._hosted.emitting((application, operator))
         return component is not None and not component.log.blocked
 
     def emit(self, application: str, operator: str, chunks: Sequence[Chunk], now: float) -> list[Effect]:
@@ -183,40 +231,33 @@ class Hosting:
         now
             Time in seconds.
         """
-        component = self._emitting(application, operator)
+        component = self._hosted.emitting((application, operator))
         if component is not None:
             component.emit(chunks, now)
             self._emitted(component, now)
         return self._done(now)
 
-    def _emitting(self, application: str, operator: str) -> Component | None:
-        """Return a component that emits without being executed here; None if it may not emit."""
-        component = self.components.get((application, operator))
-        if component is None or component.failed or component.role is not Role.ACTIVE:
-            return None
-        return component if component.external or (application, operator) in self.opened else None
-
     def committed(self, component: Component, now: float) -> list[Effect]:
         """Handle that another engine has committed or handed over more of a component."""
-        if self.hosts(component) and not component.failed:
+        if self._hosted.has(component) and not component.failed:
             component.committed(now)
             component.change()
-            self.exchange.consumed(component, now)
+            self._exchange.consumed(component, now)
             if component.copies:
-                self.snapshots.soon(component, now, hurry=True)
+                self._snapshots.soon(component, now, hurry=True)
         return self._done(now)
 
     def pause(self, component: Component, paused: bool, now: float) -> list[Effect]:
         """Suspend or resume the execution of a component."""
         component.pause(paused)
-        self.touch(component.application, component.operator)
+        self._outbox.touch(component.application, component.operator)
         return self._done(now)
 
     def abort(self, application: str, operator: str, error: BaseException, now: float) -> list[Effect]:
         """Fail a component for a reason outside of its own executions."""
-        component = self.components.get((application, operator))
+        component = self._hosted.found.get((application, operator))
         if component is not None:
-            self.fail(component, error_reason(error))
+            self._exchange.fail(component, error_reason(error))
         return self._done(now)
 
     def next(
@@ -236,10 +277,10 @@ class Hosting:
             only if they are accepted, entered the system at about the same time, fit half a window, and are not
             expected to take long. A punctuation joins the tuples before it, however many they are.
         """
-        chosen = disciplines.first(self._runnable, self.discipline, accept)
+        chosen = disciplines.first(self._hosted.runnable, self.discipline, accept)
         if chosen is None:
             return None
-        before = self._runnable.pop(chosen)
+        before = self._hosted.runnable.pop(chosen)
 
         def joins(chunk: Chunk, rows: int, size: int) -> bool:
             rows += chunk.rows
@@ -267,7 +308,7 @@ class Hosting:
         component = work.component
         if not component.reading.free or component.reading.prescribed:
             return work
-        links = chain(self.components, component, self.peer, self.encoder)
+        links = chain(self._hosted.found, component, self.peer, self.encoder)
         for link in links:
             link.component.suspend()
         return work._replace(then=links)
@@ -276,63 +317,63 @@ class Hosting:
         """Handle the end of an execution and of the executions chained to it."""
         for link in work.then:  # including links that were not executed
             link.component.resume()
-            self.touch(link.component.application, link.component.operator)
+            self._outbox.touch(link.component.application, link.component.operator)
         self._ended(work, outcome, now)
         while outcome.then is not None:
             work, outcome = outcome.then
             if work.component.prediction is not None:
                 work.component.prediction.executing_since(outcome.started)
             self._deliver(now)
-            if self.hosts(work.component):
+            if self._hosted.has(work.component):
                 work.component.overtake(work.chunks, outcome.started, now)
             self._ended(work, outcome, now)
         return self._done(now)
 
     def _ended(self, work: Work, outcome: ExecutionOutcome, now: float) -> None:
         component = work.component
-        self.touch(component.application, component.operator)
-        if not self.hosts(component):
+        self._outbox.touch(component.application, component.operator)
+        if not self._hosted.has(component):
             if outcome.then is not None:  # the chained component needs the determinants of its input
                 component.finished(work, outcome)
             return
         if outcome.error is not None or component.failed:
             component.resume()
             if outcome.error is not None:
-                self.fail(component, error_reason(outcome.error))
+                self._exchange.fail(component, error_reason(outcome.error))
             return
         component.finished(work, outcome)
         self._emitted(component, now)
-        self.exchange.consumed(component, now)
+        self._exchange.consumed(component, now)
 
     def _deliver(self, now: float) -> None:
         """Deliver frames that are for this very peer."""
-        while self._inside:
-            self._handle(self.peer, self._inside.popleft(), now)
+        while self._outbox.inside:
+            self._handle(self.peer, self._outbox.inside.popleft(), now)
 
     def saved(self, capture: Capture, now: float) -> list[Effect]:
         """Resume a component whose state has been saved, while that state is encoded."""
-        self.snapshots.saved(capture)
+        self._snapshots.saved(capture)
         return self._done(now)
 
     def captured(
         self, capture: Capture, made: Captured | BaseException, now: float, seconds: float = 0.0
     ) -> list[Effect]:
         """Announce a snapshot, encoded in so many seconds, to copies; or fail the component if that raised an error."""
-        self.snapshots.captured(capture, made, now, seconds)
+        self._snapshots.captured(capture, made, now, seconds)
         return self._done(now)
 
     def restored(self, restore: Restore, error: BaseException | None, now: float) -> list[Effect]:
         """Resume a component whose state was restored, or fail it."""
         component = restore.component
         component.resume()
-        self.touch(component.application, component.operator)
-        if error is not None and self.hosts(component):
-            self.fail(component, f"its state could not be restored: {error_reason(error)}")
+        self._outbox.touch(component.application, component.operator)
+        if error is not None and self._hosted.has(component):
+            self._exchange.fail(component, f"its state could not be restored: {error_reason(error)}")
         return self._done(now)
 
     def results(self, application: str, operator: str, since: Point, most: float) -> list[Chunk]:
         """Return retained results of a sink after a point: at most ``most`` bytes, but one chunk if there is any."""
-        component = self.components.get((application, operator))
+        component = self._hosted.found.get((application, operator))
         found: list[Chunk] = []
         size = 0
         for chunk in component.log.chunks(since) if component is not None else ():
@@ -344,31 +385,31 @@ class Hosting:
 
     def collected(self, application: str, operator: str, read: Point, kept: Point, now: float) -> list[Effect]:
         """Record that all clients have the results of a sink up to ``read``; discard those before ``kept``."""
-        component = self.components.get((application, operator))
+        component = self._hosted.found.get((application, operator))
         if component is not None:
             component.log.acknowledge(Reader(application, operator, CLIENT, self.peer), read, read, min(read, kept))
-            self.touch(application, operator)
+            self._outbox.touch(application, operator)
         return self._done(now)
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
         """Handle a broken link: frames to or from a peer may be lost."""
-        self.exchange.link_down(peer, now)
-        self.roles.link_down(peer, now)
+        self._exchange.link_down(peer, now)
+        self._standbys.link_down(peer, now)
         return self._done(now)
 
     def tick(self, now: float) -> list[Effect]:
         """Do everything that is due."""
         for key in self._timers.due(now):
-            self.touch(*key)
-            component = self.components.get(key)
+            self._outbox.touch(*key)
+            component = self._hosted.found.get(key)
             if component is not None:
-                self.exchange.tick(component, now)
-            self.roles.tick(key, now)
-            component = self.components.get(key)
+                self._exchange.tick(component, now)
+            self._roles.tick(key, now)
+            component = self._hosted.found.get(key)
             if component is not None:
-                self.snapshots.tick(component, now)
-        self._effects += self.predictions.tick(now)
-        self._effects += self.inputs.tick(now)
+                self._snapshots.tick(component, now)
+        self._outbox.effects.extend(self.predictions.tick(now))
+        self._outbox.effects.extend(self.inputs.tick(now))
         return self._done(now)
 
     @property
@@ -378,109 +419,44 @@ class Hosting:
         at = min((*found, self.inputs.due))
         return at if at < math.inf else None
 
-    # -- for the parts of hosting --------------------------------------------------------------------------------
-
-    def hosts(self, component: Component) -> bool:
-        """Whether a component is still on this peer."""
-        return self.components.get((component.application, component.operator)) is component
-
-    def effect(self, effect: Effect) -> None:
-        """Add an effect for the driver."""
-        self._effects.append(effect)
-
-    def send(self, to: str, frame: Frame) -> None:
-        """Send a frame; a frame for this peer itself does not leave it."""
-        if to == self.peer:
-            self._inside.append(frame)
-        else:
-            self._effects.append(SendFrame(to, frame))
-
-    def fail(self, component: Component, reason: str) -> None:
-        """Fail a component: release its memory and its queues, and notify its sharers."""
-        if not component.failed:
-            component.fail(reason)
-            self.exchange.notify_sharers(component, f"has failed: {reason}")
-            self.effect(Fact(FactKind.COMPONENT_FAILED, component.application, component.operator, reason))
-
-    def add(self, component: Component) -> None:
-        """Execute a component on this peer."""
-        self.components[component.application, component.operator] = component
-        self.predictions.add(component)
-
-    def remove(self, application: str, operator: str) -> Component | None:
-        """Remove a component from this peer; return it if there was one."""
-        component = self.components.pop((application, operator), None)
-        if component is not None:
-            self._forget(component)
-        return component
-
-    def open(self, component: Component) -> None:
-        """Have a source be read from the end of its log, if it is not being read."""
-        key = component.application, component.operator
-        if key not in self.opened:
-            self.opened.add(key)
-            self.effect(Open(*key, component.log.end))
-
-    def close(self, application: str, operator: str) -> None:
-        """Have a source be read no more."""
-        if (application, operator) in self.opened:
-            self.opened.remove((application, operator))
-            self.effect(Close(application, operator))
-
-    def _forget(self, component: Component) -> None:
-        self.snapshots.forget(component)
-        self.predictions.remove(component)
-        self._runnable.pop(component, None)
-
-    def assignment(self, application: str, operator: str) -> Assignment | None:
-        """Return the assignment of a component; None if this peer does not know it."""
-        deployment = self.deployments.get(application)
-        return deployment.assignments.get(operator) if deployment is not None else None
-
-    def arrival(self) -> int:
-        """Return the number of the next arrival."""
-        self._sequence += 1
-        return self._sequence
-
-    def touch(self, application: str, operator: str) -> None:
-        """Mark a component, its copy or its recovery as changed: what may be executed, and its timers, are updated."""
-        self._touched[application, operator] = None
-
     def _done(self, now: float) -> list[Effect]:
-        if self._inside:
+        if self._outbox.inside:
             self._deliver(now)
-        for key in self._touched:
-            self.roles.report_ready(key, now)
-            due = self.roles.due(key) if key in self.roles.copies or key in self.roles.recoveries else math.inf
-            component = self.components.get(key)
+        for key in self._outbox.touched:
+            role, due = self._held.found.get(key), math.inf
+            if role is not None and role.state is not RoleState.ACTIVE:
+                self._roles.report(key, role, now)
+                due = self._roles.due(role)
+            component = self._hosted.found.get(key)
             if component is not None:
-                due = min(due, self.exchange.due(component))
+                due = min(due, self._exchange.due(component))
                 self.inputs.note(component, now)
                 first = component.first
                 if first is not None:
-                    self._runnable[component] = first
+                    self._hosted.runnable[component] = first
                 else:
-                    self._runnable.pop(component, None)
-                at = self.snapshots.at(component)
+                    self._hosted.runnable.pop(component, None)
+                at = self._snapshots.at(component)
                 if at is not None and at < due:
                     due = at
                 if component.collectable:
-                    self.effect(Arrived(*key))
+                    self._outbox.effect(Arrived(*key))
             self._timers.set(key, due if due < math.inf else None)
-        self._touched.clear()
+        self._outbox.touched.clear()
         if self.predictions.violations:
-            self._effects += self.predictions.take_violations()
-        effects, self._effects = self._effects, []
+            self._outbox.effects.extend(self.predictions.take_violations())
+        effects = self._outbox.effects.copy()
+        self._outbox.effects.clear()
         return effects
 
     def _emitted(self, component: Component, now: float) -> None:
         if component.role is not Role.ACTIVE:
             return
         for cursor in component.log.laggards():
-            self.exchange.dismiss(component, cursor, now)
+            self._exchange.dismiss(component, cursor, now)
         if component.copies:
-            self.snapshots.soon(component, now + SNAPSHOT_S)
-        self.exchange.flush(component, now)
+            self._snapshots.soon(component, now + SNAPSHOT_S)
+        self._exchange.flush(component, now)
 
     # -- frames --------------------------------------------------------------------------------------------------
 
@@ -488,42 +464,30 @@ class Hosting:
         match frame:
             case Data():
                 if frame.reader.port == COPY:
-                    self.roles.copied(frame, now)
+                    self._standbys.copied(frame, now)
                 else:
-                    self.exchange.data(sender, frame, now)
+                    self._exchange.data(sender, frame, now)
             case Ack():
-                self._acknowledge(frame, now)
+                if frame.reader.port == COPY:
+                    self._snapshots.acknowledge(frame, now)
+                else:
+                    self._exchange.acknowledge(frame, now)
             case Subscribe():
-                self.exchange.subscribe(frame, now)
+                if frame.reader.port == COPY:
+                    self._snapshots.subscribe(frame, now)
+                else:
+                    self._exchange.subscribe(frame, now)
             case Unsubscribe():
-                self.exchange.unsubscribe(sender, frame)
+                self._exchange.unsubscribe(sender, frame)
             case ComponentState():
-                self.roles.snapshot(frame, now)
+                self._standbys.snapshot(frame, now)
             case PieceRequest():
-                producer = self.producer(frame.output)
-                if producer is not None:
-                    self.snapshots.send_pieces(producer, frame, now)
+                self._snapshots.send_pieces(frame, now)
             case PieceReply():
-                self.roles.receive_piece(frame, now)
+                self._standbys.receive_piece(frame, now)
             case Recall():
-                self.roles.recall(sender, frame)
+                self._recovery.recall(sender, frame)
             case Determinants():
-                self.roles.determinants(sender, frame)
+                self._recovery.determinants(sender, frame)
             case LastOrder():
-                self.roles.last_order(frame)
-
-    def producer(self, output: Output) -> Component | None:
-        """Return the component here that makes an output, for readers."""
-        component = self.components.get((output.application, output.operator))
-        if component is None or component.epoch != output.epoch or component.role is not Role.ACTIVE:
-            return None
-        return component
-
-    def _acknowledge(self, ack: Ack, now: float) -> None:
-        component = self.producer(ack.output)
-        if component is None or not self.exchange.subscribe_by(ack, component, now):
-            return
-        component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable, now=now)
-        if ack.reader.port == COPY:
-            self.snapshots.acknowledged(component, ack, now)
-        self.exchange.flush(component, now)
+                self._recovery.last_order(frame)

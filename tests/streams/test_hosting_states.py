@@ -1,0 +1,163 @@
+"""What lives in hosting has one state: the tables say which may follow which, and schedules of faults go by them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from synergy_experiments.flows.stream_world import StreamWorld
+from synergy_nb.dataflow.deployments import Assignment
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.hosting import _held_roles as held_roles
+from synergy_nb.dataflow.streams.hosting._copies import Copy
+from synergy_nb.dataflow.streams.hosting._held_roles import HeldRole, HeldRoles, RoleState
+from synergy_nb.dataflow.streams.hosting._order_recovery import Recovery
+from synergy_nb.dataflow.streams.log.values import Output
+from synergy_nb.events import state_tables
+from synergy_nb.events.state_tables import IllegalTransition, StateTable
+from tests.streams import test_stream_campaign
+
+KEY = ("app", "u")
+ACTIVE = {RoleState.REPLAYING, RoleState.ALIGNED, RoleState.REBUILDING, RoleState.ACTIVE}
+
+#: Each table, with the state in which its things begin.
+TABLES: list[tuple[type[StrEnum], StateTable[Any], StrEnum]] = [
+    (RoleState, held_roles.FOLLOWS, RoleState.NONE),
+]
+
+
+@pytest.mark.parametrize(("states", "follows", "first"), TABLES, ids=lambda each: getattr(each, "__name__", ""))
+def test_every_state_is_in_its_table_and_can_be_reached(
+    states: type[StrEnum], follows: StateTable[Any], first: StrEnum
+) -> None:
+    assert set(follows) == set(states)
+    reached, waiting = {first}, [first]
+    for state in waiting:
+        new = follows[state] - reached
+        reached |= new
+        waiting.extend(sorted(new))
+    assert reached == set(states)
+    assert not any(state in follows[state] for state in states), "staying is no change"
+
+
+@pytest.mark.parametrize(("states", "follows", "first"), TABLES, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_change_that_is_not_listed_names_both_states(
+    states: type[StrEnum], follows: StateTable[Any], first: StrEnum
+) -> None:
+    for before in states:
+        for after in states:
+            if after in follows[before]:
+                state_tables.check("it", follows, before, after)
+            else:
+                with pytest.raises(IllegalTransition, match=f"it: {after} after {before}; expected "):
+                    state_tables.check("it", follows, before, after)
+
+
+def role(state: RoleState) -> HeldRole:
+    """Return a role in a state, reached by steps that the table lists."""
+    held = HeldRole(KEY)
+    if state in (RoleState.BACKUP, RoleState.FOLLOWER):
+        held.back_up(Copy(Output(*KEY)))
+        if state is RoleState.FOLLOWER:
+            held.follow()
+    elif state is not RoleState.NONE:
+        held.lead(state)
+    return held
+
+
+def change(held: HeldRole, after: RoleState) -> None:
+    """Do to a role what leads to a state."""
+    match after:
+        case RoleState.FOLLOWER:
+            held.follow()
+        case RoleState.NONE:
+            held.leave()
+        case RoleState.BACKUP:
+            held.back_up(Copy(Output(*KEY)))
+        case _:
+            held.lead(after)
+
+
+@pytest.mark.parametrize("before", RoleState)
+def test_a_role_changes_as_its_table_says_and_has_a_copy_or_leads(before: RoleState) -> None:
+    for after in RoleState:
+        held = role(before)
+        if after in held_roles.FOLLOWS[before] or after is before:
+            change(held, after)
+            assert held.state is after
+            assert (held.copy is not None) == (after in (RoleState.BACKUP, RoleState.FOLLOWER))
+        else:
+            with pytest.raises(IllegalTransition, match=f"role for app/u: {after} after {before}; expected "):
+                change(held, after)
+            assert held.state is before
+
+
+def test_a_peer_remembers_nothing_of_what_it_left() -> None:
+    roles = HeldRoles()
+    roles.of(KEY).lead(RoleState.FAILED)
+    roles.of(("app", "v")).back_up(Copy(Output("app", "v")))
+    recovery = Recovery(Component("app", "w", "p", Assignment("p"), 3, None))  # type: ignore[arg-type]
+    roles.of(("app", "w")).lead(RoleState.REPLAYING, recovery)
+    roles.leave_failed("app", {"u"})
+    assert set(roles.found) == {KEY, ("app", "v"), ("app", "w")}
+    roles.leave_failed("app", {"v"})
+    assert (set(roles.copies), roles.recoveries) == ({("app", "v")}, {("app", "w"): recovery})
+    for key in tuple(roles.found):
+        roles.leave(key)
+    roles.leave(KEY)
+    assert (roles.found, roles.copies, roles.recoveries) == ({}, {}, {})
+
+
+@pytest.fixture
+def changes(monkeypatch: pytest.MonkeyPatch) -> set[tuple[StrEnum, StrEnum]]:
+    """Changes of states from now on, as the tables permitted them."""
+    found: set[tuple[StrEnum, StrEnum]] = set()
+    check = state_tables.check
+
+    def noting(thing: str, follows: Any, before: Any, after: Any) -> None:
+        check(thing, follows, before, after)
+        found.add((before, after))
+
+    monkeypatch.setattr(state_tables, "check", noting)
+    return found
+
+
+def consistent(world: StreamWorld) -> None:
+    """What a peer is for a component agrees with what it has of it."""
+    for node in world._nodes.values():
+        hosting = node.hosting
+        assert set(hosting.components) <= set(hosting.roles.found)
+        for key, held in hosting.roles.found.items():
+            component = hosting.components.get(key)
+            executes = held.state in ACTIVE or held.state is RoleState.FOLLOWER
+            assert (component is not None) == executes, f"{key}: {held.state}"
+            assert (held.copy is not None) == (held.state in (RoleState.BACKUP, RoleState.FOLLOWER))
+            assert (held.recovery is not None) == (held.state in (RoleState.REPLAYING, RoleState.ALIGNED))
+            if component is not None:
+                assert component.role.name == ("FOLLOWER" if held.state is RoleState.FOLLOWER else "ACTIVE")
+
+
+@pytest.mark.slow
+def test_schedules_of_faults_make_the_changes_of_roles_and_no_others(
+    changes: set[tuple[StrEnum, StrEnum]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every deployment of a campaign leaves each peer with the state that says what it has."""
+    converge = StreamWorld._converge
+
+    def checked(self: StreamWorld, peer: str, deployment: Any) -> None:
+        converge(self, peer, deployment)
+        consistent(self)
+
+    monkeypatch.setattr(StreamWorld, "_converge", checked)
+    for seed in range(12):
+        test_stream_campaign.run(seed)
+    made = {(before, after) for before, after in changes if isinstance(before, RoleState)}
+    assert {
+        (RoleState.NONE, RoleState.ACTIVE),
+        (RoleState.NONE, RoleState.BACKUP),
+        (RoleState.BACKUP, RoleState.FOLLOWER),
+        (RoleState.BACKUP, RoleState.REPLAYING),
+        (RoleState.REPLAYING, RoleState.ACTIVE),
+    } <= made
