@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb import Cluster
+from synergy_nb.dataflow.deployments import Role
 from synergy_nb.dataflow.meters import DelayHistogram
 from synergy_nb.dataflow.streams.log.values import Chunk
 from synergy_nb.events import ComponentDeployed, RequestSubmitted
@@ -100,6 +101,16 @@ def test_least_slack_counts_the_way_that_is_left() -> None:
     bench.hosting.discipline = "least_slack"
     assert work_of(bench.hosting).component.operator == "far"
     assert work_of(bench.hosting).component.operator == "near"
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_a_follower_is_executed_when_no_active_component_has_anything_to_do(discipline: str) -> None:
+    delays = {"follower": 0.001, "active": 10.0}
+    bench = Bench({"follower": ["f"], "active": ["a"]}, discipline=discipline, delays=delays)
+    bench["follower"].role = Role.FOLLOWER
+    bench.offer("follower")
+    bench.offer("active")
+    assert [work_of(bench.hosting).component.operator for _ in range(2)] == ["active", "follower"]
 
 
 def test_the_way_that_is_left_is_the_longest_downstream_as_probes_found_it() -> None:

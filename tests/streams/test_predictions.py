@@ -450,6 +450,14 @@ def test_a_peer_reports_once_a_second_what_it_measures_and_predicts() -> None:
     assert last.components[0].measured == pytest.approx(0.01)
 
 
+@pytest.mark.slow
+def test_the_load_of_a_peer_counts_the_work_that_waits() -> None:
+    """What arrives takes 1.2 s of work a second: the peer works all the time, and a queue grows by .2 s a second."""
+    loads = [report.load for _, peer, report in overloaded(0.0125).predictions if peer == "s"]
+    assert 1.0 < loads[-2] < loads[-1]
+    assert loads[-1] - loads[-2] == pytest.approx(0.2, abs=0.03)
+
+
 # -- carried rates through streams -----------------------------------------------------------------------------------
 
 
