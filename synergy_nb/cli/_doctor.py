@@ -118,7 +118,7 @@ def _loopback() -> Finding:
 
 
 def _views() -> Finding:
-    from synergy_nb.widgets.qos_view import BundleMissing, bundle
+    from synergy_nb.widgets.bundled_view import BundleMissing, bundle
 
     try:
         bundle("qosview")

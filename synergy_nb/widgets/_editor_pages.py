@@ -6,7 +6,6 @@ answered under the lock of the editor, and those that take time by a thread.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -23,8 +22,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Problem
 from synergy_nb.plan.terms.units import WrongValue
 from synergy_nb.reporting.plan_trials import PlanTrial
-from synergy_nb.widgets.last_picture import StillView
-from synergy_nb.widgets.qos_view import BundleMissing, bundle
+from synergy_nb.widgets.bundled_view import BundledView
 from synergy_nb.widgets.running_plan import PlanRuns
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 RESULTS: Final = 20  # rows of the results of a sink that a page shows
 
 
-class EditorPages(StillView):
+class EditorPages(BundledView):
     """The part of an editor that answers its pages; the other part is :class:`.plan_editor.PlanEditor`."""
 
     document = traitlets.Dict().tag(sync=True)
@@ -79,9 +77,7 @@ class EditorPages(StillView):
     def on_page_message(self, content: Mapping[str, Any]) -> None:
         """Answer a message of a page; messages of unknown types are ignored."""
         if content.get("kind") == "bundle":
-            with contextlib.suppress(BundleMissing):
-                version, script, style = bundle("planeditor")
-                self.send({"kind": "bundle", "version": version, "script": script, "style": style})
+            self.send_bundle()
             return
         if content.get("type") == "here":  # the page asks whether the kernel lives
             self.send({"type": "here"})

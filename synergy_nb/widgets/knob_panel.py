@@ -8,15 +8,10 @@ becomes the message of the panel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from html import escape
-from importlib import resources
 from typing import Any, Final, Protocol
 
-import traitlets
-
 from synergy_nb.errors import SynergyError
-from synergy_nb.widgets.last_picture import StillView
-from synergy_nb.widgets.qos_view import BundleMissing, bundle
+from synergy_nb.widgets.bundled_view import BundledView
 
 __all__ = ["ACTS", "KnobPanel", "Knobbed"]
 
@@ -51,7 +46,7 @@ ACTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class KnobPanel(StillView):
+class KnobPanel(BundledView):
     """A panel of knobs.
 
     Parameters
@@ -65,17 +60,12 @@ class KnobPanel(StillView):
         Outcome of the last act, in words.
     """
 
-    _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
-    _version = traitlets.Unicode().tag(sync=True)
+    SCRIPT = "knobpanel"
 
     def __init__(self, knobbed: Knobbed) -> None:
         self._knobbed = knobbed
         self.message = ""
-        try:
-            version = bundle("knobpanel")[0]
-        except BundleMissing:
-            version = ""
-        super().__init__(_version=version)
+        super().__init__()
         self.on_msg(lambda _, content, _buffers: self.on_page_message(content))
 
     def on_page_message(self, content: Mapping[str, Any]) -> None:
@@ -90,8 +80,7 @@ class KnobPanel(StillView):
         """
         kind = content.get("kind")
         if kind == "bundle":
-            version, script, style = bundle("knobpanel")
-            self.send({"kind": "bundle", "version": version, "script": script, "style": style})
+            self.send_bundle()
         elif kind == "ready":
             self.send({"kind": "state", **self.state()})
         elif kind == "here":
@@ -150,11 +139,6 @@ class KnobPanel(StillView):
         return f"KnobPanel: {', '.join(self._acts())}"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        note = "<p>The knobs need a kernel: run the cell again.</p>"
-        try:
-            self._version = bundle("knobpanel")[0]
-        except BundleMissing as missing:
-            return {"text/plain": repr(self), "text/html": f"<p>{escape(str(missing)).capitalize()}.</p>"}, {}
-        live = super()._repr_mimebundle_(**options)
-        data, metadata = live if live is not None else ({}, {})
+        missing, data, metadata = self._live(options, "")
+        note = missing or "<p>The knobs need a kernel: run the cell again.</p>"
         return {**data, "text/plain": repr(self), "text/html": note}, metadata

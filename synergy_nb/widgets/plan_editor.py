@@ -18,8 +18,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +33,6 @@ from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.plan_trials import PlanTrial
 from synergy_nb.widgets._editor_overlay import draft_of
 from synergy_nb.widgets._editor_pages import EditorPages
-from synergy_nb.widgets.qos_view import BundleMissing, bundle
 from synergy_nb.widgets.running_plan import PlanRuns, RunningPlan
 
 if TYPE_CHECKING:
@@ -70,8 +67,7 @@ class PlanEditor(EditorPages):
     >>> editor.close()
     """
 
-    _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
-    _version = traitlets.Unicode().tag(sync=True)
+    SCRIPT = "planeditor"
     catalogue = traitlets.Dict().tag(sync=True)
     live = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
     opened = traitlets.Unicode().tag(sync=True)
@@ -85,11 +81,7 @@ class PlanEditor(EditorPages):
         self._closed = False
         #: Function that runs another one in a thread; a test may replace it.
         self._beside: Callable[[Callable[[], None]], None] = _in_thread
-        try:
-            version = bundle("planeditor")[0]
-        except BundleMissing:
-            version = ""
-        super().__init__(_version=version, catalogue=self._forms(), document=self._contents(), opened=opened)
+        super().__init__(catalogue=self._forms(), document=self._contents(), opened=opened)
         self.on_msg(lambda _, content, _buffers: self.on_page_message(content))
         self.observe(lambda _: self.keep_picture(), ["document"])
 
@@ -313,13 +305,8 @@ class PlanEditor(EditorPages):
         return f"<PlanEditor {last.name!r}: {counted(len(last.operators), 'operator')}, {state}>"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        note = ""
-        try:
-            self._version = bundle("planeditor")[0]
-        except BundleMissing as missing:
-            note = f"<p>{escape(str(missing)).capitalize()}. The picture shows the plan when the cell ran.</p>"
-        shown = None if note or self._closed else super()._repr_mimebundle_(**options)
-        data, metadata = shown if shown is not None else ({}, {})
+        instead = "The picture shows the plan when the cell ran."
+        note, data, metadata = self._live(options, instead, closed=self._closed)
         return {**data, "text/plain": repr(self), "text/html": f"{note}<div>{self.to_svg()}</div>"}, metadata
 
     # -- the state that pages show -------------------------------------------------------------------------------

@@ -7,21 +7,18 @@ nor the script, but a picture of the moment that was shown last (:mod:`synergy_n
 
 from __future__ import annotations
 
-from html import escape
-from importlib import resources
 from typing import Any
 
 import traitlets
 
 from synergy_nb.recording.moments import Replay
 from synergy_nb.widgets._stage_picture import ARRANGEMENTS, default_arrangement, svg
-from synergy_nb.widgets.last_picture import StillView
-from synergy_nb.widgets.qos_view import BundleMissing, bundle
+from synergy_nb.widgets.bundled_view import BundledView
 
 __all__ = ["ProtocolStage"]
 
 
-class ProtocolStage(StillView):
+class ProtocolStage(BundledView):
     """A stage, on which one steps through a replay.
 
     Parameters
@@ -50,18 +47,13 @@ class ProtocolStage(StillView):
     >>> stage.close()
     """
 
-    _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
-    _version = traitlets.Unicode().tag(sync=True)
+    SCRIPT = "protocolstage"
     step = traitlets.Int(0).tag(sync=True)
     arrangement = traitlets.Unicode("ring").tag(sync=True)
 
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
-        try:
-            version = bundle("protocolstage")[0]
-        except BundleMissing:
-            version = ""
-        super().__init__(_version=version, arrangement=default_arrangement(replay))
+        super().__init__(arrangement=default_arrangement(replay))
         self.observe(lambda _: self.keep_picture(), ["step", "arrangement"])
         self.on_msg(lambda _, content, _buffers: self.on_page_message(str(content.get("kind"))))
 
@@ -90,8 +82,7 @@ class ProtocolStage(StillView):
             Kind of the message; others are ignored.
         """
         if kind == "bundle":
-            version, script, style = bundle("protocolstage")
-            self.send({"kind": "bundle", "version": version, "script": script, "style": style})
+            self.send_bundle()
         elif kind == "ready":
             self.send({"kind": "stage", "replay": self.replay.to_dict()})
 
@@ -116,12 +107,6 @@ class ProtocolStage(StillView):
         return f"ProtocolStage of {self.replay!r}"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        note = ""
-        try:
-            self._version = bundle("protocolstage")[0]
-        except BundleMissing as missing:
-            note = f"<p>{escape(str(missing)).capitalize()}. The picture shows one moment.</p>"
-        live = None if note else super()._repr_mimebundle_(**options)
-        data, metadata = live if live is not None else ({}, {})
+        note, data, metadata = self._live(options, "The picture shows one moment.")
         text, drawn = self._drawn()
         return {**data, "text/plain": text, "text/html": f"{note}{drawn}"}, metadata

@@ -17,21 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import threading
 import time
 import weakref
 from array import array
 from collections.abc import Callable, Mapping
-from html import escape
-from importlib import resources
 from typing import Any, Final
 
-import anywidget
-import traitlets
-
 from synergy_nb.drawing.graphs import placed
-from synergy_nb.errors import SynergyError
 from synergy_nb.events import RequestSubmitted
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.events.journal import Journal
@@ -42,9 +35,9 @@ from synergy_nb.widgets._component_status import drawn_plan
 from synergy_nb.widgets._journal_series import JournalSeries
 from synergy_nb.widgets._line_history import Line
 from synergy_nb.widgets._status_text import shown_flows, shown_peers, status_pieces
-from synergy_nb.widgets.last_picture import LastPicture
+from synergy_nb.widgets.bundled_view import BundledView
 
-__all__ = ["BundleMissing", "QoSView", "bundle"]
+__all__ = ["QoSView"]
 
 BETWEEN: Final = 0.1  # least time between two messages to pages, seconds
 FORGOTTEN: Final = 20.0  # time after its last message for which a page counts as open, seconds
@@ -57,29 +50,7 @@ WITH_BACKUP: Final = 140.0  # least width of a box with the name of a backup's p
 HEIGHT: Final = 61.0
 
 
-class BundleMissing(SynergyError, RuntimeError):
-    """The JavaScript bundle of a view has not been built."""
-
-
-def bundle(name: str) -> tuple[str, str, str]:
-    """Version, script and style of the browser's part of a view.
-
-    Raises BundleMissing if the checkout has not been built.
-    """
-    folder = resources.files("synergy_nb.widgets").joinpath("static")
-    try:
-        script = folder.joinpath(f"{name}.js").read_text("utf-8")
-    except FileNotFoundError:
-        raise BundleMissing(
-            f"the live view has not been built: synergy_nb/widgets/static/{name}.js is missing; "
-            "run `make lab` in the checkout, which builds it"
-        ) from None
-    style = folder.joinpath(f"{name}.css")
-    sheet = style.read_text("utf-8") if style.is_file() else ""
-    return hashlib.sha256(f"{script}\n{sheet}".encode()).hexdigest()[:16], script, sheet
-
-
-class QoSView(anywidget.AnyWidget):
+class QoSView(BundledView):
     """A live view of one application, or of a whole cluster.
 
     Parameters
@@ -110,9 +81,7 @@ class QoSView(anywidget.AnyWidget):
     >>> view.close()
     """
 
-    _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
-    _version = traitlets.Unicode().tag(sync=True)
-    _still = traitlets.Unicode().tag(sync=True)  # name of the last picture, which the page hides
+    SCRIPT = "qosview"
 
     def __init__(
         self,
@@ -144,14 +113,8 @@ class QoSView(anywidget.AnyWidget):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._checking = False
         self._closed = False
-        self._last_picture = LastPicture(lock=self._lock)
         self._over = False  # whether what it shows had ended when the last picture was made
-        try:
-            version = bundle("qosview")[0]
-        except BundleMissing:
-            version = ""
-        super().__init__(_version=version)
-        self._still = self._last_picture.key = str(self.model_id)
+        super().__init__()
         self.on_msg(
             lambda _, content, _buffers: self.on_page_message(
                 str(content.get("kind")), str(content.get("copy", ""))[:100]
@@ -223,11 +186,6 @@ class QoSView(anywidget.AnyWidget):
         with self._lock:
             return self.to_text(), f"<div>{self.to_svg()}</div>"
 
-    def _ipython_display_(self) -> None:
-        data, metadata = self._repr_mimebundle_()
-        text, drawn = data.pop("text/plain"), data.pop("text/html")
-        self._last_picture.show(data, metadata, text, drawn)
-
     def __repr__(self) -> str:
         with self._lock:
             self._read_journal()
@@ -235,18 +193,13 @@ class QoSView(anywidget.AnyWidget):
         return f"QoSView of {head['title']}: {head['status']}. {head['sentence']}"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        note = ""
-        try:
-            self._version = bundle("qosview")[0]
-        except BundleMissing as missing:
-            note = f"<p>{escape(str(missing)).capitalize()}. The picture shows the state when the cell ran.</p>"
-        live = None if note or self._closed else super()._repr_mimebundle_(**options)
-        data, metadata = live if live is not None else ({}, {})
+        instead = "The picture shows the state when the cell ran."
+        note, data, metadata = self._live(options, instead, closed=self._closed)
         with self._lock:
             now = self._clock()
             with contextlib.suppress(RuntimeError):
                 self._loop = asyncio.get_running_loop()
-            if live is not None and not self._pages:
+            if data and not self._pages:
                 self._pages["shown"] = now  # it opens now, but its message may wait while the kernel is busy
                 self._offers = [now + after for after in OFFERS]
         return {**data, "text/plain": self.to_text(), "text/html": f"{note}<div>{self.to_svg()}</div>"}, metadata
@@ -275,7 +228,7 @@ class QoSView(anywidget.AnyWidget):
             with contextlib.suppress(RuntimeError):
                 self._loop = asyncio.get_running_loop()
             if kind == "bundle":
-                self._send_bundle()
+                self.send_bundle()
             elif kind in ("ready", "here", "gone"):
                 self._offers = []
                 self._pages.pop("shown", None)
@@ -322,7 +275,7 @@ class QoSView(anywidget.AnyWidget):
             self._dirty = False
             if self._offers and self._clock() >= self._offers[0]:
                 self._offers.pop(0)
-                self._send_bundle()
+                self.send_bundle()
                 self._send_changes(quietly=True)
                 self._send_all("")
             else:
@@ -391,11 +344,6 @@ class QoSView(anywidget.AnyWidget):
         if copy:
             content["to"] = copy
         self.send(content, [memoryview(numbers).cast("B")] if parts else None)
-
-    def _send_bundle(self) -> None:
-        with contextlib.suppress(BundleMissing):
-            version, script, style = bundle("qosview")
-            self.send({"kind": "bundle", "version": version, "script": script, "style": style})
 
 
 def _last(journal: Journal, plan: Plan) -> str:

@@ -21,7 +21,8 @@ from synergy_nb.events import ApplicationRejected, Event, PeerDeclaredDead, Peer
 from synergy_nb.events.journal import Journal
 from synergy_nb.runtime.client.journal_follower import follow_journals
 from synergy_nb.widgets import qos_view
-from synergy_nb.widgets.qos_view import FORGOTTEN, BundleMissing, QoSView, bundle
+from synergy_nb.widgets.bundled_view import BundleMissing, bundle
+from synergy_nb.widgets.qos_view import FORGOTTEN, QoSView
 from tests.qos_story import NAMES, PEERS, START, qos, story, top_pairs
 from tests.waiting import DEADLINE, run_loop, until
 
