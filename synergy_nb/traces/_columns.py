@@ -23,7 +23,7 @@ def clock_of(
     """Find the name of the column with the event time.
 
     ``path``, ``names``: path of the file, and the names of its columns; ``columns``, ``time``: parameters of
-    :func:`synergy_nb.traces.trace_files.load` with these names; ``kinds``: function that returns the columns with the
+    :func:`synergy_nb.traces.trace_files.opened` with these names; ``kinds``: function that returns the columns with the
     types that they seem to have, for the error. Raises ValueError if the file has no such column, or none is stated and
     none has one of the usual names.
     """

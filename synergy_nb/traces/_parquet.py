@@ -33,7 +33,7 @@ class Stored(NamedTuple):
 
 
 def stored(path: Path, columns: Mapping[str, str] | None, time: str | None, unit: str | None = None) -> Stored:
-    """Read the layout of a Parquet file; parameters as in :func:`synergy_nb.traces.trace_files.load`.
+    """Read the layout of a Parquet file; parameters as in :func:`synergy_nb.traces.trace_files.opened`.
 
     Raises ValueError if the file is damaged, or a stated column is invalid.
     """

@@ -106,7 +106,7 @@ def csv_layout(
     unit: str | None = None,
 ) -> CsvLayout:
     """Read the layout of a CSV file with a header; the parameters are those of
-    :func:`synergy_nb.traces.trace_files.load`.
+    :func:`synergy_nb.traces.trace_files.opened`.
 
     Types that are not stated are inferred from the first 1,000 rows.
 

@@ -89,7 +89,7 @@ def open_trace(params: Mapping[str, Any]) -> Opened:
     params
         Parameters ``path``, and optionally ``format``, ``columns``, ``time``, ``encoding``, ``quotes``, ``time_unit``,
         ``strict``, ``tolerance`` as in
-        :func:`synergy_nb.traces.trace_files.load`.
+        :func:`synergy_nb.traces.trace_files.opened`.
 
     Raises
     ------

@@ -25,19 +25,9 @@ from synergy_nb.traces.first_lines import separator_of
 from synergy_nb.traces.logs import LOGS, log_blocks
 from synergy_nb.traces.text_files import UTF8, beginning, head
 
-__all__ = ["Malformed", "Opened", "Trace", "load", "opened", "sniff"]
+__all__ = ["Malformed", "Opened", "opened", "sniff"]
 
 TCP_LINE: Final = r"^\s*\d+(\.\d+)?\s+\S+\s+\S+\s+\d+\s+\d+\s+\d+\s*$"
-
-
-class Trace(msgspec.Struct, frozen=True):
-    """A parsed trace: ``table`` in the order of the file, ``schema`` (column to type), and the malformed lines."""
-
-    path: str
-    format: str
-    table: pl.DataFrame
-    schema: dict[str, str]
-    malformed: Malformed | None
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -47,7 +37,7 @@ class Opened(msgspec.Struct, frozen=True):
     path: Path
     format: str
     schema: dict[str, str]
-    # strict, tolerance: parameters of load with these names
+    # strict, tolerance: parameters of opened with these names
     strict: bool
     tolerance: float
     _judged: Callable[[Tally], Iterator[pl.DataFrame]]
@@ -117,48 +107,7 @@ def opened(
     strict: bool = False,
     tolerance: float = 0.01,
 ) -> Opened:
-    """Open the trace at ``path`` and read its beginning; the parameters are those of :func:`load`.
-
-    Raises ValueError if the file does not exist, or its beginning has another format or other columns.
-    """
-    path = Path(path)
-    kind = format if format is not None else sniff(path, encoding)
-    if kind not in FORMATS:
-        raise ValueError(f"format: {kind!r}; expected one of {', '.join(FORMATS)}{did_you_mean(kind, FORMATS)}")
-    if kind == "parquet":
-        if head(path)[:4] != b"PAR1":
-            raise ValueError(f"{path}: not a Parquet file{_other_format(path, kind)}")
-        layout = stored(path, columns, time, time_unit)
-        return Opened(
-            path, kind, layout.schema, strict, tolerance,
-            lambda tally: parquet_blocks(path, layout, tally, judged=True),
-            lambda tally: parquet_blocks(path, layout, tally),
-        )  # fmt: skip
-    if kind == "csv":
-        table = csv_layout(path, columns, time, encoding=encoding, quotes=quotes, unit=time_unit)
-        return Opened(
-            path, kind, table.schema, strict, tolerance, lambda tally: csv_blocks(path, table, tally, encoding)
-        )
-    beginning(path, 1, encoding)  # raises an error if the file does not exist or is no text
-    schema = dict(TRACE_SCHEMAS[kind])
-    if kind == "tcp":
-        return Opened(path, kind, schema, strict, tolerance, lambda tally: tcp_blocks(path, tally, encoding))
-    return Opened(path, kind, schema, strict, tolerance, lambda tally: log_blocks(path, kind, tally, encoding))
-
-
-def load(
-    path: str | Path,
-    format: str | None = None,  # noqa: A002 - the parameter's name in plans
-    *,
-    columns: Mapping[str, str] | None = None,
-    time: str | None = None,
-    encoding: str = UTF8,
-    quotes: bool | None = None,
-    time_unit: str | None = None,
-    strict: bool = False,
-    tolerance: float = 0.01,
-) -> Trace:
-    """Parse the trace at ``path`` into one table, which has to fit into memory.
+    """Open the trace at ``path`` and read its beginning.
 
     Parameters
     ----------
@@ -187,24 +136,32 @@ def load(
     Raises
     ------
     ValueError
-        If the file does not exist, is empty, cut off, of another format, or malformed beyond ``tolerance``; the text
-        names path, line, field, value and what was expected.
+        If the file does not exist, or its beginning has another format or other columns; the text names path, line,
+        field, value and what was expected.
     """
-    trace = opened(
-        path,
-        format,
-        columns=columns,
-        time=time,
-        encoding=encoding,
-        quotes=quotes,
-        time_unit=time_unit,
-        strict=strict,
-        tolerance=tolerance,
-    )
-    tally = Tally()
-    tables = list(trace.judged(tally))
-    table = pl.concat(trace.rows() if trace.again else tables)
-    return Trace(str(trace.path), trace.format, table, trace.schema, tally.malformed)
+    path = Path(path)
+    kind = format if format is not None else sniff(path, encoding)
+    if kind not in FORMATS:
+        raise ValueError(f"format: {kind!r}; expected one of {', '.join(FORMATS)}{did_you_mean(kind, FORMATS)}")
+    if kind == "parquet":
+        if head(path)[:4] != b"PAR1":
+            raise ValueError(f"{path}: not a Parquet file{_other_format(path, kind)}")
+        layout = stored(path, columns, time, time_unit)
+        return Opened(
+            path, kind, layout.schema, strict, tolerance,
+            lambda tally: parquet_blocks(path, layout, tally, judged=True),
+            lambda tally: parquet_blocks(path, layout, tally),
+        )  # fmt: skip
+    if kind == "csv":
+        table = csv_layout(path, columns, time, encoding=encoding, quotes=quotes, unit=time_unit)
+        return Opened(
+            path, kind, table.schema, strict, tolerance, lambda tally: csv_blocks(path, table, tally, encoding)
+        )
+    beginning(path, 1, encoding)  # raises an error if the file does not exist or is no text
+    schema = dict(TRACE_SCHEMAS[kind])
+    if kind == "tcp":
+        return Opened(path, kind, schema, strict, tolerance, lambda tally: tcp_blocks(path, tally, encoding))
+    return Opened(path, kind, schema, strict, tolerance, lambda tally: log_blocks(path, kind, tally, encoding))
 
 
 def sniff(path: str | Path, encoding: str = UTF8) -> str:

@@ -25,8 +25,8 @@ from synergy_experiments.demo.page import busiest
 from synergy_nb.cli.commands import app
 from synergy_nb.events import GraphSelected
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.traces import trace_files
 from tests.conftest import ROOT
+from tests.traces.whole_traces import load
 
 KEYS = {"input", "placement", "rows", "rows_sample", "check", "qos", "tuples_per_s", "peers", "setup_s"}
 START = datetime(1995, 8, 22, 23, 50, tzinfo=UTC)
@@ -174,7 +174,7 @@ def test_a_log_that_is_not_utf_8_is_read(tmp_path: Path) -> None:
     ncsa(tmp_path / "access_log", made)
     given = inputs.choose(tmp_path / "access_log")
     assert (given.format, given.where, given.value) == ("ncsa", "status = 200", "sum(bytes)")
-    table = trace_files.load(tmp_path / "access_log").table.filter(pl.col("status") == 200)
+    table = load(tmp_path / "access_log").table.filter(pl.col("status") == 200)
     columns = table.select("time", "host", "directory", "bytes").rows()
     assert rows_of(given) == top([(time.replace(tzinfo=UTC), *rest) for time, *rest in columns])
 

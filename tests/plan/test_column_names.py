@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from synergy_nb import Plan, PlanError, Simulation, source
-from synergy_nb.traces.trace_files import load
+from tests.traces.whole_traces import load
 
 #: Valid names, of which each means something to Polars, Arrow, SQL, Spark, a file or to our own operators.
 VALID = (

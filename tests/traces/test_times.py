@@ -26,8 +26,8 @@ from synergy_nb.traces import info, text_files
 from synergy_nb.traces._typed_columns import convert
 from synergy_nb.traces.rows import FeedError, RowReader
 from synergy_nb.traces.times import PER_SECOND, times
-from synergy_nb.traces.trace_files import load
 from synergy_nb.traces.trace_sizes import size_of_trace
+from tests.traces.whole_traces import load
 
 DAY = dt.datetime(2026, 1, 1, 0, 0, 1)  # noqa: DTZ001 - times of streams have no zone
 SECONDS = 1_767_225_601  # of that

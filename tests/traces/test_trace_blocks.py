@@ -28,7 +28,7 @@ from synergy_nb.traces._records import AFTER_QUOTE, NOT_CLOSED, NOT_UTF8
 from synergy_nb.traces._time_order import RowStore, TimeSurvey, sized
 from synergy_nb.traces._typed_columns import Malformed, Tally
 from synergy_nb.traces._typed_columns import expected as expected_of
-from synergy_nb.traces.trace_files import load
+from tests.traces.whole_traces import load
 
 # -- a literal reader ----------------------------------------------------------------------------------------------
 

@@ -21,7 +21,8 @@ from synergy_nb.plan.operators.sources import FORMATS
 from synergy_nb.runtime.data import instances
 from synergy_nb.simulator import _paced_sources as paced_sources
 from synergy_nb.traces import info, paced, read, schema_of
-from synergy_nb.traces.trace_files import load, sniff
+from synergy_nb.traces.trace_files import sniff
+from tests.traces.whole_traces import load
 
 HTTP = """\
 1+1: Tue Aug 22 00:00:00 1995 (/SDSC/vrml/cube.gif): Sent binary: GET /SDSC/vrml/cube.gif HTTP/1.0
