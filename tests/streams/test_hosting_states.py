@@ -11,10 +11,12 @@ from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import Assignment
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting import _held_roles as held_roles
-from synergy_nb.dataflow.streams.hosting._copies import Copy
+from synergy_nb.dataflow.streams.hosting._copies import READINESS_FOLLOWS, Copy, Readiness
 from synergy_nb.dataflow.streams.hosting._held_roles import HeldRole, HeldRoles, RoleState
 from synergy_nb.dataflow.streams.hosting._order_recovery import Recovery
-from synergy_nb.dataflow.streams.log.values import Output
+from synergy_nb.dataflow.streams.log.log import CURSOR_FOLLOWS, Cursor, CursorState, StreamLog
+from synergy_nb.dataflow.streams.log.merge import INPUT_FOLLOWS, InputState, Port
+from synergy_nb.dataflow.streams.log.values import ORIGIN, OnLag, Output, Reader
 from synergy_nb.events import state_tables
 from synergy_nb.events.state_tables import IllegalTransition, StateTable
 from tests.streams import test_stream_campaign
@@ -25,6 +27,9 @@ ACTIVE = {RoleState.REPLAYING, RoleState.ALIGNED, RoleState.REBUILDING, RoleStat
 #: Each table, with the state in which its things begin.
 TABLES: list[tuple[type[StrEnum], StateTable[Any], StrEnum]] = [
     (RoleState, held_roles.FOLLOWS, RoleState.NONE),
+    (Readiness, READINESS_FOLLOWS, Readiness.EMPTY),
+    (InputState, INPUT_FOLLOWS, InputState.ASKING),
+    (CursorState, CURSOR_FOLLOWS, CursorState.EXPECTED),
 ]
 
 
@@ -94,6 +99,30 @@ def test_a_role_changes_as_its_table_says_and_has_a_copy_or_leads(before: RoleSt
             assert held.state is before
 
 
+def test_an_input_that_is_closed_asks_for_nothing_whatever_happens_to_its_link() -> None:
+    port = Port()
+    port.read_from("p", 0, 1.0)
+    assert (port.state, port.asks_at) == (InputState.ASKING, 1.0)
+    assert port.begin(ORIGIN)
+    assert (port.state, port.asks_at) == (InputState.SUBSCRIBED, None)
+    port.close()
+    port.ask_again(2.0)
+    assert (port.state, port.asks_at) == (InputState.CLOSED, None)
+    with pytest.raises(IllegalTransition, match="input: subscribed after closed; expected no change"):
+        port.begin(ORIGIN)
+
+
+def test_a_lost_reader_stays_lost_although_it_asks_again() -> None:
+    log, reader = StreamLog(), Reader("app", "u", 0, "p")
+    cursor = log.expect(reader, None, OnLag.FAIL)
+    cursor.begin_unasked(ORIGIN)
+    assert log.subscribe(reader, ORIGIN).state is CursorState.SUBSCRIBED
+    cursor.lose()
+    assert log.subscribe(reader, ORIGIN).state is CursorState.LOST
+    with pytest.raises(IllegalTransition, match="unasked after lost; expected no change"):
+        Cursor.send_unasked(cursor)
+
+
 def test_a_peer_remembers_nothing_of_what_it_left() -> None:
     roles = HeldRoles()
     roles.of(KEY).lead(RoleState.FAILED)
@@ -135,12 +164,14 @@ def consistent(world: StreamWorld) -> None:
             assert (component is not None) == executes, f"{key}: {held.state}"
             assert (held.copy is not None) == (held.state in (RoleState.BACKUP, RoleState.FOLLOWER))
             assert (held.recovery is not None) == (held.state in (RoleState.REPLAYING, RoleState.ALIGNED))
+            if held.copy is not None:
+                assert (held.copy.state is None) == (held.copy.readiness is Readiness.EMPTY)
             if component is not None:
                 assert component.role.name == ("FOLLOWER" if held.state is RoleState.FOLLOWER else "ACTIVE")
 
 
 @pytest.mark.slow
-def test_schedules_of_faults_make_the_changes_of_roles_and_no_others(
+def test_schedules_of_faults_make_listed_changes_and_no_others(
     changes: set[tuple[StrEnum, StrEnum]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every deployment of a campaign leaves each peer with the state that says what it has."""
@@ -153,11 +184,19 @@ def test_schedules_of_faults_make_the_changes_of_roles_and_no_others(
     monkeypatch.setattr(StreamWorld, "_converge", checked)
     for seed in range(12):
         test_stream_campaign.run(seed)
-    made = {(before, after) for before, after in changes if isinstance(before, RoleState)}
     assert {
         (RoleState.NONE, RoleState.ACTIVE),
         (RoleState.NONE, RoleState.BACKUP),
         (RoleState.BACKUP, RoleState.FOLLOWER),
         (RoleState.BACKUP, RoleState.REPLAYING),
         (RoleState.REPLAYING, RoleState.ACTIVE),
-    } <= made
+        (Readiness.EMPTY, Readiness.CURRENT),
+        (Readiness.CURRENT, Readiness.READY),
+        (Readiness.READY, Readiness.OUTDATED),
+        (Readiness.OUTDATED, Readiness.CURRENT),
+        (InputState.ASKING, InputState.SUBSCRIBED),
+        (InputState.SUBSCRIBED, InputState.ASKING),
+        (CursorState.EXPECTED, CursorState.SUBSCRIBED),
+        (CursorState.EXPECTED, CursorState.UNASKED),
+        (CursorState.UNASKED, CursorState.SUBSCRIBED),
+    } <= changes

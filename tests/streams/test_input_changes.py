@@ -12,6 +12,7 @@ from synergy_nb.dataflow.deployments import InputFeed, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting.effects import SendFrame
 from synergy_nb.dataflow.streams.log.frames import Data, Unsubscribe
+from synergy_nb.dataflow.streams.log.merge import CLOSED
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Output, Point, SnapshotCut, chunks_of
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
@@ -185,7 +186,7 @@ def test_a_copy_knows_to_which_streams_the_points_of_a_snapshot_belong() -> None
     copy.begin(stale)
     assert (copy.ports[gone].consumed, copy.ports[gone].joined) == (Point(7, 7), True)
     assert (copy.ports[left].consumed, copy.ports[left].late) == (ORIGIN, True)
-    assert copy.ports[99].closed, "its order of inputs may name it"
+    assert copy.ports[99].state is CLOSED, "its order of inputs may name it"
     assert copy.feeds[99] == InputFeed("app", "")
 
 

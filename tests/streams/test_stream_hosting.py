@@ -26,7 +26,8 @@ from synergy_nb.dataflow.streams.log.frames import (
     Subscribe,
     Unsubscribe,
 )
-from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.log import EXPECTED, LIMITS, Limits
+from synergy_nb.dataflow.streams.log.merge import ASKING, SUBSCRIBED
 from synergy_nb.dataflow.streams.log.values import (
     COPY,
     ORIGIN,
@@ -508,8 +509,8 @@ def test_a_producer_that_lost_a_subscription_which_its_reader_believes_in_asks_f
     reader = peers.hostings["y"].components["app", "u"].reader(0)
     peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))
     peers.tell(peers.deployment)
-    assert peers.hostings["y"].components["app", "u"].ports[0].subscribed
-    assert not peers.hostings["s"].components["app", "n"].log.cursors[reader].subscribed
+    assert peers.hostings["y"].components["app", "u"].ports[0].state is SUBSCRIBED
+    assert peers.hostings["s"].components["app", "n"].log.cursors[reader].state is EXPECTED
     peers.emit("n", batch(3, 3))
     peers.later(2.0)
     assert peers.rows == [0, 1, 2, 3, 4, 5]
@@ -527,8 +528,8 @@ def test_an_old_answer_confirms_no_subscription_for_ever() -> None:
     peers.later(0.1)
     peers.say("s", "y", Data(Output("app", "n"), reader, Point(3, START)))
     peers.lose = lambda _: False
-    assert peers.hostings["y"].components["app", "u"].ports[0].subscribed
-    assert not peers.hostings["s"].components["app", "n"].log.cursors[reader].subscribed
+    assert peers.hostings["y"].components["app", "u"].ports[0].state is SUBSCRIBED
+    assert peers.hostings["s"].components["app", "n"].log.cursors[reader].state is EXPECTED
     peers.emit("n", batch(3, 3))
     peers.later(2.0)
     assert peers.rows == [0, 1, 2, 3, 4, 5]
@@ -562,7 +563,7 @@ def test_an_old_acknowledgement_subscribes_nobody_and_fails_nobody() -> None:
     peers.assign("u", heir)
     peers.say("y", "s", Ack(Output("app", "n"), reader, Point(1, START), ORIGIN, ORIGIN))
     cursor = peers.hostings["s"].components["app", "n"].log.cursors[reader]
-    assert not cursor.subscribed
+    assert cursor.state is EXPECTED
     peers.lose = lambda _: False
     peers.emit("n", batch(3, 3))
     peers.later(2.0)
@@ -667,10 +668,11 @@ def test_a_reader_that_is_sent_chunks_before_it_has_subscribed_subscribes_nevert
     peers.emit("n", batch(3, 1))
     assert peers.rows == [0, 1, 2, 3]
     port = peers.hostings["z"].components["app", "out"].ports[0]
-    assert not port.subscribed, "the new peer need not know of it"
+    before = port.state
+    assert before is ASKING, "the new peer need not know of it"
     peers.lose = lambda _: False
     peers.later(1.0)
-    assert port.subscribed
+    assert port.state is SUBSCRIBED
 
 
 def test_a_follower_that_is_sent_a_snapshot_before_it_has_subscribed_subscribes_nevertheless() -> None:
@@ -682,10 +684,11 @@ def test_a_follower_that_is_sent_a_snapshot_before_it_has_subscribed_subscribes_
     peers.later(0.05)
     copy = peers.hostings["w"].roles.copies["app", "u"]
     assert ("app", "u") in peers.hostings["w"].components
-    assert not copy.merge.subscribed, "the old peer need not know of it"
+    before = copy.merge.state
+    assert before is ASKING, "the old peer need not know of it"
     peers.lose = lambda _: False
     peers.later(1.0)
-    assert copy.merge.subscribed
+    assert copy.merge.state is SUBSCRIBED
 
 
 def test_a_source_moves_and_is_read_from_where_its_copy_is() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synergy_nb.dataflow.streams.log.log import Cursor, Limits, LogTrimmed, StreamLog
+from synergy_nb.dataflow.streams.log.log import Cursor, CursorState, Limits, LogTrimmed, StreamLog
 from synergy_nb.dataflow.streams.log.values import (
     CLIENT,
     COPY,
@@ -196,7 +196,7 @@ def test_a_successor_begins_at_the_durable_position_of_the_reader_that_it_replac
     heir = READER._replace(peer="f", epoch=1)
     cursor = log.expect(heir)
     assert READER not in log.cursors
-    assert not cursor.subscribed
+    assert cursor.state is CursorState.EXPECTED
     assert (cursor.sent, cursor.consumed, cursor.durable) == (at(2), at(2), at(2))
     assert untils(log.due(log.subscribe(heir, at(2)))) == [3, 4]
 
@@ -361,7 +361,7 @@ def test_a_sharer_that_needs_too_much_fails_alone_and_once() -> None:
     had(log, READER, 4)
     assert log.laggards() == [cursor]
     assert log.laggards() == []
-    assert cursor.lost
+    assert cursor.state is CursorState.LOST
     assert len(log) == 0, "nothing is kept for it"
     emit(log, 1)
     assert log.due(cursor) == []
@@ -380,9 +380,9 @@ def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
     assert blocked(log), "no sharer is within half a window"
     had(log, other, 1)
     assert not blocked(log)
-    log.cursors[other].lost = True
+    log.cursors[other].lose()
     assert blocked(log), "one that has failed is not counted"
-    log.cursors[SHARER].lost = True
+    log.cursors[SHARER].lose()
     assert not blocked(log)
 
 

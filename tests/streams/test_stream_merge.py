@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.streams.log.merge import InOrder, Receipt
+from synergy_nb.dataflow.streams.log.merge import ASKING, SUBSCRIBED, InOrder, Receipt
 from synergy_nb.dataflow.streams.log.values import (
     ORIGIN,
     OVERHEAD,
@@ -132,13 +132,13 @@ def test_another_epoch_is_refused(epoch: int) -> None:
     merge = InOrder(ORIGIN, epoch=1)
     assert merge.receive(epoch, chunk(batch(0, 4))) is Receipt.STALE
     assert not merge.queue
-    assert not merge.subscribed
+    assert merge.state is ASKING
 
 
 def test_a_chunk_in_order_confirms_the_subscription() -> None:
     merge = InOrder(ORIGIN)
     merge.receive(0, chunk(batch(0, 4)))
-    assert merge.subscribed
+    assert merge.state is SUBSCRIBED
 
 
 def test_a_reader_that_joins_begins_at_the_point_that_the_producer_states() -> None:
@@ -156,7 +156,7 @@ def test_a_reader_that_joins_begins_at_the_point_that_the_producer_states() -> N
 def test_a_producer_that_begins_after_the_expected_point_is_asked_again() -> None:
     merge = InOrder(Point(5, 40))
     assert not merge.begin(Point(6, 40))
-    assert not merge.subscribed
+    assert merge.state is ASKING
     assert merge.received == Point(5, 40)
     assert (merge.begin(Point(3, 50)), merge.received) == (True, Point(5, 50))
     assert waiting(merge) == [50]  # the log has let go of that promise's chunk

@@ -35,7 +35,7 @@ from synergy_nb.dataflow.streams.component.execution import Committed, Engine, E
 from synergy_nb.dataflow.streams.component.losses import Losses
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
-from synergy_nb.dataflow.streams.log.merge import Port, WaitingChunk
+from synergy_nb.dataflow.streams.log.merge import CLOSED, Port, WaitingChunk
 from synergy_nb.dataflow.streams.log.values import CLIENT, ORIGIN, Chunk, Output, Reader, SnapshotCut
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
@@ -504,7 +504,7 @@ class Component(ComponentMetrics):
         """Whether a snapshot can be made now."""
         if not self.copies or self.running or self.failed or self.steps is not None:
             return False
-        return all(port.joined or port.closed for port in self.ports.values()) and self._is_resumable
+        return all(port.joined or port.state is CLOSED for port in self.ports.values()) and self._is_resumable
 
     @property
     def copies(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from synergy_nb.dataflow.deployments import Assignment, InputFeed, Role
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.log.merge import Port
+from synergy_nb.dataflow.streams.log.merge import CLOSED, Port
 from synergy_nb.dataflow.streams.log.values import Output
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 
@@ -45,7 +45,10 @@ def has_others(component: Component, number: int) -> bool:
     """Return whether other stream replicas feed the port of an input."""
     ports = component.feed_ports
     return bool(ports) and any(
-        ports.get(other) == ports[number] and other != number and feed.operator and not component.ports[other].closed
+        ports.get(other) == ports[number]
+        and other != number
+        and feed.operator
+        and component.ports[other].state is not CLOSED
         for other, feed in component.feeds.items()
     )
 
@@ -83,5 +86,5 @@ def _unused(component: Component) -> set[int]:
     if component.role is not Role.ACTIVE or (component.copy_holders.numbers and component.ordered):
         return set()
     used = {run.port for run in (*component.reading.runs, *component.reading.prescribed)}
-    closed = {number for number, port in component.ports.items() if port.closed and not port.queue}
+    closed = {number for number, port in component.ports.items() if port.state is CLOSED and not port.queue}
     return closed - used - component.executing

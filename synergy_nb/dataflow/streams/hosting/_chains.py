@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from synergy_nb.dataflow.deployments import Role
 from synergy_nb.dataflow.streams.component.execution import Link
+from synergy_nb.dataflow.streams.log.log import EXPECTED
+from synergy_nb.dataflow.streams.log.merge import SUBSCRIBED
 from synergy_nb.dataflow.streams.log.values import COPY, OnLag
 
 if TYPE_CHECKING:
@@ -61,12 +63,12 @@ def _only_reader(components: Mapping[tuple[str, str], Component], made_by: Compo
         return None
     (cursor,) = made_by.log.cursors.values()
     reader = cursor.reader
-    if reader.peer != peer or reader.port <= COPY or cursor.on_lag is not OnLag.BLOCK or not cursor.subscribed:
+    if reader.peer != peer or reader.port <= COPY or cursor.on_lag is not OnLag.BLOCK or cursor.state is EXPECTED:
         return None
     component = components.get((reader.application, reader.operator))
     if component is None or component.reader(reader.port) != reader or not component.idle:
         return None
     (port,) = component.ports.values()
     end = made_by.log.end
-    up_to_date = port.subscribed and port.epoch == made_by.epoch and port.received == end == cursor.sent
+    up_to_date = port.state is SUBSCRIBED and port.epoch == made_by.epoch and port.received == end == cursor.sent
     return component if up_to_date else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from enum import StrEnum
 from itertools import islice
 from typing import Final
 
@@ -18,9 +19,11 @@ import msgspec
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.frames import ComponentState, Data, PieceRequest
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
-from synergy_nb.dataflow.streams.log.merge import RETRY_S, InOrder, Receipt
+from synergy_nb.dataflow.streams.log.merge import ASKING, CLOSED, RETRY_S, SUBSCRIBED, InOrder, Receipt
 from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import COPY, Chunk, Output, Point, Reader
+from synergy_nb.events import state_tables
+from synergy_nb.events.state_tables import StateTable
 
 MOST_REQUESTED: Final = 4  # pieces requested at a time
 REQUEST_S: Final = 0.5  # least time until missing pieces are requested again, seconds; doubled each time
@@ -73,6 +76,24 @@ class _Snapshot:
         return found
 
 
+class Readiness(StrEnum):
+    """What a copy is good for."""
+
+    EMPTY = "empty"  #: It has no snapshot: nobody could resume from it.
+    OUTDATED = "outdated"  #: Its snapshot is one of an earlier epoch: it serves if the present component dies at once.
+    CURRENT = "current"  #: It has a snapshot of the present epoch.
+    READY = "ready"  #: The same, and its peer has reported that it could take over.
+
+
+#: State of a copy to the states that may follow it. A snapshot is never given up, only replaced by a later one.
+READINESS_FOLLOWS: Final[StateTable[Readiness]] = {
+    Readiness.EMPTY: frozenset({Readiness.CURRENT}),
+    Readiness.OUTDATED: frozenset({Readiness.CURRENT}),
+    Readiness.CURRENT: frozenset({Readiness.READY, Readiness.OUTDATED}),
+    Readiness.READY: frozenset({Readiness.OUTDATED}),
+}
+
+
 class Copy:
     """The copy of a component.
 
@@ -97,8 +118,8 @@ class Copy:
         Time in seconds at which it subscribes, unless the subscription has been confirmed by then.
     ack_at : float or None
         Time in seconds at which it acknowledges its progress.
-    ready : bool
-        Whether its peer has reported that it could take over in the component's present epoch.
+    readiness : Readiness
+        Whether somebody could resume from it, and whether that was reported.
     ready_by : float
         Time in seconds at which its follower counts as ready even if it has not caught up.
     move : int
@@ -115,7 +136,7 @@ class Copy:
         self.pieces: dict[int, bytes] = {}
         self.retry_at = 0.0
         self.ack_at: float | None = None
-        self.ready = False
+        self.readiness = Readiness.EMPTY
         self.ready_by = math.inf
         self.move = 0
         self.least = -1
@@ -127,16 +148,24 @@ class Copy:
         self.output = output
         self.merge.follow(output.epoch)
         self.retry_at = now
-        self.ready, self.ready_by = False, math.inf
+        self.ready_by = math.inf
         if self.state is not None:  # numbers restart with each epoch
+            self._become(Readiness.OUTDATED)
             self.state = msgspec.structs.replace(self.state, number=-1)
         self._coming, self.least = None, -1
         self._whole.clear()
 
-    @property
-    def usable(self) -> bool:
-        """Whether it has a snapshot of the component in its present epoch."""
-        return self.state is not None and self.state.output == self.output
+    def _become(self, state: Readiness) -> None:
+        if state is not self.readiness:
+            thing = f"copy of {self.output.application}/{self.output.operator}"
+            state_tables.check(thing, READINESS_FOLLOWS, self.readiness, state)
+            self.readiness = state
+
+    def _has(self, state: ComponentState, pieces: dict[int, bytes]) -> None:
+        """Resume from a snapshot from now on; what was reported of an earlier one holds for it, too."""
+        self.state, self.pieces = state, pieces
+        if self.readiness is not Readiness.READY:
+            self._become(Readiness.CURRENT)
 
     def resume(self, log: StreamLog) -> None:
         """Continue from the log of a component that no longer follows."""
@@ -147,7 +176,7 @@ class Copy:
 
     def keep(self, state: ComponentState, pieces: dict[int, bytes]) -> None:
         """Have a snapshot that was made on this peer."""
-        self.state, self.pieces = state, pieces
+        self._has(state, pieces)
 
     def take_log(self, limits: Limits) -> StreamLog:
         """Hand over the log to the component that is made of this copy, and begin another one."""
@@ -164,7 +193,7 @@ class Copy:
 
     def becomes_ready(self) -> None:
         """Note that its peer reports that it could take over."""
-        self.ready = True
+        self._become(Readiness.READY)
 
     # -- its subscription ------------------------------------------------------------------------------------------
 
@@ -185,8 +214,9 @@ class Copy:
     @property
     def due(self) -> float:
         """Time in seconds at which it has to subscribe, acknowledge, request pieces or report that it is ready."""
-        ready_by = self.ready_by if self.usable and not self.ready else None
-        times = (None if self.merge.subscribed else self.retry_at, self.ack_at, self.next_request_time, ready_by)
+        ready_by = self.ready_by if self.readiness is Readiness.CURRENT else None
+        retry_at = self.retry_at if self.merge.state is ASKING else None
+        times = (retry_at, self.ack_at, self.next_request_time, ready_by)
         return min((time for time in times if time is not None), default=math.inf)
 
     def acknowledged(self) -> None:
@@ -204,7 +234,7 @@ class Copy:
             ports = [
                 (follower.ports[number], at) for number, at in each.state.inputs.items() if number in follower.ports
             ]
-            if any(not (port.subscribed or port.closed or port.received.covers(at)) for port, at in ports):
+            if any(port.state is ASKING and not port.received.covers(at) for port, at in ports):
                 self.least = each.state.number
                 return True
         return False
@@ -217,7 +247,7 @@ class Copy:
         """Return the new chunks of a frame, and whether chunks before it are missing."""
         merge, confirms = self.merge, not data.unasked  # it may be that the producer does not know of this copy
         if self.log_restarted(data):
-            subscribed = merge.subscribed or confirms
+            subscribed = confirms or merge.state is SUBSCRIBED
             self.merge = merge = InOrder(data.start, self.output.epoch, subscribed=subscribed)
             self.log.restart(data.start)
         elif not merge.joined:  # it is meant for an earlier copy on this peer
@@ -244,7 +274,7 @@ class Copy:
         seen += [each.state for each in self._whole] + ([self.state] if self.state is not None else [])
         if all(state.number > each.number for each in seen):
             known: dict[int, bytes] = {}
-            if self.state is not None and self.state.output == self.output:  # numbers are valid in one epoch
+            if self.readiness in (Readiness.CURRENT, Readiness.READY):  # numbers are valid in one epoch
                 known |= self.pieces
             for each in self._whole if self._coming is None else (*self._whole, self._coming):
                 known |= each.pieces
@@ -280,7 +310,7 @@ class Copy:
         for each in tuple(self._whole):
             if self._reached(each.state, follower):
                 self._whole.remove(each)
-                self.state, self.pieces = each.state, each.pieces
+                self._has(each.state, each.pieces)
                 if follower is None:
                     self.log.trim(each.state.trimmed)
 
@@ -308,8 +338,8 @@ def has_caught_up(follower: Component, start: Point, emitted: Point) -> bool:
     emitted
         Point up to which the output of the active component has arrived here.
     """
-    reading = [port for port in follower.ports.values() if not port.closed]
-    if follower.running or any(not port.subscribed or port.received < port.end for port in reading):
+    reading = [port for port in follower.ports.values() if port.state is not CLOSED]
+    if follower.running or any(port.state is ASKING or port.received < port.end for port in reading):
         return False
     end = follower.log.end.position
     return follower.first is None or (end > start.position and end >= emitted.position)

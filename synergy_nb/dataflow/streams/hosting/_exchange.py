@@ -22,8 +22,8 @@ from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.input_changes import change_inputs, has_others, output_of
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Subscribe, Unsubscribe
-from synergy_nb.dataflow.streams.log.log import Cursor, Limits, LogTrimmed
-from synergy_nb.dataflow.streams.log.merge import RETRY_S, Port, Receipt
+from synergy_nb.dataflow.streams.log.log import EXPECTED, LOST, UNASKED, Cursor, Limits, LogTrimmed
+from synergy_nb.dataflow.streams.log.merge import ASKING, CLOSED, RETRY_S, Port, Receipt
 from synergy_nb.dataflow.streams.log.values import COPY, ComponentStream, OnLag, Point, Reader
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import END, START
@@ -101,19 +101,19 @@ class Exchange:
         blocked, confirming = log.blocked, component.copy_holders.confirming
         version = self._known.found[component.application].version
         for cursor in tuple(log.cursors.values()):
-            if cursor.reader.port < COPY or cursor.lost:  # a client collects by itself; a lost reader gets nothing more
-                continue
-            if cursor.subscribed and cursor.reader.port == COPY and cursor.sent < log.start:
+            if cursor.reader.port < COPY or cursor.state is LOST:
+                continue  # a client collects by itself; a lost reader gets nothing more
+            if cursor.state is not EXPECTED and cursor.reader.port == COPY and cursor.sent < log.start:
                 cursor.skip_to(log.start)  # the copy has to restart there, or lacks only the promise before it
-                unasked = version if cursor.unasked else 0
+                unasked = version if cursor.state is UNASKED else 0
                 begun = Data(component.output, cursor.reader, log.start, (), True, unasked=unasked)
                 self._outbox.send(cursor.reader.peer, begun)
             chunks = log.due(cursor, confirming)
             if chunks:
-                start, unasked = chunks[0].start, version if cursor.unasked else 0
+                start, unasked = chunks[0].start, version if cursor.state is UNASKED else 0
                 data = Data(component.output, cursor.reader, start, tuple(chunks), False, log.start, unasked=unasked)
                 self._outbox.send(cursor.reader.peer, data)
-            waits = not cursor.subscribed or (blocked and cursor.on_lag is OnLag.BLOCK)
+            waits = cursor.state is EXPECTED or (blocked and cursor.on_lag is OnLag.BLOCK)
             if blocked and cursor.on_lag is OnLag.GROUP and log.holds_up(cursor):
                 waits = True
                 cursor.stalls(now)
@@ -182,11 +182,11 @@ class Exchange:
             Time in seconds.
         """
         cursor = component.log.cursors.get(ack.reader)
-        if cursor is None or cursor.lost:
+        if cursor is None or cursor.state is LOST:
             return False
-        if not cursor.subscribed and ack.received.position >= component.log.start.position:  # else it is an old one
+        if cursor.state is EXPECTED and ack.received.position >= component.log.start.position:  # else it is an old one
             subscribe(Subscribe(ack.output, ack.reader, ack.received, cursor.on_lag), now)
-        return cursor.subscribed
+        return cursor.state is not EXPECTED
 
     def notify_sharers(self, component: Component, what: str) -> None:
         """Notify all sharers of a stream that its component has ended, unless they have received the whole stream.
@@ -200,7 +200,7 @@ class Exchange:
         """
         end = component.log.end
         for cursor in component.log.cursors.values():
-            if cursor.on_lag is OnLag.FAIL and not cursor.lost and (end.until != END or cursor.received < end):
+            if cursor.on_lag is OnLag.FAIL and cursor.state is not LOST and (end.until != END or cursor.received < end):
                 cursor.lose()
                 self.refuse(component, cursor.reader, what)
 
@@ -215,8 +215,8 @@ class Exchange:
         producer = self._hosted.producer(frame.output)
         if producer is not None and sender == reader.peer and not frame.reason:  # a reader has ended
             cursor = producer.log.cursors.get(reader)
-            if cursor is not None and (cursor.lost or cursor.on_lag is OnLag.RESYNC):  # deployments remove others
-                producer.log.unsubscribe(reader)
+            if cursor is not None and (cursor.state is LOST or cursor.on_lag is OnLag.RESYNC):
+                producer.log.unsubscribe(reader)  # deployments remove others
         if not frame.reason or reader.port < 0:
             return
         self._outbox.send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
@@ -224,7 +224,7 @@ class Exchange:
         if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
             return
         port = component.ports[reader.port]
-        if port.epoch != frame.output.epoch or port.received.until == END or port.closed:
+        if port.epoch != frame.output.epoch or port.received.until == END or port.state is CLOSED:
             return
         if has_others(component, reader.port):
             port.close()
@@ -278,7 +278,7 @@ class Exchange:
             if found is None:  # no peer makes it any more, or yet
                 port.lose_producer()
                 continue
-            if port.epoch > found[1] or (port.peer, port.epoch) == found or port.closed:
+            if port.epoch > found[1] or (port.peer, port.epoch) == found or port.state is CLOSED:
                 continue
             known, older = self._known.found.get(feed.application), False
             if known is not None and list(replaced) == [feed.operator]:
@@ -333,14 +333,14 @@ class Exchange:
             self._outbox.touch(reader.application, reader.operator)
             self._receive(component, port, frame, now, confirms=False)  # what is missing the new peer sends
             return
-        if frame.output.epoch == port.epoch + 1 and self._is_later(frame) and not port.closed:
+        if frame.output.epoch == port.epoch + 1 and self._is_later(frame) and port.state is not CLOSED:
             # It has moved. Only a peer that has replaced a component sends unasked, so this is no guess; chunks of the
             # old peer are on their way, as in `readdress`. Readers of other applications hear last of a move.
             port.read_from(sender, frame.output.epoch, now, older=True)
         if frame.output.epoch != port.epoch:
             return
         self._outbox.touch(component.application, component.operator)
-        if port.closed:
+        if port.state is CLOSED:
             return
         component.losses.add(frame.losses)
         if frame.chunks:
@@ -383,10 +383,10 @@ class Exchange:
         logic, ports = component.logic, component.ports
         if not isinstance(logic, MergedLogic) or component.running:
             return
-        closed = [port for port in ports.values() if port.closed]
+        closed = [port for port in ports.values() if port.state is CLOSED]
         if not closed or any(port.queue for port in closed):
             return
-        left = [number for number, port in ports.items() if not port.closed]
+        left = [number for number, port in ports.items() if port.state is not CLOSED]
         port = logic.incomplete(left)
         if port is not None and not any(ports[number].queue for number in left):
             self.fail(component, f"input {port}: no stream is left that has all of its tuples")
@@ -407,7 +407,7 @@ class Exchange:
     def _acknowledge(self, component: Component, number: int) -> None:
         port = component.ports[number]
         progress = port.acknowledge()
-        if port.peer and port.subscribed:
+        if port.peer and port.state is not ASKING:
             output, unused_cores = output_of(component, number), self._unused_cores()
             self._outbox.send(port.peer, Ack(output, component.reader(number), *progress, unused_cores=unused_cores))
 
@@ -420,7 +420,7 @@ class Exchange:
         if component.failed:
             return at
         for port in component.ports.values():
-            if not port.subscribed and port.peer and port.retry_at < at:
+            if port.state is ASKING and port.peer and port.retry_at < at:
                 at = port.retry_at
             if port.ack_at is not None and port.ack_at < at:
                 at = port.ack_at
@@ -459,11 +459,11 @@ class Exchange:
         """Deal with a reader from which no acknowledgement came in time."""
         log = component.log
         stalls = cursor.on_lag is OnLag.GROUP and now - cursor.progressed_at >= STALL_S
-        if cursor.lost or (stalls and log.holds_up(cursor) and log.give_up(cursor)):
+        if cursor.state is LOST or (stalls and log.holds_up(cursor) and log.give_up(cursor)):
             self.dismiss(component, cursor, now)
             return
         cursor.timed_out()
-        if not cursor.subscribed:
+        if cursor.state is EXPECTED:
             if not _restores(component):  # else nobody knows yet where it begins
                 cursor.back_off()
                 start = Point(max(cursor.sent, log.start).position, START)  # the reader may believe that it subscribed
@@ -482,7 +482,7 @@ class Exchange:
                 if port.peer == peer:
                     port.ask_again(now + RETRY_S)
             for cursor in component.log.cursors.values():
-                if cursor.reader.peer == peer and cursor.subscribed:
+                if cursor.reader.peer == peer and cursor.state is not EXPECTED:
                     cursor.link_broken(now)
 
 

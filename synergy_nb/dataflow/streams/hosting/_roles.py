@@ -34,11 +34,12 @@ from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.hosting._copies import Copy
+from synergy_nb.dataflow.streams.hosting._copies import Copy, Readiness
 from synergy_nb.dataflow.streams.hosting._expected_readers import expect_readers
 from synergy_nb.dataflow.streams.hosting._held_roles import HeldRole, RoleState
 from synergy_nb.dataflow.streams.hosting._order_recovery import LAST_ORDER_S, Recovery, still_repeats
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
+from synergy_nb.dataflow.streams.log.merge import ASKING
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting._creation import Creation
@@ -262,10 +263,10 @@ class PeerRoles:
         """Report that a copy is ready to take over, or that a rebuilt replica is subscribed to all of its inputs."""
         if held.state is RoleState.REBUILDING:
             component = self._hosted.found[key]
-            if not component.failed and all(port.subscribed or port.closed for port in component.ports.values()):
+            if not component.failed and all(port.state is not ASKING for port in component.ports.values()):
                 held.settle()
                 self._outbox.effect(Fact(FactKind.COPY_READY, *key))
-        elif held.copy is not None and not held.copy.ready:
+        elif held.copy is not None and held.copy.readiness is Readiness.CURRENT:
             self._standbys.report_ready(key, held.copy, now)
 
     @staticmethod

@@ -32,6 +32,7 @@ from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting._copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.hosting.effects import Capture, Captured, Copied, Fact, FactKind
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest, Subscribe
+from synergy_nb.dataflow.streams.log.log import EXPECTED, UNASKED
 from synergy_nb.dataflow.streams.log.state_pieces import Archive, Part
 from synergy_nb.dataflow.streams.log.values import COPY, Reader
 
@@ -139,7 +140,7 @@ class Snapshots:
     def greet(self, component: Component, follower: str, now: float) -> None:
         """Send a new follower the output and a snapshot at once: it requests them too, but that takes a round trip."""
         cursor = component.log.cursors.get(Reader(component.application, component.operator, COPY, follower))
-        if cursor is None or cursor.subscribed or component.external or not component.feeds:
+        if cursor is None or cursor.state is not EXPECTED or component.external or not component.feeds:
             return
         start = component.log.start
         cursor.begin_unasked(start)
@@ -191,7 +192,7 @@ class Snapshots:
     def _readers(self, component: Component) -> list[Reader]:
         """Return the copies that read the output of the component and have answered."""
         found = component.log.cursors.values()
-        readers = [cursor.reader for cursor in found if cursor.reader.port == COPY and cursor.subscribed]
+        readers = [cursor.reader for cursor in found if cursor.reader.port == COPY and cursor.state is not EXPECTED]
         behind = component.copy_holders.behind
         return [reader for reader in readers if reader.peer in component.copies and reader.peer not in behind]
 
@@ -316,7 +317,7 @@ class Snapshots:
             progress.silent.setdefault(reader.peer, now)
             state = _state(component, reader, number, made.head, parts)
             self._outbox.send(reader.peer, msgspec.structs.replace(state, enclosed=tuple(pieces)))
-            if component.log.cursors[reader].unasked:
+            if component.log.cursors[reader].state is UNASKED:
                 self._exchange.subscribe_for(component, reader.peer, cut.inputs)
         archive.release(reader.peer for reader in self._readers(component))
 

@@ -24,11 +24,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.deployments import Assignment, Role
-from synergy_nb.dataflow.streams.hosting._copies import Copy, has_caught_up
+from synergy_nb.dataflow.streams.hosting._copies import Copy, Readiness, has_caught_up
 from synergy_nb.dataflow.streams.hosting._exchange import ACK_S
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, Subscribe
-from synergy_nb.dataflow.streams.log.merge import RETRY_S
+from synergy_nb.dataflow.streams.log.merge import ASKING, RETRY_S
 from synergy_nb.dataflow.streams.log.values import COPY, OnLag, Output, Reader
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class Standbys:
 
     def report_ready(self, key: Key, copy: Copy, now: float) -> None:
         """Report a copy once it is ready to take over: a backup with a snapshot, a follower that has caught up."""
-        if copy.ready or copy.state is None or not copy.usable:
+        if copy.state is None or copy.readiness is not Readiness.CURRENT:
             return
         follower = self._hosted.found.get(key)
         if follower is None or follower.drops or now >= copy.ready_by:
@@ -235,7 +235,7 @@ class Standbys:
         assignment = self._known.assignment(*key)
         if assignment is None:
             return
-        if not copy.merge.subscribed and copy.retry_at <= now:
+        if copy.merge.state is ASKING and copy.retry_at <= now:
             copy.asked(now)
             reader = Reader(*key, COPY, self._peer)
             request = Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC, self._machine())

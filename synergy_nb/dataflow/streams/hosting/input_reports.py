@@ -15,6 +15,7 @@ import msgspec
 
 from synergy_nb.dataflow.deployments import Role
 from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.log.merge import CLOSED
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 
 __all__ = ["InputReport", "InputReports", "InputsMeasured", "StreamsMeasured", "first_counts"]
@@ -126,7 +127,7 @@ def _measured(component: Component, complete: frozenset[int]) -> StreamsMeasured
     inputs: dict[int, InputReport] = {}
     for number, port in component.ports.items():
         feed = component.feeds[number]
-        if feed.operator and not port.closed:
+        if feed.operator and port.state is not CLOSED:
             weight, received = weights.get(number, 0.0), port.received
             read_by = component.feed_ports.get(number, number)
             inputs[number] = InputReport(

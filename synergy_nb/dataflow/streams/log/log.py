@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from synergy_nb.dataflow.streams.log.values import (
@@ -48,8 +49,24 @@ from synergy_nb.dataflow.streams.log.values import (
 )
 from synergy_nb.dataflow.tuples import Punctuation
 from synergy_nb.errors import SynergyError
+from synergy_nb.events import state_tables
+from synergy_nb.events.state_tables import StateTable
 
-__all__ = ["LIMITS", "RESEND_MOST_S", "RESEND_S", "Cursor", "Limits", "LogTrimmed", "StreamLog", "chunks_of"]
+__all__ = [
+    "CURSOR_FOLLOWS",
+    "EXPECTED",
+    "LIMITS",
+    "LOST",
+    "RESEND_MOST_S",
+    "RESEND_S",
+    "UNASKED",
+    "Cursor",
+    "CursorState",
+    "Limits",
+    "LogTrimmed",
+    "StreamLog",
+    "chunks_of",
+]
 
 
 class Limits(NamedTuple):
@@ -82,6 +99,29 @@ class LogTrimmed(SynergyError, LookupError):
     """A reader requests chunks that the log no longer retains."""
 
 
+class CursorState(StrEnum):
+    """What the producer knows of a reader."""
+
+    EXPECTED = "expected"  #: A deployment names it: chunks are retained for it, and nothing is sent before it asks.
+    UNASKED = "unasked"  #: It is sent chunks although it has not asked, which saves a round trip in a move.
+    SUBSCRIBED = "subscribed"  #: It has asked.
+    LOST = "lost"  #: It gets nothing more, and nothing is retained for it; it is removed once it confirms that.
+
+
+EXPECTED: Final = CursorState.EXPECTED
+UNASKED: Final = CursorState.UNASKED
+SUBSCRIBED: Final = CursorState.SUBSCRIBED
+LOST: Final = CursorState.LOST
+
+#: State of a cursor to the states that may follow it. Nobody comes back from being lost: what was retained is gone.
+CURSOR_FOLLOWS: Final[StateTable[CursorState]] = {
+    EXPECTED: frozenset({UNASKED, SUBSCRIBED, LOST}),
+    UNASKED: frozenset({SUBSCRIBED, LOST}),
+    SUBSCRIBED: frozenset({LOST}),
+    LOST: frozenset(),
+}
+
+
 class Cursor:
     """A reader of an output, with its progress.
 
@@ -104,10 +144,8 @@ class Cursor:
         Points up to which chunks were sent to it, it has them, has executed them, and will not need them again.
     confirmed : Point
         Point up to which it has said itself that it has everything; the others are set by subscriptions, too.
-    subscribed : bool
-        Whether it has requested chunks; nothing is sent before that, except to a follower.
-    unasked : bool
-        Whether it is sent chunks although it has not requested them, which saves a round trip in a move.
+    state : CursorState
+        Whether it has asked for chunks, and whether it gets any.
     patience : float
         Seconds until unacknowledged chunks are sent again: three times the usual time of an acknowledgement.
     unacknowledged_since : float
@@ -119,8 +157,8 @@ class Cursor:
     """
 
     __slots__ = (
-        "confirmed", "consumed", "durable", "group", "lost", "on_lag", "patience", "progressed_at", "reader",
-        "received", "resend_at", "sent", "subscribed", "unacknowledged_since", "unasked", "window",
+        "confirmed", "consumed", "durable", "group", "on_lag", "patience", "progressed_at", "reader",
+        "received", "resend_at", "sent", "state", "unacknowledged_since", "window",
     )  # fmt: skip
 
     def __init__(
@@ -138,19 +176,42 @@ class Cursor:
         self.window = window
         self.sent = self.received = self.consumed = self.durable = since
         self.confirmed = ORIGIN
-        self.subscribed = self.unasked = False
-        self.lost = False  # has failed; removed once it confirms that
+        self.state = EXPECTED
         self.patience = self.unacknowledged_since = 0.0
         self.resend_at: float | None = None
 
+    def _become(self, state: CursorState) -> None:
+        if state is not self.state:
+            state_tables.check(f"cursor of {self.reader}", CURSOR_FOLLOWS, self.state, state)
+            self.state = state
+
     def collect(self, most: int) -> None:
         """Let a client collect results, of which at most so many bytes wait for it."""
-        self.subscribed, self.window = True, most
+        self.window = most
+        self._become(SUBSCRIBED)
 
     def begin_unasked(self, start: Point) -> None:
         """Send to the reader from a point on, although it has not subscribed yet."""
-        self.subscribed = self.unasked = True
+        self.send_unasked()
         self.sent = self.received = self.consumed = start
+
+    def send_unasked(self) -> None:
+        """Send to the reader although it has not subscribed yet, from where it is expected to begin."""
+        self._become(UNASKED)
+
+    def subscribe(self, since: Point) -> None:
+        """Send to the reader from a point on, as it asks for that; unless it is lost, of which it has not heard yet.
+
+        Of a component that reads, only the first request says what it has executed; later ones may be old.
+        """
+        known = self.state is not EXPECTED
+        if not known or self.reader.port == COPY:
+            self.patience = self.patience if known else 0.0
+            self.consumed = since
+        self.sent = self.received = since
+        self.resend_at = None
+        if self.state is not LOST:
+            self._become(SUBSCRIBED)
 
     def skip_to(self, start: Point) -> None:
         """Go on at a later point, as what is before it is not retained any more."""
@@ -158,7 +219,7 @@ class Cursor:
 
     def lose(self) -> None:
         """Send nothing more to the reader, and retain nothing for it; it is removed once it confirms that."""
-        self.lost = True
+        self._become(LOST)
 
     # -- its answers -----------------------------------------------------------------------------------------------
 
@@ -362,8 +423,8 @@ class StreamLog:
     def send_unasked(self) -> None:
         """Send all that is retained to the expected readers, before these have subscribed, as they still have to."""
         for cursor in self.cursors.values():
-            if cursor.on_lag in (OnLag.BLOCK, OnLag.FAIL) and not cursor.subscribed:
-                cursor.subscribed = cursor.unasked = True
+            if cursor.on_lag in (OnLag.BLOCK, OnLag.FAIL) and cursor.state is EXPECTED:
+                cursor.send_unasked()
 
     def expect(
         self,
@@ -392,7 +453,7 @@ class StreamLog:
         kept = [old for old in replaced if old.on_lag is not OnLag.RESYNC] or replaced  # followers retain nothing
         if kept:
             least = min(old.durable for old in kept)
-            if cursor.subscribed:  # a follower: it read beside the one that it replaces
+            if cursor.state is not EXPECTED:  # a follower: it read beside the one that it replaces
                 cursor.durable = min(cursor.durable, least)
             else:
                 cursor.sent = cursor.received = cursor.consumed = cursor.durable = least
@@ -419,7 +480,7 @@ class StreamLog:
             since = cursor.durable
         elif since is None:
             since = self._start if reader.port == COPY else self.end
-        elif cursor is not None and cursor.subscribed and reader.port != COPY:
+        elif cursor is not None and cursor.state is not EXPECTED and reader.port != COPY:
             # An old request is one of before what is durable: the reader has read on since then. Any other may be that
             # of a component that was created anew at the same peer, as a follower often is, which has read nothing.
             old = cursor.on_lag is not OnLag.RESYNC and since < cursor.durable
@@ -433,11 +494,7 @@ class StreamLog:
             since = self._start
         if cursor is None:
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
-        if not cursor.subscribed or reader.port == COPY:
-            cursor.patience = cursor.patience if cursor.subscribed else 0.0
-            cursor.subscribed, cursor.consumed = True, since
-        cursor.sent = cursor.received = since
-        cursor.resend_at, cursor.unasked = None, False
+        cursor.subscribe(since)
         return cursor
 
     def unsubscribe(self, reader: Reader) -> bool:
@@ -459,7 +516,7 @@ class StreamLog:
             Time in seconds, if the answer tells how fast the reader is.
         """
         cursor = self.cursors.get(reader)
-        if cursor is None or cursor.lost:
+        if cursor is None or cursor.state is LOST:
             return False
         if now is not None:
             cursor.progressed(received, consumed, now)
@@ -491,7 +548,7 @@ class StreamLog:
         A chunk is sent if it fits the window, and if the copies at the peers ``confirming`` have it. One of more than
         half a window is sent as soon as half of the window is free, as readers acknowledge in quarters of a window.
         """
-        if not cursor.subscribed or cursor.lost:
+        if cursor.state is EXPECTED or cursor.state is LOST:
             return []
         index, last = self._after(cursor.sent), len(self._chunks)
         if confirming and cursor.reader.port != COPY:
@@ -527,16 +584,16 @@ class StreamLog:
                 if self.blocks(cursor):
                     return True
                 paced = True
-            elif cursor.on_lag is OnLag.GROUP and not cursor.lost:
+            elif cursor.on_lag is OnLag.GROUP and cursor.state is not LOST:
                 if self.holds_up(cursor):
                     return True
                 groups[cursor.group] = groups.get(cursor.group, True) and self.blocks(cursor)
                 paced = True
-            elif cursor.on_lag is OnLag.FAIL and not cursor.lost:
+            elif cursor.on_lag is OnLag.FAIL and cursor.state is not LOST:
                 ahead = ahead or end - self._offset(cursor.consumed) <= cursor.window // 2
         if True in groups.values():
             return True
-        sharers = any(cursor.on_lag is OnLag.FAIL and not cursor.lost for cursor in self.cursors.values())
+        sharers = any(each.on_lag is OnLag.FAIL and each.state is not LOST for each in self.cursors.values())
         return not paced and sharers and not ahead  # only sharers read: the fastest of them sets the pace
 
     def blocks(self, cursor: Cursor) -> bool:
@@ -558,20 +615,20 @@ class StreamLog:
         bool
             Whether it is lost now.
         """
-        others = (each for each in self.cursors.values() if each.group == cursor.group and not each.lost)
+        others = (each for each in self.cursors.values() if each.group == cursor.group and each.state is not LOST)
         if cursor.on_lag is not OnLag.GROUP or all(each.durable <= cursor.durable for each in others):
             return False
-        cursor.lost = True
+        cursor.lose()
         self.trim()
         return True
 
     def laggards(self) -> list[Cursor]:
         """Return the sharers with more unread bytes than are retained for sharers; each only once, then it is lost."""
         end = self._offset(self.end)
-        sharers = [cursor for cursor in self.cursors.values() if cursor.on_lag is OnLag.FAIL and not cursor.lost]
+        sharers = [each for each in self.cursors.values() if each.on_lag is OnLag.FAIL and each.state is not LOST]
         late = [cursor for cursor in sharers if end - self._offset(cursor.durable) > self._limits.retain]
         for cursor in late:
-            cursor.lost = True
+            cursor.lose()
         if late:
             self.trim()
         return late
@@ -581,7 +638,7 @@ class StreamLog:
         if self.retains_all:
             least = self._least = max(self._least, ORIGIN if least is None else least)
         elif least is None:
-            waited = [c.durable for c in self.cursors.values() if c.on_lag is not OnLag.RESYNC and not c.lost]
+            waited = [c.durable for c in self.cursors.values() if c.on_lag is not OnLag.RESYNC and c.state is not LOST]
             least = min(waited, default=self.end)
         index = self._after(least)
         if index:

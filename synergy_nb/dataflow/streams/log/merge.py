@@ -25,14 +25,28 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
 
 from synergy_nb.dataflow.streams.log.values import ORIGIN, OVERHEAD, Chunk, Determinant, Loss, Point
 from synergy_nb.dataflow.tuples import START, Punctuation
+from synergy_nb.events import state_tables
+from synergy_nb.events.state_tables import StateTable
 
-__all__ = ["RETRY_S", "InOrder", "Port", "Receipt", "WaitingChunk"]
+__all__ = [
+    "ASKING",
+    "CLOSED",
+    "INPUT_FOLLOWS",
+    "RETRY_S",
+    "SUBSCRIBED",
+    "InOrder",
+    "InputState",
+    "Port",
+    "Receipt",
+    "WaitingChunk",
+]
 
 RETRY_S: Final = 0.05  # seconds between the first two subscriptions, until the producer answers
 RETRY_MOST_S: Final = 0.8  # longest time between two later ones, seconds
@@ -65,6 +79,26 @@ class WaitingChunk(NamedTuple):
     chunk: Chunk
 
 
+class InputState(StrEnum):
+    """What an input is to the producer of its stream."""
+
+    ASKING = "asking"  #: It asks for chunks until the producer answers, or waits until it knows a peer to ask.
+    SUBSCRIBED = "subscribed"  #: The producer is known to have its subscription.
+    CLOSED = "closed"  #: Nothing that arrives counts any more: the producer ended, or the stream was discarded.
+
+
+ASKING: Final = InputState.ASKING
+SUBSCRIBED: Final = InputState.SUBSCRIBED
+CLOSED: Final = InputState.CLOSED
+
+#: State of an input to the states that may follow it. A closed one is never opened: its number belongs to one stream.
+INPUT_FOLLOWS: Final[StateTable[InputState]] = {
+    ASKING: frozenset({SUBSCRIBED, CLOSED}),
+    SUBSCRIBED: frozenset({ASKING, CLOSED}),
+    CLOSED: frozenset(),
+}
+
+
 class InOrder:
     """The receiving side of one stream: its queue and its progress.
 
@@ -88,7 +122,7 @@ class InOrder:
         Chunks that wait to be executed.
     queued : int
         Bytes of the queue.
-    subscribed : bool
+    state : InputState
         Whether the producer is known to have this reader's subscription.
     unacknowledged : int
         Bytes that were consumed since the last acknowledgement.
@@ -97,7 +131,7 @@ class InOrder:
     """
 
     __slots__ = (
-        "consumed", "durable", "end", "epoch", "joined", "late", "queue", "queued", "received", "subscribed",
+        "consumed", "durable", "end", "epoch", "joined", "late", "queue", "queued", "received", "state",
         "unacknowledged",
     )  # fmt: skip
 
@@ -112,8 +146,13 @@ class InOrder:
         self.queue: deque[WaitingChunk] = deque()
         self.queued = 0
         self.epoch = epoch
-        self.subscribed = subscribed
+        self.state = SUBSCRIBED if subscribed else ASKING
         self.end = ORIGIN
+
+    def _become(self, state: InputState) -> None:
+        if state is not self.state:
+            state_tables.check("input", INPUT_FOLLOWS, self.state, state)
+            self.state = state
 
     @property
     def since(self) -> Point | None:
@@ -157,14 +196,16 @@ class InOrder:
         bool
             Whether it has all tuples before the point where the producer begins.
         """
-        self.subscribed, self.end = self.subscribed or confirms, end
+        self.end = end
+        if confirms:
+            self._become(SUBSCRIBED)
         if not self.joined:
             self.joined = True
             self.received = self.consumed = Point(start.position, START)
             if self.late and latest > START:
                 start = Point(start.position, max(start.until, latest + 1))
         if start.position > self.received.position:
-            self.subscribed = False
+            self._become(ASKING)
             return False
         self._promise(start.until, now, sequence, now)
         return True
@@ -204,7 +245,8 @@ class InOrder:
             return Receipt.STALE
         if not self.joined or chunk.start > self.received:
             return Receipt.GAP
-        self.subscribed = self.subscribed or confirms
+        if confirms and self.state is not SUBSCRIBED:
+            self._become(SUBSCRIBED)
         promised = self._promise(chunk.start.until, chunk.born, sequence, now)
         if not chunk.rows:
             fresh = self._promise(chunk.end.until, chunk.born, sequence, now, chunk)
@@ -297,11 +339,12 @@ class InOrder:
 
     def follow(self, epoch: int) -> None:
         """Read the stream of a later epoch; its producer does not have the subscription yet."""
-        self.epoch, self.subscribed = epoch, False
+        self.epoch = epoch
+        self._become(ASKING)
 
     def unsubscribed(self) -> None:
         """Note that the producer may not have the subscription any more."""
-        self.subscribed = False
+        self._become(ASKING)
 
     def cover(self, point: Point | None = None) -> None:
         """Note that what is before a point will not be requested again; None: all that has been executed."""
@@ -358,8 +401,6 @@ class Port(InOrder):
         Points that were acknowledged last: received, consumed and durable.
     older : int or None
         Epoch whose chunks are accepted, too, as the producer has moved, and chunks of the old peer may be on their way.
-    closed : bool
-        Whether it is a stream replica that ended, as its producer did or sends it nothing more.
 
     Examples
     --------
@@ -368,11 +409,11 @@ class Port(InOrder):
     (None, 5.0, None, 5.05)
     >>> port.begin(ORIGIN), port.asks_at, port.missed(6.0), port.asks_at
     (True, None, None, 5.05)
-    >>> port.close(), port.closed
-    (None, True)
+    >>> port.close(), port.ask_again(7.0), port.state
+    (None, None, <InputState.CLOSED: 'closed'>)
     """
 
-    __slots__ = ("_wait_s", "ack_at", "acknowledged", "closed", "older", "peer", "retry_at")
+    __slots__ = ("_wait_s", "ack_at", "acknowledged", "older", "peer", "retry_at")
 
     def __init__(self, since: Point | None = ORIGIN, *, late: bool = False, closed: bool = False) -> None:
         super().__init__(since, late=late)
@@ -382,12 +423,13 @@ class Port(InOrder):
         self.ack_at: float | None = None
         self.acknowledged = (ORIGIN, ORIGIN, ORIGIN)
         self.older: int | None = None
-        self.closed = closed
+        if closed:
+            self.state = CLOSED
 
     @property
     def asks_at(self) -> float | None:
         """Time in seconds at which it asks again; None if it need not, or knows nobody to ask."""
-        return self.retry_at if self.peer and not self.subscribed else None
+        return self.retry_at if self.peer and self.state is ASKING else None
 
     def read_from(self, peer: str, epoch: int, now: float, *, older: bool = False) -> None:
         """Read from the peer that makes the stream from now on.
@@ -411,8 +453,10 @@ class Port(InOrder):
         self.peer = ""
 
     def ask_again(self, at: float) -> None:
-        """Subscribe again at a time in seconds."""
-        self.subscribed, self.retry_at, self._wait_s = False, at, RETRY_S
+        """Subscribe again at a time in seconds; a closed one has nothing to ask for."""
+        if self.state is not CLOSED:
+            self._become(ASKING)
+        self.retry_at, self._wait_s = at, RETRY_S
 
     def asked(self, now: float) -> None:
         """Record that it has asked; it waits twice as long each time."""
@@ -439,7 +483,8 @@ class Port(InOrder):
 
     def missed(self, now: float) -> None:
         """Subscribe again, as chunks are missing."""
-        self.subscribed, self.retry_at = False, min(self.retry_at, now + RETRY_S)
+        self._become(ASKING)
+        self.retry_at = min(self.retry_at, now + RETRY_S)
 
     def acknowledge_at(self, at: float) -> None:
         """Acknowledge at a time in seconds, unless that is done earlier."""
@@ -455,6 +500,6 @@ class Port(InOrder):
         """Accept chunks of the present epoch only."""
         self.older = None
 
-    def close(self, *, closed: bool = True) -> None:
-        """Read nothing more; or read again, as the stream that it is to read is known now."""
-        self.closed = closed
+    def close(self) -> None:
+        """Read nothing more; what has arrived is still executed."""
+        self._become(CLOSED)
