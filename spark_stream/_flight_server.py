@@ -19,7 +19,7 @@ from spark_stream._exchange import Exchange
 from spark_stream._spool import Offset
 from spark_stream.results import ExchangeRefused, Slice
 
-BATCH_ROWS: Final = 65_536  # of a batch on the wire
+BATCH_ROWS: Final = 65_536  # maximum number of rows of a batch on the wire
 
 
 class _TokenCheck(fl.ServerMiddlewareFactory):  # type: ignore[misc]

@@ -28,7 +28,7 @@ from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 WARM: Final = -62_135_596_800_000_000
 
 INPUT_BYTES: Final = 32 << 20  # bytes that wait in a spool to be read, from which on it is full
-MICRO_BATCH_ROWS: Final = 300_000  # of one input, at most
+MICRO_BATCH_ROWS: Final = 300_000  # maximum number of rows of one input in a micro-batch
 OVERHEAD: Final = 64  # bytes that a punctuation or a batch takes beside its rows
 
 
@@ -63,13 +63,13 @@ class Inlet(Protocol):
         """When the oldest item between two offsets was born; infinite if there is none."""
 
     def read(self, tap: int, end: Offset) -> None:
-        """A tap reads up to ``end`` now."""
+        """Note that a tap reads up to ``end`` now."""
 
     def commit(self, tap: int, end: Offset) -> None:
         """A tap has committed up to ``end``; forget what all have."""
 
     def drop(self, tap: int) -> None:
-        """A tap is not read after all."""
+        """Note that a tap will not be read."""
 
 
 class _OpenRows(NamedTuple):
@@ -300,7 +300,7 @@ class Spool:
         return found
 
     def read(self, tap: int, end: Offset) -> None:
-        """A tap reads up to ``end`` now."""
+        """Note that a tap reads up to ``end`` now."""
         before = min(self._read)
         self._read[tap] = max(self._read[tap], end.time)
         after = min(self._read)
@@ -308,7 +308,7 @@ class Spool:
             self.unread -= sum(segment.size for segment in self._segments if before < segment.offset.time <= after)
 
     def drop(self, tap: int) -> None:
-        """A tap is not read after all."""
+        """Note that a tap will not be read."""
         low = self.low
         self.commit(tap, Offset(self._position, END))
         if min(self._committed) == END:

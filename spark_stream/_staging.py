@@ -28,7 +28,7 @@ from synergy_nb.plan import Operator
 from synergy_nb.traces.times import in_years
 
 AHEAD: Final = 2  # files that are staged before they are read
-FILE_ROWS: Final = 500_000  # of a file that is converted
+FILE_ROWS: Final = 500_000  # number of rows in a converted file
 DIRECT_ROWS: Final = 4_000_000  # most rows of a trace that Spark reads as it is: they are one micro-batch
 _FITTING: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
     "int": (pa.int64(),),
@@ -187,7 +187,7 @@ class Files:
         return Offset(position, time, start.turn)
 
     def rows(self, start: Offset, end: Offset) -> int:
-        """None: Spark reads them itself."""
+        """Return None, as Spark reads the files itself."""
         return 0
 
     def born(self, start: Offset, end: Offset) -> float:
@@ -196,10 +196,10 @@ class Files:
         return min((self._started[number] for number in numbers if number in self._started), default=math.inf)
 
     def read(self, tap: int, end: Offset) -> None:
-        """Nothing: Spark reads them itself."""
+        """Do nothing, as Spark reads the files itself."""
 
     def drop(self, tap: int) -> None:
-        """A tap is not read after all."""
+        """Note that a tap will not be read."""
         self._out[tap] = sys.maxsize
         self._committed[tap] = END
 

@@ -27,10 +27,10 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-PREFIX: Final = "synergy-spark-"  # of the folder's name
+PREFIX: Final = "synergy-spark-"  # beginning of the name of a server's folder
 GLANCE: Final = 0.05  # seconds between looks into the log of a server that is starting
 ROUND: Final = 1.0  # seconds between looks for the owner
-LONGEST_LOG: Final = 64 << 20  # bytes
+LONGEST_LOG: Final = 64 << 20  # maximum size of a log, bytes
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
 IS_LINUX: Final = sys.platform == "linux"

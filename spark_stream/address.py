@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 __all__ = ["Address", "parse_url"]
 
-PORT: Final = 15002  # of Spark Connect, where a URL names none
+PORT: Final = 15002  # port of Spark Connect where a URL names none
 EXPECTED: Final = "expected sc://HOST or sc://HOST:PORT, with options as in sc://HOST:PORT/;use_ssl=true;token=..."
 
 

@@ -33,7 +33,7 @@ __all__ = ["Checkpoint", "copied", "location_of", "unreachable"]
 
 TRIES: Final = 3  # number of attempts to copy a checkpoint from which Spark removes old files meanwhile
 COPIES: Final = 8  # files that are copied at the same time
-_VERSION: Final = re.compile(r"(\d+)[._].*(?:delta|snapshot|changelog|zip)")  # files of one version of a state
+_VERSION: Final = re.compile(r"(\d+)[._].*(?:delta|snapshot|changelog|zip)")  # name of a file of one version of a state
 
 
 def location_of(session: SparkSession, folder: Path | None) -> str:

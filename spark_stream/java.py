@@ -14,9 +14,9 @@ from synergy_nb.errors import SynergyError
 
 __all__ = ["NEWEST", "OLDEST", "Candidate", "Java", "SparkUnavailable", "candidates", "find"]
 
-OLDEST: Final = 17  # Spark 4 is compiled for it
+OLDEST: Final = 17  # the oldest release of Java: Spark 4 is compiled for it
 NEWEST: Final = 25  # the newest long-term release that Spark 4.3 is tested with
-ANSWER: Final = 10.0  # seconds that `java -version` gets
+ANSWER: Final = 10.0  # longest time for `java -version` to answer, seconds
 
 
 class SparkUnavailable(SynergyError, RuntimeError):

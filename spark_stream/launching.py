@@ -43,7 +43,8 @@ CLASSES: Final = "classes"  # folder in a server's folder, for classes of ours
 PYTHON: Final = "python"  # program in a server's folder that has a Python worker forked
 FORKS: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")  # whether Python workers are forked
 MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
-PORTS: Final = range(20_000, 32_768)  # systems give higher ones to connections: see :func:`free_port`
+# ports to try first: systems give higher ones to connections, see :func:`free_port`
+PORTS: Final = range(20_000, 32_768)
 SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # Environment variables that users have set for other Sparks and other Java programs.
 FOREIGN: Final = re.compile(r"(SPARK|PYSPARK|HADOOP|YARN|HIVE)_.*|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PartQuery", "Progress"]
 
-ANYTHING: Final = (Exception, pl.exceptions.PanicException)  # a panic of Polars is no Exception
+ANYTHING: Final = (Exception, pl.exceptions.PanicException)  # exceptions of any kind: a panic of Polars is no Exception
 CONNECTS_WITHIN: Final = 120.0  # time limit for a server to start or restart, seconds
 PAUSE: Final = 0.5  # seconds between attempts to connect
 TRIES: Final = 4  # maximum number of starts without a micro-batch, when Spark cannot start its Python processes

@@ -42,7 +42,7 @@ READY_WITHIN: Final = (
 )
 PORT_TRIES: Final = 5  # number of tries to get a free port before another process does
 RESTARTS: Final = 3  # largest number of restarts of a server within PERIOD
-PERIOD: Final = 60.0  # seconds
+PERIOD: Final = 60.0  # seconds within which restarts are counted
 GRACE: Final = 10.0  # time limit for the supervisor to end all processes, seconds
 
 

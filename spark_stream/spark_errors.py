@@ -10,8 +10,8 @@ from synergy_nb.errors import SynergyError
 
 __all__ = ["SparkQueryEnded", "cause", "is_lost", "is_passing"]
 
-_DETAILS: Final = re.compile(r'^\s*details = "(.*)"$', re.MULTILINE)  # of an error of gRPC
-LONGEST: Final = 300  # characters of a reason
+_DETAILS: Final = re.compile(r'^\s*details = "(.*)"$', re.MULTILINE)  # the details in the text of an error of gRPC
+LONGEST: Final = 300  # maximum number of characters of a reason
 #: Errors of gRPC which say that the server does not answer, or not any more.
 _SERVER_LOST: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 #: Errors of Spark Connect which say that the session does not exist, as after a restart of the server.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decrypt", "encrypt"]
 
-_LEAST_SECRET: Final = 16  # bytes
+_LEAST_SECRET: Final = 16  # least length of a secret, bytes
 _TYPES: Final = {
     "int": types.LongType,
     "float": types.DoubleType,

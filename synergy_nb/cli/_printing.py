@@ -28,7 +28,7 @@ from synergy_nb.traces.datasets import RECORD, DownloadedFile, FoundDataset
 from synergy_nb.traces.times import readable
 from synergy_nb.widgets import report as pages
 
-WORST = 5  # errors of peers that are shown
+WORST = 5  # maximum number of errors of peers that are shown
 _MARKS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✕", "red")}
 
 

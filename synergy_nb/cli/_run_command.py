@@ -22,7 +22,7 @@ from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.transport.wire import RemoteError
 from synergy_nb.traces import trace_files
 
-POLL: Final = 0.2  # seconds
+POLL: Final = 0.2  # seconds between two looks at the application
 
 
 class SinkOutput:

@@ -29,7 +29,7 @@ Link = tuple[str, str]
 """Upstream peer and upstream operator, whose stream arrives over the virtual link from that peer."""
 
 CORES: Final = ""  # key of the processing capacity; a link has the address of its upstream peer as its key
-UPLINK: Final = "\0uplink"  # no peer has such an address
+UPLINK: Final = "\0uplink"  # key of the uplink; no peer has such an address
 DOWNLINK: Final = "\0downlink"
 # key of the cores of the machine, for a peer that has more of them than its thread can use
 MACHINE: Final = "\0machine"

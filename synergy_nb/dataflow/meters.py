@@ -130,8 +130,8 @@ class UnitCost:
 
 
 MANY: Final = 16  # least number of tuples of an execution whose time per tuple is used
-_ENOUGH: Final = 8  # least executions for a lower quartile
-_LATEST: Final = 32  # latest executions that are used
+_ENOUGH: Final = 8  # least number of executions for a lower quartile
+_LATEST: Final = 32  # number of latest executions that are used
 _LONG: Final = 5e-3  # seconds per tuple from which on the overhead of a call does not matter
 _ERROR: Final = 0.01
 _LOG_GAMMA: Final = math.log((1.0 + _ERROR) / (1.0 - _ERROR))

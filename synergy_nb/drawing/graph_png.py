@@ -21,7 +21,7 @@ NO_MATPLOTLIB: Final = "matplotlib, which is not installed: pip install 'synergy
 
 _DENSITY: Final = 100.0  # pixels of the layout in an inch of matplotlib
 _SCALE: Final = 2.0  # pixels of the picture for each pixel of the layout
-_POINT: Final = 72.0 / _DENSITY  # points in a pixel of the layout
+_POINT: Final = 72.0 / _DENSITY  # points of matplotlib for each pixel of the layout
 _INK, _SOFT, _LINE, _BOX, _EDGE = "#1b2430", "#5a6675", "#7a8694", "#f3f6fa", "#b9c4d0"
 _BAD, _GOOD = "#b3261e", "#1b6e3c"
 _BORDERS: Final = {"failed": _BAD, "dead": _BAD, "overloaded": _BAD, "running": _GOOD, "shared": _GOOD}

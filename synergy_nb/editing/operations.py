@@ -141,7 +141,7 @@ class Paste(Operation, frozen=True, tag="paste"):
 
 _OPERATIONS: Final[Any] = Add | Insert | Remove | Connect | Disconnect | Rename | Set | Qos | Name | Paste
 _MOST_OPERATIONS: Final = 1000  # largest number of operations of one gesture
-_MOST_LEVELS: Final = 100  # of lists and mappings within each other
+_MOST_LEVELS: Final = 100  # maximum depth of lists and mappings within each other
 
 
 def _is_nested_deeply(value: Any) -> bool:

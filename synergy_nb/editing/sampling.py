@@ -32,7 +32,7 @@ __all__ = ["LARGEST_SAMPLE", "SampleError", "SampledRows", "compute_sample", "js
 LARGEST_SAMPLE: Final = 10_000
 _BATCH_ROWS: Final = 500  # rows of a batch: few, so that the first results come soon
 _LARGEST_EXACT: Final = 2**53  # JavaScript has all integers up to this one
-_KEY: Final = b"a stand-in for a key, for samples only"  # instead of each key of the plan
+_KEY: Final = b"a stand-in for a key, for samples only"  # stands for each key of the plan
 
 
 class SampleError(SynergyError, ValueError):

@@ -282,7 +282,7 @@ class SkippedLines(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def clause(self) -> str:
-        """The same as what the source does."""
+        """The same as a clause about the source: what it does, or what is wrong with its times."""
         return f"{'skips' if self.count else 'has implausible times in'} {self}"
 
     def heading(self, source: str) -> str:

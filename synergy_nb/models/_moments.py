@@ -22,7 +22,7 @@ from operator import mul
 from typing import Final
 
 FALL: Final = 1e-3  # share of its peak below which a sum of squares is computed anew
-RENEWAL: Final = 4096  # pairs after which all sums are computed anew
+RENEWAL: Final = 4096  # number of pairs after which all sums are computed anew
 #: Correlation that rounding alone can make: sums of up to ``RENEWAL`` updates, each rounded at the peak of the sum.
 ROUNDING: Final = RENEWAL * sys.float_info.epsilon / FALL
 FLAT: Final = 1e-12  # relative standard deviation up to which a series counts as constant

@@ -28,13 +28,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-CHANGES: Final = 5  # last changes of the own rate
-NEAREST: Final = 4  # ancestors
+CHANGES: Final = 5  # number of last changes of the own rate on which a prediction rests
+NEAREST: Final = 4  # number of ancestors that are followed, the nearest ones
 SLOW: Final = 0.05  # weight of a new rate in the smoothed ones
 FAST: Final = 0.5
-FORGETTING: Final = 0.999  # factor of a rate's weight per later rate
-PRIOR: Final = 0.01  # rates that the initial coefficients count as
-EARLY: Final = 6  # first changes, which only give the scale
+FORGETTING: Final = 0.999  # factor by which the weight of a rate falls with each later rate
+PRIOR: Final = 0.01  # number of rates that the initial coefficients weigh as much as
+EARLY: Final = 6  # number of first changes, which only give the scale
 LARGEST: Final = 1e3  # uncertainty of a coefficient, as a multiple of the initial one
 RENEWAL: Final = 64  # rates after which rounding and uncertainty are corrected
 LEAST: Final = 1e-9  # tuples/s up to which a rate counts as 0

@@ -60,13 +60,13 @@ from synergy_nb.models._moments import PairedMoments
 
 __all__ = ["HORIZON", "Basis", "Deviations", "ExecutionTimes", "Predicted", "RegressionLine", "confidence_level"]
 
-WINDOW: Final = 128  # pairs, k
+WINDOW: Final = 128  # number k of pairs in the window
 SHARE: Final = 0.05  # share ε of the limit by which the error of the slope may move a prediction
 COMPARED: Final = 8  # number of comparisons of predicted and measured times that are kept
 ALIKE: Final = 7  # number of these that have to be off in the same direction for the predictions to count as off
 # a comparison is off if the measured time is longer, or shorter, than the predicted one by this factor
 OFF: Final = 2.0
-TELLABLE: Final = 1e-6  # seconds: shorter times are not told apart
+TELLABLE: Final = 1e-6  # seconds; shorter times cannot be told apart
 HORIZON: Final = 5.0  # seconds ahead for which hot spots are predicted: the time to decide and to migrate
 
 Basis: TypeAlias = Literal["line", "last measurement", "profile", "growing backlog"]

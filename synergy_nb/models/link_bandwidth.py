@@ -23,9 +23,9 @@ from typing import Final, NamedTuple
 
 __all__ = ["Backlog", "BandwidthEstimate", "BandwidthMark"]
 
-MARKED: Final = 32 << 10  # bytes between two marks, at least
+MARKED: Final = 32 << 10  # least number of bytes between two marks
 SPAN: Final = 0.2  # least length of a sample, seconds: frames arrive in lumps
-WINDOW: Final = 30.0  # seconds of which the greatest sample counts
+WINDOW: Final = 30.0  # seconds within which the greatest sample counts
 STEP: Final = 0.25  # maximum share by which one sample moves the estimate
 
 

@@ -27,8 +27,8 @@ from typing import Final
 
 __all__ = ["OverlappingLevels"]
 
-SEVERE: Final = 10.0  # load from which on all is one level
-OVERLAP: Final = 0.2  # of the width of a level
+SEVERE: Final = 10.0  # load from which on all loads are in one level, the highest
+OVERLAP: Final = 0.2  # share of the width of a level that it has in common with the next one
 
 
 class OverlappingLevels:

@@ -46,7 +46,7 @@ __all__ = ["CombinedRate"]
 
 SLOW: Final = 0.05  # weight of a new rate in the smoothed ones
 FAST: Final = 0.25
-FADING: Final = 0.98  # factor of an error's weight per later prediction
+FADING: Final = 0.98  # factor by which the weight of an error falls with each later prediction
 PATIENCE: Final = 0.998  # the same of the comparison with the last value
 POWER: Final = 8.0  # a predictor with half the error of another one has 2 ** POWER times its weight
 CAUTION: Final = 1.25  # standard deviations by which the combination has to be better than the last value

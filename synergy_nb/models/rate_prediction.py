@@ -50,7 +50,7 @@ from synergy_nb.models._moments import ROUNDING, PairedMoments
 
 __all__ = ["CorrelatedRate", "PredictedRate", "PredictionErrors", "RatePredictor", "predicted_series"]
 
-WINDOW: Final = 60  # pairs
+WINDOW: Final = 60  # number of pairs in the window
 FEWEST: Final = 3
 LEAST: Final = 1e-9  # tuples/s up to which a rate counts as 0
 

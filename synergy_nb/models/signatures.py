@@ -24,7 +24,7 @@ from synergy_nb.models._change_points import Mark, RateChanges
 
 __all__ = ["WINDOW", "Pattern", "Pieces", "Profiled", "Segment", "Signature", "aggregate", "constant"]
 
-WINDOW: Final = 10.0  # seconds
+WINDOW: Final = 10.0  # length of the window, seconds
 SEGMENTS: Final = 1024  # largest number of past segments
 PIECES: Final = 512
 SHORTEST: Final = 1e-9  # share of a window: closer changes of two streams count as one

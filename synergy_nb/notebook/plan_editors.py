@@ -34,7 +34,7 @@ __all__ = ["edit"]
 
 _SUFFIXES: Final = (".yaml", ".yml")
 _MOST_FOLDERS: Final = 100  # maximum number of folders in which a file that may be meant is searched
-_editors: Final[dict[tuple[str, str], PlanEditor]] = {}  # by their keys
+_editors: Final[dict[tuple[str, str], PlanEditor]] = {}  # editors of this process, by their keys
 _first_texts: Final[dict[tuple[str, str], str]] = {}  # text of each editor when it was opened or read from its file
 
 

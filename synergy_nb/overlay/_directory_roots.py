@@ -57,15 +57,15 @@ from synergy_nb.overlay.directory_messages import (
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 
-SIDE: Final = 2  # neighbours on each side that hold copies
-PAGE: Final = 128  # entries in a message
+SIDE: Final = 2  # number of neighbours on each side that hold copies
+PAGE: Final = 128  # maximum number of entries in a message
 CHANGE_DELAY: Final = 0.15  # seconds for which changes of the leaf set are collected before entries are moved
 PULL_RETRY: Final = 0.7  # seconds until an unanswered pull is sent again
 PULLS: Final = 4  # number of times that a pull is sent
 COPY_RETRY: Final = 0.7  # seconds until copies that were not acknowledged are sent again
 COPIES: Final = 5  # number of times that copies are sent
 MINE: Final = 4096  # number of names for which a peer remembers whether it is their root
-WAITING: Final = 512  # look-ups that wait until the pull is complete
+WAITING: Final = 512  # maximum number of look-ups that wait until the pull is complete
 
 
 class _Copying:

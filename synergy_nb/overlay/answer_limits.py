@@ -22,7 +22,7 @@ from synergy_nb.control.peer import Peer, Timer
 __all__ = ["AnswerLimit", "AnswerLimits"]
 
 STOPPED: Final = 0.5  # a timer that fires so many seconds late shows that its peer was stopped
-MOST_RESTARTS: Final = 8  # times that a limit begins again
+MOST_RESTARTS: Final = 8  # maximum number of times that a limit begins again
 
 
 class AnswerLimit:

@@ -46,7 +46,7 @@ __all__ = ["Directory", "Entry", "EntryCopy"]
 
 LOOKUP_RETRY: Final = 0.6  # initial time until an unanswered name is looked up again, seconds
 REGISTER_RETRY: Final = 1.0  # initial time until an unanswered registration or load update is sent again, seconds
-ROOTS: Final = 2048  # roots remembered from earlier answers
+ROOTS: Final = 2048  # maximum number of roots that are remembered from earlier answers
 
 Done = Callable[[dict[str, tuple[Entry, ...]] | None], None]
 

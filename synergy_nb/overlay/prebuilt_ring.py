@@ -20,7 +20,7 @@ from synergy_nb.overlay.ring import ring_position
 
 __all__ = ["assemble"]
 
-LOOKED_AT: Final = 6  # candidates for a slot whose delays are compared
+LOOKED_AT: Final = 6  # number of candidates for a slot whose delays are compared
 
 
 def assemble(peers: Sequence[Pastry], rtt: Callable[[str, str], float] | None = None, seed: int = 0) -> None:

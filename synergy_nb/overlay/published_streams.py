@@ -20,7 +20,7 @@ from synergy_nb.overlay.directory import Directory
 
 __all__ = ["PROFILED", "RETAINED_PROFILES", "PublishedStreams"]
 
-RETAINED_PROFILES: Final = 64  # latest profiles that a peer publishes
+RETAINED_PROFILES: Final = 64  # number of latest profiles that a peer publishes
 
 #: Attributes of a profile: rate of the stream, tuples/s; cost of its operator, core seconds per input tuple;
 #: selectivity of its operator, output tuples per input tuple; and, for a stream of varying rate, its signature as text

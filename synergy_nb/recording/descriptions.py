@@ -24,7 +24,7 @@ from synergy_nb.reporting.formatting import seconds, share
 __all__ = ["DESCRIPTIONS", "HOUSEKEEPING", "describe", "dropped", "subject"]
 
 
-SHORT: Final = 40  # characters of a stream's name
+SHORT: Final = 40  # maximum number of characters of a stream's name
 
 
 def subject(message: Message) -> str:

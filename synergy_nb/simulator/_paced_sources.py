@@ -44,7 +44,7 @@ Entry = tuple[float, Item | Callable[[], Item]]
 """An item, or a function that makes it when it is due, with the seconds since the start of its stream until then."""
 SPAN: Final = 0.005  # seconds of a stream in one batch, as in live peers
 UNPACED: Final = 2048  # tuples in a batch of a stream without a pace
-TOGETHER: Final = 8192  # rows of an iterable that are converted together
+TOGETHER: Final = 8192  # number of rows of an iterable that are converted together
 SLOW: Final = 3600.0  # seconds between the rows of a table from which on their event times are no pace to wait for
 QUICK: Final = 60.0  # seconds in which its rows enter instead
 Samples = Callable[[], Iterable[tuple[str, str, float]]]

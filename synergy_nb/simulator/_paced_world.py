@@ -40,7 +40,7 @@ LEAST_WAIT: Final = 0.001  # seconds until a source that is behind, or has no pa
 SUSPENDED: Final = 0.1  # seconds until a source on a suspended peer is read again
 COLLECT: Final = 0.05  # seconds between two collections of the results of a sink
 LIGHT_S: Final = 0.001  # seconds of an execution that takes place beside others
-TOGETHER: Final = 64  # tuples of consecutive chunks that are executed together
+TOGETHER: Final = 64  # maximum number of tuples of consecutive chunks that are executed together
 Key = tuple[str, str]
 """Application and operator."""
 

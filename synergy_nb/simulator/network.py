@@ -47,7 +47,7 @@ CAPACITIES: Final[Mapping[float, float]] = {0.5: 25.0, 1.0: 50.0, 2.0: 25.0}
 ACCESS: Final[Mapping[float, float]] = {1.25e6: 25.0, 12.5e6: 50.0, 125e6: 25.0}
 #: One-way delay from a peer to its site, seconds.
 LAST_HOP: Final = 0.0005
-LIGHT_IN_FIBRE: Final = 2e5  # km/s
+LIGHT_IN_FIBRE: Final = 2e5  # speed of light in fibre, km/s
 
 Pairs = npt.NDArray[np.int64]
 

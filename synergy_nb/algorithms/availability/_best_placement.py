@@ -36,7 +36,7 @@ from synergy_nb.algorithms.availability._limits import InsufficientCapacity, Res
 from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 
-MOST_GROUPS: Final = 20_000  # of peers
+MOST_GROUPS: Final = 20_000  # maximum number of groups of peers that are considered
 INFEASIBLE: Final = 2  # status of scipy.optimize.milp
 
 Term = tuple[int, float]

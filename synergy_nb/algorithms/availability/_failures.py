@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from synergy_nb.plan.terms.units import WrongValue
 
-MOST_SETS: Final = 1 << 16  # failure sets that are enumerated
+MOST_SETS: Final = 1 << 16  # maximum number of sets of failed peers that are enumerated
 
 Drawn = npt.NDArray[np.bool_]
 

@@ -20,7 +20,7 @@ from synergy_nb.plan.terms.units import counted
 
 __all__ = ["BackupPeers", "CandidateLink", "Preferred"]
 
-RECORDED = 8  # candidates that an event names
+RECORDED = 8  # maximum number of candidates that an event names
 
 
 class CandidateLink(NamedTuple):

@@ -44,7 +44,7 @@ Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Imp
 
 MOST_CANDIDATES: Final = 32  # maximum number of candidates that are asked for an operator: those nearest to the origin
 ANSWER_TIME: Final = 2.5  # seconds until candidates that have not answered are left out
-MEASURING_TIME: Final = 1.2  # likewise, if a question only measures the delay
+MEASURING_TIME: Final = 1.2  # seconds, likewise, for a question that only measures the delay
 MOST_SENDS: Final = 3  # largest number of times that a question is sent
 
 

@@ -26,7 +26,7 @@ from synergy_nb.algorithms.resilience.enumeration_kernel import best_placements
 from synergy_nb.algorithms.resilience.feasible import directions, feasible_ratio, placed, sampled_ratio
 
 MOST_OPERATORS, MOST_PLACEMENTS = 28, 2.0**45  # a search of this size takes at most a minute
-POINTS: Final = 512  # directions of the sample
+POINTS: Final = 512  # number of directions in the sample
 FEW: Final = 4096  # largest number of placements that are evaluated by numpy
 CLOSE: Final = 32  # number of placements whose volumes are compared
 MARGIN: Final = 0.005  # error of the sample: it may rank the best placement by this much below a worse one

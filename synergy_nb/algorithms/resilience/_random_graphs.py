@@ -14,7 +14,7 @@ import numpy as np
 
 from synergy_nb.algorithms.resilience._linear_load import QueryOperator
 
-COSTS: Final = (1e-4, 1e-3)  # seconds
+COSTS: Final = (1e-4, 1e-3)  # costs of an operator, seconds a tuple
 SELECTIVITIES: Final = (0.5, 1.0)
 MOST_CHILDREN: Final = 3
 

@@ -19,7 +19,7 @@ from synergy_nb.algorithms.resilience._placement_units import FREE, units
 from synergy_nb.algorithms.resilience.array_inputs import Arcs, Floats, Ints, checked_arcs, checked_rates, normalised
 from synergy_nb.algorithms.resilience.feasible import directions, feasible_ratio
 
-POINTS: Final = 512  # directions of the fixed sample
+POINTS: Final = 512  # number of directions in the fixed sample
 MOST_POINTS: Final = 2048  # largest number of given rates in the sample of the search
 LEAST_GAIN: Final = 1e-9
 KICKS: Final = 24

@@ -16,7 +16,7 @@ from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
 
 from synergy_nb.algorithms.resilience.array_inputs import Floats
 
-MOST_INPUTS: Final = 6  # dimensions; polytopes of more have too many corners
+MOST_INPUTS: Final = 6  # maximum number of dimensions: polytopes of more have too many corners
 SAME: Final = 1e-12  # tolerance within which two numbers of a scaled plane are equal
 ROUNDED: Final = 1e-8  # relative error of a volume from rounding
 JOGGLED: Final = 1e-5  # relative error of a volume from joggled input

@@ -27,7 +27,7 @@ _SCALE: Final = internal("scale")
 _LIMBS: Final = tuple(internal(word) for word in ("low", "middle", "high"))
 #: Columns of the limbs of sums, with their types, beside the columns that identify a group.
 COLUMNS: Final = {_SCALE: "int", **dict.fromkeys(_LIMBS, "int")}
-SPLITTING: Final = 80.0  # memory to split floats, bytes each
+SPLITTING: Final = 80.0  # memory that splitting floats needs, bytes for each byte of them
 _DIGIT: Final = 1 << 32
 
 

@@ -23,7 +23,7 @@ from synergy_nb.plan.terms.naming import internal
 MEMBER: Final = internal("member")
 WEIGHT: Final = internal("weight")
 TERM: Final = internal("term")
-_UNIT: Final = 2**32  # of the upper bits of sums
+_UNIT: Final = 2**32  # value of one in the upper bits of sums
 _ZERO: Final = pl.Series([0], dtype=pl.Int64)
 _DECAYED: Final = internal("decayed ")  # beginning of the names of columns that decay
 

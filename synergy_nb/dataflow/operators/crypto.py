@@ -26,7 +26,7 @@ from synergy_nb.dataflow.tuples import TYPES, Batch
 
 __all__ = ["Decrypt", "Encrypt"]
 
-_LEAST_SECRET: Final = 16  # bytes
+_LEAST_SECRET: Final = 16  # least length of a secret, bytes
 _NONCE: Final = 12
 _ASSOCIATED: Final = b"synergy_nb value 1"
 _NULL: Final = b"\0"

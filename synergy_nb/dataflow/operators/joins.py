@@ -28,13 +28,13 @@ from synergy_nb.plan.terms.naming import internal
 __all__ = ["Join", "OuterJoin", "Union", "join"]
 
 _POSITION: Final = internal("position")
-_TIME: Final = internal("time")  # of the right row of a pair
+_TIME: Final = internal("time")  # column with the time of the right row of a pair
 _LEFT: Final = internal("left")  # positions of the rows of a pair
 _RIGHT: Final = internal("right")
 _PIECES: Final = 64  # maximum number of separate pieces of memory that the state of a side has
 _SMALL: Final = 1024  # maximum number of rows of a side's state whose table is one contiguous piece
 _FEW: Final = 64  # new rows count as few if the state of a side has more than this many rows for each of them
-_CELLS: Final = 1 << 14  # counters of a side's keys
+_CELLS: Final = 1 << 14  # number of counters for the keys of a side
 _PAIR: Final = 40  # bytes of a pair beside the values of its rows: times and positions
 _JOINING: Final = 3.0  # memory that joining needs, bytes for each byte of pairs
 

@@ -29,7 +29,7 @@ from synergy_nb.plan.terms.units import counted, format_duration
 from synergy_nb.reporting.formatting import size
 
 _LEAST_LOAD: Final = 0.001  # cores below which a load is not stated
-STATE_OVERHEAD: Final = 4.0  # bytes of state per byte of tuple
+STATE_OVERHEAD: Final = 4.0  # bytes of state for each byte of a tuple
 NAMED_BY_PLAN: Final = "asked for by the plan"
 
 

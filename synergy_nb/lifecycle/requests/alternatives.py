@@ -24,7 +24,7 @@ __all__ = ["Alternatives", "DirectoryEntries", "owners_of", "sharing_alternative
 DirectoryEntries: TypeAlias = Mapping[str, tuple[Entry, ...]]
 """Entries of the directory by name."""
 
-_NUMBERS: Final = ("rate", "cost", "selectivity")  # of a profile
+_NUMBERS: Final = ("rate", "cost", "selectivity")  # attributes of a profile that are numbers
 
 _producers_decoder = msgspec.json.Decoder(tuple[Producer, ...])
 

@@ -31,7 +31,7 @@ __all__ = ["Claims"]
 
 INTERVAL: Final = 0.25  # seconds until a waiting request looks up again
 RETAINED: Final = 1.0  # seconds that a claim stays after the decision, until the directory has the running stream
-CLAIM: Final = "claim"  # attribute of the entry
+CLAIM: Final = "claim"  # attribute of a claim's entry in the directory
 WAITING: Final = "waiting"
 COMPOSING: Final = "composing"
 

@@ -21,7 +21,7 @@ from synergy_nb.plan.terms.units import format_duration
 
 __all__ = ["LOOKS", "ClientLeases"]
 
-LOOKS: Final = 6  # looks in the duration of a lease
+LOOKS: Final = 6  # number of looks for the client in the duration of a lease
 
 
 class ClientLeases:
@@ -39,7 +39,7 @@ class ClientLeases:
             self._peer.after(request.lease / LOOKS, self._look, request)
 
     def renew(self, name: str) -> None:
-        """Handle that the client of an application lives."""
+        """Note that the client of an application is alive."""
         request = self._requests.get(name)
         if request is not None:
             request.silent_looks = 0

@@ -40,7 +40,7 @@ from synergy_nb.plan import Plan
 
 __all__ = ["Agreements"]
 
-EQUAL: Final = 1e-9  # seconds: a smaller difference is none
+EQUAL: Final = 1e-9  # difference of times below which they count as equal, seconds
 UNANSWERED: Final = 1.0  # seconds after which an origin that has not answered counts as one that refuses
 
 Agreed = Callable[[str], None]

@@ -28,7 +28,7 @@ from synergy_nb.lifecycle.sessions.participation import Participation
 
 __all__ = ["Feedbacks"]
 
-PER_MESSAGE: Final = 256  # applications in one message
+PER_MESSAGE: Final = 256  # maximum number of applications in one message
 ROUNDS: Final = 10  # rounds after which unchanged times are sent again
 CHANGED: Final = 0.05  # relative change of a predicted time that is sent at once
 LEAST_CHANGE: Final = 1e-3  # seconds: a smaller change of a predicted time is not sent at once

@@ -13,7 +13,7 @@ from synergy_nb.plan.terms.units import WrongValue
 
 _COMPARISONS: Final = frozenset({"EQ", "NEQ", "LT", "LTE", "GT", "GTE"})
 _IS: Final = frozenset({"IS", "ISNULL", "NOTNULL"})
-_PREDICATES: Final = frozenset({"IN", "BETWEEN", "LIKE"})  # which NOT negates as a part of them
+_PREDICATES: Final = frozenset({"IN", "BETWEEN", "LIKE"})  # predicates of which NOT is a part if they are negated
 _OPENING: Final = frozenset({"L_PAREN", "CASE"})
 _CLOSING: Final = frozenset({"R_PAREN", "END"})
 #: Words behind which another operand begins.

@@ -77,7 +77,7 @@ __all__ = [
     "quoted",
 ]
 
-_LONGEST: Final = 10_000  # characters of one expression
+_LONGEST: Final = 10_000  # maximum number of characters of one expression
 _ENGINE_TYPE: Final = {"int": "BIGINT", "float": "DOUBLE", "str": "STRING", "bool": "BOOLEAN", "time": "TIMESTAMP"}
 _EXACT: Final = 2**53
 _FLIPPED: Final = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte", "eq": "eq", "neq": "neq"}

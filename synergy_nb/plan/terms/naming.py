@@ -16,7 +16,8 @@ NAME: Final = "a name of 1 to 200 characters, without control characters"
 ID: Final = "an id of 1 to 100 characters: letters, digits, '_', '-', '.' and single spaces between words"
 _LONGEST_NAME: Final = 200
 _LONGEST_ID: Final = 100
-_UNPRINTABLE: Final = ("Cc", "Cs")  # control characters, halves of pairs
+# categories of characters that cannot be printed: control characters, halves of pairs
+_UNPRINTABLE: Final = ("Cc", "Cs")
 _NONE: Final = "\ufffe\uffff"  # code points that are no characters; XML refuses them
 
 

@@ -48,7 +48,7 @@ from synergy_nb.plan.terms.units import (
 __all__ = ["INPUT_FIELDS", "Written", "compose", "dump", "read", "write", "written_qos"]
 
 _FORMAT: Final = 1
-_LONGEST: Final = 1_000_000  # characters of a file
+_LONGEST: Final = 1_000_000  # maximum number of characters of a file
 _PROFILE: Final = tuple(PROFILE)
 #: Fields that may name the inputs of an operator.
 INPUT_FIELDS: Final = ("input", "inputs")

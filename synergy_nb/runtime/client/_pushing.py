@@ -39,7 +39,7 @@ from synergy_nb.runtime.process.requests import (
     unpack,
 )
 
-ANSWER_S: Final = 60.0  # seconds in which a peer answers a push
+ANSWER_S: Final = 60.0  # longest time for a peer to answer a push, seconds
 PATIENCE_S: Final = 1.0  # seconds without an answer after which the origin is asked who has the source
 AGAIN_S: Final = 0.1  # seconds until a peer that has just not answered is asked again
 GIVES_UP_S: Final = 60.0  # seconds after which a peer that does not answer is given up, if the origin names no other

@@ -20,7 +20,7 @@ from synergy_nb.runtime.process.error_publisher import AGAIN, CHANNEL, KNOWN
 __all__ = ["ErrorNotices", "user_sees_output"]
 
 GATHERED: Final = 1.0  # seconds for which the reports of several peers are gathered
-MOST: Final = 6  # most lines a minute
+MOST: Final = 6  # maximum number of lines a minute
 
 Later = Callable[[float, Callable[[], None]], Any]
 

@@ -26,7 +26,7 @@ from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.operators.declaration import Declaration
 from synergy_nb.runtime.process._peer_reports import MeasuredOverheads
 
-SOON: Final = 0.05  # seconds until the first measurement
+SOON: Final = 0.05  # seconds from the start to the first measurement
 LONGER: Final = 1.15  # ratio of an interval to the previous one
 EVERY: Final = 1.0  # longest time between two measurements, seconds
 APART: Final = 10_000_000  # event time between two results of a case, microseconds

@@ -20,7 +20,7 @@ from synergy_nb.runtime.process.requests import FollowJournal, JournalPart, pack
 
 EVERY: Final = 1.0  # seconds between two measurements
 FOLLOWED: Final = 5.0  # seconds after the last request for its journal during which a peer counts as followed
-PORTION: Final = 1000  # events in one answer
+PORTION: Final = 1000  # maximum number of events in one answer
 STATS: Final = ComponentMeasurements.__struct_fields__
 
 

@@ -30,7 +30,7 @@ CHANGED: Final = 0.1  # relative change of a measured bandwidth or speed that is
 LATEST: Final = (
     64  # latest calls of the reference operator, of which the fastest counts: 11 % around 180 µs on a busy machine
 )
-ENOUGH: Final = 8  # least calls of it
+ENOUGH: Final = 8  # least number of calls of the reference operator for a measured speed
 REFERENCE_S: Final = 200e-6  # seconds of a call of it on a processor of speed 1
 MOST: Final = 4096  # most peers whose last report is remembered
 

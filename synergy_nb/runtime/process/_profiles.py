@@ -17,7 +17,7 @@ from synergy_nb.overlay.published_streams import RETAINED_PROFILES
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.plan.derived.stream_signatures import Rates, mean_rate, read, shortened, write
 
-CHANGE: Final = 0.25  # relative change that is published
+CHANGE: Final = 0.25  # relative change of a value from which on it is published anew
 STABLE_AFTER: Final = 5  # successive measurements before the first is published, as a start is not typical
 Profile: TypeAlias = dict[str, float | str]
 

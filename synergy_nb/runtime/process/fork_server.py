@@ -47,7 +47,7 @@ PRELOAD: Final = (
     "pyarrow",
     "sqlglot",
 )
-HEADER: Final = 4  # bytes of a frame's length
+HEADER: Final = 4  # bytes of the length in front of a frame
 WORKS: Final = 0.01  # share of a processor from which on a process that starts counts as slow, not as stuck
 EXTENDED: Final = 20.0  # largest factor by which a slow start exceeds its timeout
 
