@@ -170,6 +170,8 @@ class Ledger:
     def _residual(self, request: str, resource: str) -> float:
         left = self._capacity(resource) - self._committed.get(resource, 0.0)
         for other, share in self._holding.items():
+            # reservations of the request itself stay available to it: they are alternatives, of which one graph is
+            # committed
             if other != request:
                 left -= share.reserved_amount(resource)
         return left
@@ -180,6 +182,7 @@ class Ledger:
             for (resource, _), amount in claim.items():
                 self._committed[resource] = self._committed.get(resource, 0.0) + sign * amount
         self._changes += 1
+        # added and subtracted amounts leave rounding errors: a free peer has to have exactly all that it offers
         if self._changes >= RECOUNT or not any(share.committed for share in self._shares.values()):
             self._changes = 0
             self._committed = self._recounted()
@@ -321,6 +324,8 @@ class Ledger:
         for (upstream, _), bandwidth in links.items():
             required[upstream] = required.get(upstream, 0.0) + bandwidth
         for resource, amount in required.items():
+            # ROUNDING: sums in another order differ in their last digits, and a graph that its probes have found to fit
+            # may fit exactly
             left = self._residual(request, resource) - (share.reserved_amount(resource) if additional else 0.0)
             if self.enforce and left < amount - ROUNDING * self._capacity(resource):
                 self._tidy(request)

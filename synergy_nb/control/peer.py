@@ -344,6 +344,7 @@ class Peer:
     def send(self, to: str, message: Message) -> None:
         """Send ``message`` to the peer at ``to``; a message to this peer is handled at the end of the current call."""
         if to == self.address:
+            # not handled at once: its handler would see half of what the present one changes
             self._local.append(message)
         else:
             self._effects.append(Send(to, message))
@@ -367,6 +368,8 @@ class Peer:
     def after(self, delay: float, callback: Callable[..., None], *arguments: Any) -> Timer:
         """Call ``callback(*arguments)`` in ``delay`` seconds; timers due together run in the order of setting."""
         timer = Timer(self.now + delay, callback, arguments)
+        # ties in time are broken by it: timers run in the order in which they were set, and runs can be repeated
+        # (test_timers_fire_in_order_and_ties_as_they_were_set)
         self._sequence += 1
         heapq.heappush(self.timers, (timer.when, self._sequence, timer))
         return timer
@@ -381,6 +384,7 @@ class Peer:
     def _end(self) -> list[Effect]:
         local = self._local
         while local:
+            # what the handler sends to this peer itself comes last in the same queue
             message = local.popleft()
             self.deliver(self.address, message)
         return self._effects

@@ -189,6 +189,8 @@ class Session(Protocol):
             self.membership.watch(address)
         for address in sorted(graph.helpers | graph.owner_origins):
             self.peer.send(address, Share(graph))
+        # the set-up goes from the sinks to the sources: a peer confirms its inputs when it has deployed, so that no
+        # tuple arrives where nothing is deployed
         for sink in plan.sinks:
             self.peer.send(roles.peers[sink], Confirm(graph, sink, ""))
         self.succession.entrust(request)
@@ -237,6 +239,7 @@ class Session(Protocol):
 
     def _source_confirmed(self, sender: str, message: Confirmed) -> None:
         request = self._led.get(message.application)
+        # a source of an earlier attempt says nothing of this one: its peer may have refused meanwhile
         if request is None or request.running or request.graph.attempt != message.attempt:
             return
         request.unconfirmed.discard(message.operator)
@@ -335,6 +338,7 @@ class Session(Protocol):
         application = graph.application
         self._end_leading(request, "the application has ended")
         retaining = sink_peers(graph) if status in RETAINING else set()
+        # peers with results are told with the status, so that they keep them; all others leave with End
         if retaining - {self.peer.address}:
             self.sinks.retain(graph, status, reason)
         for address in graph.addresses:

@@ -131,6 +131,8 @@ class Beliefs(Protocol):
     def _learn(self, news: tuple[News, ...], sender: str, incarnation: int, stretch: float = 1.0) -> bool:
         """Process news of a sender; return whether some of it says that this peer is suspect, dead or has left."""
         member = self._members.get(sender)
+        # a peer that counts as dead here and has not refuted that was cut off: its verdicts on others are of that time
+        # (test_a_peer_that_was_declared_dead_spreads_its_verdicts_no_more)
         cut_off = member is not None and member.status >= DEAD and incarnation <= member.incarnation
         charged = False
         for piece in news:
@@ -141,6 +143,7 @@ class Beliefs(Protocol):
             elif piece.status in (SUSPECT, DEAD):
                 if stretch <= RELIABLE:
                     self._look(piece, sender)
+            # both can only come from the peer itself, so they need no look
             elif piece.status in (ALIVE, LEFT):
                 self._believe(piece.address, piece.status, piece.incarnation)
         return charged
@@ -156,6 +159,7 @@ class Beliefs(Protocol):
         if address not in self._suspects and len(self._suspects) >= MOST_DEAD:
             return
         known = self._suspects.get(address)
+        # with a later incarnation than that in which it died
         if dead:  # it has come back, and may have died again
             self._believe(address, SUSPECT, piece.incarnation)
         suspicion = self._doubt(address, piece.status, piece.incarnation, own=False)

@@ -199,6 +199,7 @@ class Pastry(Routing):
         for sequence, hop in list(self._unacknowledged.items()):
             if hop.to == address:
                 del self._unacknowledged[sequence]
+                # at once, without the time-outs that messages on their way through the dead peer would still wait for
                 self._around(hop)
         self._changed_since(version)
 
@@ -311,6 +312,8 @@ class Pastry(Routing):
             return
         if self.leaves.add(address):
             self._known = None
+            # only to peers of which a third has told: one that has written knows this peer, and would be answered
+            # without end (test_a_peer_announces_itself_to_new_members_of_its_leaf_set)
             if mentioned and self.joined:
                 self.peer.send(address, Leaves(self.leaves.members, True))
         self._offer(address)
@@ -349,6 +352,8 @@ class Pastry(Routing):
             if sender in self.leaves:
                 self.peer.send(sender, Leaves(self.leaves.members, False))
             else:
+                # a peer that takes this one for a leaf and is none here has neighbours that it does not know: two rings
+                # would stay two
                 self._point(sender, message.leaves)
         self._changed_since(version)
 

@@ -209,6 +209,8 @@ class Routing(Protocol):
         now = self.peer.now
         if self._silent:
             self._silent = {address: until for address, until in self._silent.items() if until > now}
+            # a peer that did not acknowledge is avoided by all messages for a while, not only by the one that has
+            # waited for it
             around = avoid.union(self._silent)
         hop = first if first is not None else self.next_hop(key, around)
         if hop == self.address:
@@ -230,6 +232,8 @@ class Routing(Protocol):
     def _on_routed(self, sender: str, message: Routed) -> None:
         if not self.joined:
             return  # without an acknowledgement, the sender routes around this peer
+        # acknowledged every time, as an acknowledgement may be lost, and taken once
+        # (test_a_hop_is_acknowledged_every_time_and_taken_once)
         self.peer.send(sender, RouteAck(message.sequence))
         if not self._seen.add((sender, message.sequence)):
             return
@@ -237,6 +241,8 @@ class Routing(Protocol):
         self._forward(message.key, payload, message.origin, message.ident, message.hops, avoid, message.silent)
 
     def _deliver(self, payload: Any, origin: str, ident: int, hops: int) -> None:
+        # two copies of a message have different sequence numbers if one went around a hop that was only slow
+        # (test_duplicates_are_delivered_once)
         if not self._received.add((origin, ident)):
             return
         if self.arrived(payload):
@@ -264,6 +270,8 @@ class Routing(Protocol):
             if hop.deadline > now or sequence not in self._unacknowledged:
                 continue
             if (
+                # near the root there is no other way to it: around it, the message would reach a wrong root
+                # (test_lost_messages_do_not_reach_the_wrong_root)
                 hop.tries < LAST_HOP_TRIES
                 and hop.to not in self._silent
                 and self.leaves.covers(number_of(hop.message.key))
@@ -292,6 +300,7 @@ class Routing(Protocol):
 
     def _around(self, hop: _Hop) -> None:
         message = hop.message
+        # the hop that did not answer does not count, or a few silent peers would use up the limit of hops
         avoid = hop.avoid | {hop.to}
         self._forward(message.key, message.payload, message.origin, message.ident, message.hops - 1, avoid, hop.to)
 

@@ -253,6 +253,8 @@ class Plan:
             names = {}
             for each in self.operators.values():
                 if each.kind == PART:
+                    # where an operator runs is no part of its work: a stream has the same name on Spark and on peers
+                    # (test_a_placed_plan_is_a_plan_of_the_same_streams)
                     name = part_of(each)[0].stream_name(each.id)
                 elif each.kind == TAP:
                     name = each.params["name"]
@@ -459,6 +461,8 @@ class Plan:
         return self.to_bytes() == other.to_bytes() or self._identity() == other._identity()
 
     def __hash__(self) -> int:
+        # of what equality compares: equal plans may have different bytes
+        # (test_what_the_author_stated_at_a_default_stays_in_the_bytes_and_does_not_make_another_plan)
         return hash(self._identity())
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:

@@ -63,6 +63,7 @@ class Uniform:
             return self._delays[sender][to]
         except KeyError:
             first, second = (sender, to) if sender < to else (to, sender)
+            # no hash(), which differs from process to process
             drawn = zlib.crc32(f"{self.seed}/{first}/{second}".encode()) / 0xFFFFFFFF
             delay = self.low + (self.high - self.low) * drawn
             self._delays.setdefault(sender, {})[to] = delay
@@ -242,6 +243,7 @@ class SimulatedPeers:
                         self._refuse(sender, address, when)
                     continue
                 if hung and address in hung:
+                    # what arrives meanwhile is put off in the order of arrival, so that it keeps that order
                     if when < hung[address]:
                         self._push(hung[address], address, sender, message)
                         continue
@@ -277,6 +279,7 @@ class SimulatedPeers:
                         due = first[0] if first[2].callback is not None else peer.next_timer
                         planned = wakeups.get(address)
                         if due is not None and (planned is None or due < planned):
+                            # a timer may be overdue where a peer has hung: time never goes back
                             due = max(when, due)
                             self._sequence = sequence = self._sequence + 1
                             wakeups[address] = due

@@ -265,6 +265,7 @@ class PrimaryHost(Protocol):
         *_, chosen = min(offers)
         for *_, other in offers:
             if other != chosen:
+                # the others hold what they have offered until their time limits, unless they are told
                 withdrawn = PlacementWithdrawn(hop.task.request, hop.task.attempt, name, accepted=True)
                 self.peer.send(other, withdrawn)
                 passed.append((other, SPREAD))

@@ -149,6 +149,7 @@ class Probing(Protocol):
         name, operator = request.request, probe.operator
         self.probes += 1
         active = self._active.get(name)
+        # what it would reserve, nobody would release (test_a_probe_of_an_earlier_attempt_does_not_end_the_current_one)
         if request.attempt <= self._closed.get(name, 0) or (active is not None and request.attempt < active[0]):
             self.peer.record(MessageOutdated, name, message="Probe", sender=sender, reason="stale attempt")
             return
@@ -161,6 +162,7 @@ class Probing(Protocol):
         before = probe.path[-1] if probe.path else None
         hop, impacts, refusal = self._check(request, plan, probe, before)
         upstream = before.peer if before is not None else request.origin
+        # before the refusal is sent: upstream only has to know that the probe has arrived
         self._acknowledge((upstream, name, request.attempt), operator, probe.weight)
         if refusal is not None:
             self.peer.send(request.origin, refusal)
@@ -231,6 +233,8 @@ class Probing(Protocol):
         if not self.config.enforce:
             return hop, impacts, None
         load = plan.load(operator)
+        # reservations of the request itself are not in the capacity: what its path takes here is subtracted by hand
+        # (test_a_probe_counts_the_load_of_its_own_earlier_operators_at_the_same_peer)
         left = capacity - sum(plan.load(before_it.operator) for before_it in probe.path if before_it.peer == address)
         if left < load - ROUNDING * ledger.cores:
             return dropped("processing capacity", load, left, ledger.beyond_thread(load, external=external))
@@ -314,6 +318,8 @@ class Probing(Protocol):
             many = len(chosen)
             each = share // many
             for position, address in enumerate(chosen):
+                # the first child gets the rest of the division: if weight were lost, the origin would wait for its time
+                # limit (test_where_routes_part_paths_are_merged_for_each_component_there)
                 part = share - each * (many - 1) if position == 0 else each
                 weights[operator, address] = weights.get((operator, address), 0) + part
                 left = budget if request.merged else budget // many

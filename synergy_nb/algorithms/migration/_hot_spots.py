@@ -142,6 +142,8 @@ class HotSpots(Protocol):
             return
         self.monitor.predictions[component] = prediction
         now = self.peer.now
+        # tuples of the queue that has built up have no slack, although enough has left: who decided on them would move
+        # too much (test_while_the_queue_drains_nothing_is_decided_unless_the_load_exceeds_the_peer_again)
         if self._rest.lasts(now, self.monitor.utilisation()) or self._relief is not None or self._has_left(component):
             return
         if mode == "observe" and now - self._observed.get(component, -math.inf) < JOURNALED:
@@ -223,6 +225,7 @@ class HotSpots(Protocol):
         found: list[Execution] = []
         fixed: dict[str, str] = {}
         for each, prediction in sorted(self.monitor.predictions.items()):
+            # a component that has moved is here until the graph arrives: it would count as load, and be selected again
             if each not in self.session.components or self._has_left(each):
                 continue
             execution = self.monitor.execution(each, prediction, age if each == component else None)
@@ -233,6 +236,7 @@ class HotSpots(Protocol):
             if reason:
                 fixed[execution.name] = reason
         select = fewest if self.config.selection == "fewest" else largest_first
+        # those that cannot move take part, too: their rates are what the others have to make room for
         selection = select(found, fixed)
         if selection is not None:
             return selection, "" if selection.moved else "at the predicted rates all components here have slack"
@@ -372,10 +376,12 @@ class HotSpots(Protocol):
 
     def _replied(self, sender: str, message: MigrationReply) -> None:
         relief = self._relief
+        # a late answer of a candidate that was given up must not begin a second move of the component
         if relief is None or relief.number != message.number or relief.asked != sender or relief.accepted is not None:
             return
         self._answered(relief, message.refusal)
         if relief.moving:
+            # the move runs already: whatever the target answers, the origin ends it or gives it up
             return  # the origin hears of it from the target, and answers
         if message.refusal:
             self._ask_next(relief)

@@ -277,6 +277,7 @@ class Migrations(GraphChanger):
     def _change_ended(self, application: str) -> None:
         """Carry out the commands that wait, after all others have been told of the end of the change."""
         if application in self._commands:
+            # not at once: listeners that are called after this one would take the next move for the one that has ended
             self.peer.after(0.0, self._next_command, application)
 
     def _next_command(self, application: str) -> None:
@@ -316,6 +317,8 @@ class Migrations(GraphChanger):
         if request is None:
             if sender != self.peer.address:  # at the origin itself, the sinks retain their results
                 self.peer.send(sender, End(application, message.attempt, "it has ended"))
+        # an answer counts for the graph that it names: one to an earlier move would pass for the agreement to this one
+        # (test_answers_before_the_graph_of_a_move_count_for_that_move_alone)
         elif move is None or (request.graph.attempt, move.graph.epoch) != (message.attempt, message.epoch):
             self.changes.tell(application, sender)  # it may not know that the move has been given up
         elif message.early and (not move.is_of(sender, message.operator) or self.sharers(application, move.operator)):
@@ -336,6 +339,8 @@ class Migrations(GraphChanger):
 
     def _advance(self, application: str, move: _Move) -> None:
         """Complete a move whose follower is ready, or publish the follower; both peers have agreed."""
+        # a follower that lags lacks inputs which readers still need: it has to catch up first
+        # (test_a_lagging_follower_does_not_become_the_primary_before_it_has_caught_up)
         if move.ready and move.kept and move.to not in self.cannot_take_over(application, move.operator):
             self._complete(application, move)
         elif not move.following:
@@ -354,10 +359,14 @@ class Migrations(GraphChanger):
         self._conclude(application, move)
         graph, operator = move.graph, move.operator
         backups = dict(move.before.roles.backups)
+        # without this swap the component would have a backup at its own peer, and one replica less than was asked for
+        # (test_a_component_moves_to_the_peer_of_its_backup)
         if operator in backups:  # if it moves to the peer of one of its backups, the old peer gets that backup
             backups[operator] = tuple(move.old if peer == move.to else peer for peer in backups[operator])
         graph = graph.changed(graph.roles.replaced({operator: move.to}, backups))
         self.changes.change(application, graph)
+        # the old peer is told, too: with no other role it is not in the graph, and would hear late that it has ended,
+        # from those that pass the graph on
         self.changes.publish(application, (move.old,))
         self._record_moved(application, move)
         self.peer.instruct(self.led[application].report())
@@ -389,6 +398,8 @@ class Migrations(GraphChanger):
         """Give a move up: publish a graph without the follower; the component stays at its peer."""
         move = self._moves[application]
         self._conclude(application, move)
+        # a later epoch than that of the graph with the follower, or whoever has adopted that would take this one for a
+        # repetition
         self.changes.change(application, msgspec.structs.replace(move.before, epoch=move.graph.epoch + 1))
         self.changes.publish(application, (move.to,))
         if not move.doubtful:

@@ -167,6 +167,7 @@ class Rebuilds(GraphChanger):
             self.changes.tell(application, sender)  # it may not know that the rebuild has been given up
         elif message.refusal:
             self._give_up(application, f"{rebuild.replica} at {sender}: {message.refusal}")
+        # from here on there is no way back: readers may have read from the replica, so a failure removes only its copy
         elif rebuild.executes:
             if message.ready:
                 self._remove_copy(application, rebuild)
@@ -322,6 +323,8 @@ class Rebuilds(GraphChanger):
         if self.participation.refuses(sender, graph, "Rebuild"):
             return
         if known is not None and known.graph.epoch < graph.epoch and self._is_outdated(known, graph, replica):
+            # first a graph without the copy, so that the old one is dropped here and the new one begins from a new
+            # snapshot
             without = msgspec.structs.replace(graph, roles=graph.roles.released(replica), epoch=graph.epoch - 1)
             self.changes.adopt(known, without)
         member = self.participation.join(sender, graph, "Rebuild")

@@ -161,6 +161,7 @@ class Succession(GraphChanger):
         """Send the record of an application that is set up to its successor, which has to confirm it."""
         graph = request.graph
         if graph.successor:
+            # the application does not run before the successor has confirmed: nobody could lead it after its origin
             request.unconfirmed.add("")
             placed = self.placement(request)
             record = Entrusted(
@@ -217,6 +218,8 @@ class Succession(GraphChanger):
             self.peer.record(MessageOutdated, application, message="Claim", sender=sender, reason=reason)
             return
         if sender == member.graph.successor:
+            # every graph of the origin has a lower epoch than this promise, so from here on it is refused by name: the
+            # latest of the answers is the last graph that anybody has adopted from it
             member.leader, member.promised = sender, TERM
         member.last_feedback = max(member.last_feedback, self.peer.now)
         executes = tuple(sorted(member.deployed - member.lost))
@@ -250,6 +253,7 @@ class Succession(GraphChanger):
     def _entrust(self, sender: str, message: Entrust) -> None:
         graph = message.graph
         known = self._entrusted.get(graph.application)
+        # the attempt has ended here, the message is late: nothing is to be led any more
         if (graph.attempt, graph.epoch) <= self.participation.ended.get(graph.application, NEVER_ENDED):
             return
         if known is None or known.graph.attempt <= graph.attempt:
@@ -317,8 +321,11 @@ class Succession(GraphChanger):
         """Lead an application once every living peer of its last graph has answered."""
         if self._waiting(claim) or self.peer.address not in claim.answers:
             return
+        # this peer may be the one that is cut off: then leading would make two leaders
+        # (test_a_successor_that_is_cut_off_does_not_lead)
         if self.peer.now < claim.until and self._awaits(claim):
             return
+        # the last graph of the origin may name peers that this one has never heard of, and they may execute already
         more = set(claim.latest.addresses) - claim.asked
         if more:
             claim.asked |= more

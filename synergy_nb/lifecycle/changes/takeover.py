@@ -126,6 +126,8 @@ class TakeOvers(GraphChanger):
                     missing.add(operator)
                     continue
                 unfit = self.cannot_take_over(application, operator)
+                # the sort is stable: backups that can take over, in their order, before those that cannot, which may
+                # still catch up (test_a_backup_that_lags_does_not_take_over_if_there_is_another)
                 moved[operator], *rest = sorted(backups[operator], key=unfit.__contains__)
                 backups[operator] = tuple(rest)
         may_return = {
@@ -236,6 +238,7 @@ class TakeOvers(GraphChanger):
     def _took_over(self, sender: str, message: TookOver) -> None:
         pending = self._pending.get(message.application)
         request = self.led.get(message.application)
+        # an answer to an earlier take-over says nothing of the backups that were chosen since
         if pending is None or request is None or request.graph.epoch != message.epoch:
             return
         if message.refusal:
@@ -274,6 +277,8 @@ class TakeOvers(GraphChanger):
             self.participation.absent(sender, graph.application, graph.attempt)
             return
         refusal = ""
+        # all at this peer are committed before the graph is adopted, as adopting it discards backups
+        # (test_a_peer_that_takes_over_several_components_loses_the_backups_of_none)
         for name in sorted(name for name, peer in graph.roles.peers.items() if peer == address):
             # all operators of the graph at this peer: adopting it would discard the backups of those left out
             if name not in member.deployed and not refusal:

@@ -57,6 +57,8 @@ def sharable_points(plan: Plan, runs: Callable[[str], bool]) -> tuple[str, ...]:
     seen = set(waiting)
     for name in waiting:
         if plan.operators[name].kind not in ("sink", TAP) and runs(name):
+            # and no further up: what is there runs for this stream already
+            # (test_a_query_that_begins_alike_takes_the_stream_where_they_part)
             points.append(name)
             continue
         for up in plan.upstream(name):
@@ -84,6 +86,7 @@ def reduced(plan: Plan, points: Mapping[str, Mapping[str, Provider]]) -> Plan:
         if name in points:
             params: dict[str, Any] = {
                 "name": plan.stream_name(name),
+                # stated, as the operators from which it follows are not in the reduced plan
                 "rate": plan.rate(name),
                 "providers": {address: list(provider) for address, provider in sorted(points[name].items())},
             }
