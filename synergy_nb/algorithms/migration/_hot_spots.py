@@ -143,7 +143,7 @@ class HotSpots(Protocol):
         self.monitor.predictions[component] = prediction
         now = self.peer.now
         # tuples of the queue that has built up have no slack, although enough has left: who decided on them would move
-        # too much (test_while_the_queue_drains_nothing_is_decided_unless_the_load_exceeds_the_peer_again)
+        # too much
         if self._rest.lasts(now, self.monitor.utilisation()) or self._relief is not None or self._has_left(component):
             return
         if mode == "observe" and now - self._observed.get(component, -math.inf) < JOURNALED:

@@ -220,6 +220,7 @@ class Succession(GraphChanger):
         if sender == member.graph.successor:
             # every graph of the origin has a lower epoch than this promise, so from here on it is refused by name: the
             # latest of the answers is the last graph that anybody has adopted from it
+            # (test_members_refuse_an_origin_that_was_succeeded_by_name)
             member.leader, member.promised = sender, TERM
         member.last_feedback = max(member.last_feedback, self.peer.now)
         executes = tuple(sorted(member.deployed - member.lost))
