@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from synergy_nb.dataflow.streams.log.log import StreamLog
 from synergy_nb.runtime.data._sinks import DeliveredSink
 
-ENDED: Final = 16  # applications whose results are retained
+ENDED: Final = 16  # number of ended applications whose results are retained
 
 
 class EndedSink(NamedTuple):
@@ -23,16 +23,10 @@ class EndedSink(NamedTuple):
 
 
 class EndedSinks:
-    """Sinks that were removed from one peer, with their results.
-
-    Parameters
-    ----------
-    most
-        Most bytes of results, but those of the last application stay.
-    """
+    """Sinks that were removed from one peer, with their results."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._most = most  # most bytes of results, but those of the last application stay
         self._applications: dict[str, list[EndedSink]] = {}  # in the order of their ends
 
     def add(self, sink: DeliveredSink, log: StreamLog) -> None:

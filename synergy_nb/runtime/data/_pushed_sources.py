@@ -11,34 +11,19 @@ from synergy_nb.runtime.data.sources import PushFeed, SourceFeed
 
 
 class PushedSources:
-    """The sources with connector ``python`` that are open on a peer.
-
-    Parameters
-    ----------
-    feeds
-        Component to its feed, for all sources that are read on the peer.
-    plan_of
-        Function that returns the plan of an application; None if it is not deployed here.
-    """
+    """The sources with connector ``python`` that are open on a peer."""
 
     def __init__(self, feeds: Mapping[Component, SourceFeed], plan_of: Callable[[str], Plan | None]) -> None:
-        self._feeds = feeds
-        self._plan_of = plan_of
+        self._feeds = feeds  # component to its feed, for all sources that are read on the peer
+        self._plan_of = plan_of  # function that returns the plan of an application; None if it is not deployed here
 
     def push(self, application: str, name: str, data: bytes, start: Point = ORIGIN, age: float = 0.0) -> bool:
         """Push one encoded item to a source, which begins at a point, ``age`` seconds after its client first sent it.
 
-        Returns
-        -------
-        bool
-            Whether the source has the item now; False if it is full, or items before this one are missing.
+        Returns: whether the source has the item now; False if it is full, or items before this one are missing.
 
-        Raises
-        ------
-        LookupError
-            If no such source is open on this peer.
-        ValueError
-            If the item does not fit the source, see :meth:`.PushFeed.push`.
+        Raises ``LookupError`` if no such source is open on this peer; ``ValueError`` if the item does not fit the
+        source, see :meth:`.PushFeed.push`.
         """
         return self._find(application, name)[1].push(data, start, age)
 
@@ -54,10 +39,7 @@ class PushedSources:
     async def copied(self, application: str, name: str, epoch: int, beyond: Point) -> None:
         """Return when all copies of a source have more than up to a point, or it has ended or is of another epoch.
 
-        Raises
-        ------
-        LookupError
-            If no such source is open on this peer.
+        Raises ``LookupError`` if no such source is open on this peer.
         """
         component, feed = self._find(application, name)
         await feed.until(lambda: component.epoch != epoch or _copied(component) > beyond)
@@ -65,19 +47,13 @@ class PushedSources:
     def progress(self, application: str, name: str) -> tuple[int, Point, Point]:
         """Return how far a source is.
 
-        Returns
-        -------
-        epoch
-            Epoch of the source on this peer.
-        end
-            Point up to which it has been pushed.
-        copied
-            Point up to which all copies of it have its output; that of its output if it has no copies.
+        Returns: epoch of the source on this peer.
 
-        Raises
-        ------
-        LookupError
-            If no such source is open on this peer.
+        Returns: point up to which it has been pushed.
+
+        Returns: point up to which all copies of it have its output; that of its output if it has no copies.
+
+        Raises ``LookupError`` if no such source is open on this peer.
         """
         component, feed = self._find(application, name)
         return component.epoch, feed.point, _copied(component)

@@ -23,84 +23,48 @@ from synergy_nb.dataflow.tuples import Batch, encode
 from synergy_nb.events import Recorder, SinkMeasured
 
 SILENT: Final = 10.0  # seconds without a request after which a reader may be passed over
-READERS: Final = 100  # readers at most; one more has the one passed over that has been silent longest
+# most readers of a sink; if there is one more, the reader that has been silent longest is passed over
+READERS: Final = 100
 
 
 class Portion(NamedTuple):
-    """Results of a sink for one reader.
+    """Results of a sink for one reader."""
 
-    Parameters
-    ----------
-    items
-        Encoded batches, the oldest first.
-    start, end
-        Points in the sink's stream between which the results are.
-    finished
-        Whether nothing follows.
-    missed
-        Number of tuples before ``start`` that the reader lacks, as they are not retained any more.
-    """
-
-    items: list[bytes]
+    items: list[bytes]  # encoded batches, the oldest first
+    # start, end: points in the sink's stream between which the results are
     start: Point
     end: Point
-    finished: bool
-    missed: int = 0
+    finished: bool  # whether nothing follows
+    missed: int = 0  # number of tuples before `start` that the reader lacks, as they are not retained any more
 
 
 class _Place:
-    """How far a reader is.
-
-    Parameters
-    ----------
-    upto
-        Point up to which it has everything.
-    asked
-        Time of its last request, in seconds.
-    """
+    """How far a reader is."""
 
     __slots__ = ("asked", "upto")
 
     def __init__(self, upto: Point, asked: float) -> None:
-        self.upto = upto
-        self.asked = asked
+        self.upto = upto  # point up to which it has everything
+        self.asked = asked  # time of its last request, in seconds
 
 
 class DeliveredSink(SinkQuality):
-    """One sink of an application: its quality of service, and the delivery of its results.
-
-    Parameters
-    ----------
-    application, operator
-        Application and operator of the sink.
-    limit
-        Delay limit in seconds, or None.
-    now
-        Time at which it starts, in seconds.
-    began
-        Point at which its results begin.
-    lost
-        Function that returns the number of results lost because of dropped tuples.
-
-    Attributes
-    ----------
-    upto : Point or None
-        Point after which nothing is delivered.
-    """
+    """One sink of an application: its quality of service, and the delivery of its results."""
 
     def __init__(
         self,
         application: str,
         operator: str,
         *,
-        limit: float | None,
-        now: float,
-        began: Point = ORIGIN,
+        limit: float | None,  # delay limit in seconds, or None
+        now: float,  # time at which it starts, in seconds
+        began: Point = ORIGIN,  # point at which its results begin
+        # function that returns the number of results lost because of dropped tuples
         lost: Callable[[Iterable[Loss]], float] = lambda _: 0.0,
     ) -> None:
         super().__init__(operator, limit=limit, now=now, lost=lost)
         self.application = application
-        self.upto: Point | None = None
+        self.upto: Point | None = None  # point after which nothing is delivered
         self._began = began
         self._places: dict[str, _Place] = {}  # of each reader
         self._news = asyncio.Event()
@@ -120,25 +84,14 @@ class DeliveredSink(SinkQuality):
     def place(self, reader: str, since: Point | None, first: Point, now: float) -> tuple[Point, int, bool]:
         """Record the progress of a reader, which asks for results.
 
-        Parameters
-        ----------
-        reader
-            Name of the reader.
-        since
-            Point up to which it has everything; None: it has nothing yet.
-        first
-            Point from which results are retained.
-        now
-            Time in seconds.
+        ``reader``: name of the reader; ``since``: point up to which it has everything; None: it has nothing yet;
+        ``first``: point from which results are retained.
 
-        Returns
-        -------
-        Point
-            Point from which the reader reads on.
-        int
-            Number of tuples that it misses, as they are not retained any more.
-        bool
-            Whether it is a new reader, or one that was passed over.
+        Returns: point from which the reader reads on.
+
+        Returns: number of tuples that it misses, as they are not retained any more.
+
+        Returns whether it is a new reader, or one that was passed over.
         """
         wanted = self._began if since is None else since
         begins = max(wanted, first)
@@ -151,12 +104,7 @@ class DeliveredSink(SinkQuality):
     def read(self, now: float, held: Callable[[Point], bool]) -> Point:
         """Return the point up to which all readers have everything, and pass over silent ones that hold up others.
 
-        Parameters
-        ----------
-        now
-            Time in seconds.
-        held
-            Function that tells whether too much is retained for a reader at a point.
+        ``held``: function that tells whether too much is retained for a reader at a point.
         """
         for name, place in list(self._places.items()):
             if now - place.asked > SILENT and held(place.upto):
@@ -187,25 +135,16 @@ class DeliveredSink(SinkQuality):
 
 
 class Sinks:
-    """The sinks of one peer; their quality of service is journaled and reported regularly.
-
-    Parameters
-    ----------
-    loop, clock, record
-        Event loop of the peer, its clock in seconds, and the function that writes an event to the journal.
-    measured
-        Callback (application, operator, record) for each sink, see :meth:`DeliveredSink.interval`.
-    every
-        Seconds between two measurements.
-    """
+    """The sinks of one peer; their quality of service is journaled and reported regularly."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
         record: Recorder,
+        # callback (application, operator, record) for each sink, see `DeliveredSink.interval`
         measured: Callable[[str, str, dict[str, Any]], None] | None,
-        every: float,
+        every: float,  # seconds between two measurements
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -246,10 +185,7 @@ class Sinks:
     def find(self, application: str, operator: str | None) -> DeliveredSink:
         """Return the sink of an application; None: its only one here.
 
-        Raises
-        ------
-        LookupError
-            If there is no such sink.
+        Raises ``LookupError`` if there is no such sink.
         """
         sinks = [
             sink for (owner, name), sink in self._sinks.items() if owner == application and operator in (None, name)
@@ -262,12 +198,7 @@ class Sinks:
     def halt(self, application: str, ends: Callable[[DeliveredSink], Point]) -> None:
         """Measure the sinks of an application for the last time; later arrivals are not delivered.
 
-        Parameters
-        ----------
-        application
-            Id of the application.
-        ends
-            Function that returns the point up to which a sink's results are delivered.
+        ``ends``: function that returns the point up to which a sink's results are delivered.
         """
         halted = [sink for (owner, _), sink in self._sinks.items() if owner == application and not sink.halted]
         for sink in halted:

@@ -46,33 +46,7 @@ class _Step(NamedTuple):
 
 
 class SparkPart(SourceFeed):
-    """One part of a plan on Spark as a component: it executes items on ports, and emits.
-
-    Parameters
-    ----------
-    host
-        The Spark side of the peer, which all its parts share.
-    application, operator
-        Id of the application, and the operator that stands for the part.
-    keys
-        Name to secret.
-    failed
-        Callback on the loop with the reason of a failure.
-    skipped
-        Callback on the loop with a source of the part and the malformed lines that it skips.
-    prepared
-        Callback on the loop when the query runs.
-    executed
-        Callback on the loop after each micro-batch with its tuples and seconds.
-    room
-        Callback on the loop when it accepts tuples again.
-    committed
-        Callback on the loop when Spark has committed, or the peer has emitted, more than before.
-    epoch
-        Number of peers that executed the part before.
-    since
-        Point in its stream after which its results begin.
-    """
+    """One part of a plan on Spark as a component: it executes items on ports, and emits."""
 
     def __init__(
         self,
@@ -80,18 +54,22 @@ class SparkPart(SourceFeed):
         clock: Callable[[], float],
         *,
         most: int,
-        since: Point = ORIGIN,
+        since: Point = ORIGIN,  # point in its stream after which its results begin
         host: SparkHost,
+        # application, operator: id of the application, and the operator that stands for the part
         application: str,
         operator: Operator,
-        keys: Mapping[str, bytes],
-        failed: Callable[[BaseException], None],
+        keys: Mapping[str, bytes],  # name to secret
+        failed: Callable[[BaseException], None],  # callback on the loop with the reason of a failure
+        # callback on the loop with a source of the part and the malformed lines that it skips
         skipped: Callable[[str, SkippedLines], None] = lambda _source, _lines: None,
-        prepared: Callable[[], None],
+        prepared: Callable[[], None],  # callback on the loop when the query runs
+        # callback on the loop after each micro-batch with its tuples and seconds
         executed: Callable[[int, float], None],
-        room: Callable[[], None],
+        room: Callable[[], None],  # callback on the loop when it accepts tuples again
+        # callback on the loop when Spark has committed, or the peer has emitted, more than before
         committed: Callable[[], None] = lambda: None,
-        epoch: int = 0,
+        epoch: int = 0,  # number of peers that executed the part before
     ) -> None:
         super().__init__(ready, clock, most=most, since=since)
         self._host = host
@@ -137,7 +115,7 @@ class SparkPart(SourceFeed):
         return self._waiting + (self._query.retained_bytes if self._query is not None else 0)
 
     def needs(self, port: int, item: Item) -> float:
-        """Bytes to store tuples, which are copied where a punctuation separates them."""
+        """Bytes that are needed to store tuples, which are copied where a punctuation separates them."""
         return 2.0 * item.nbytes if isinstance(item, Batch) else 0.0
 
     def execute(self, port: int, item: Item) -> Iterator[Item]:
@@ -290,7 +268,7 @@ class SparkPart(SourceFeed):
             self._failed(ValueError(reason))
 
     def _arrived(self, items: list[Item]) -> None:
-        """Queue results of the query, on a thread that waits while too many are pending."""
+        """Queue results of the query; its thread waits here while too many are pending."""
         for item in items:
             chunks = self._cut(item, item.born)
             size = sum(chunk.size for chunk in chunks)

@@ -13,28 +13,17 @@ STANDSTILL_S: Final = 10.0  # seconds that an idle consumer may block sharers of
 
 
 class Standstills:
-    """Watches the readers of shared streams, as long as there are any.
-
-    Parameters
-    ----------
-    loop, clock
-        Event loop, and clock in seconds.
-    components
-        Function that returns the components of the peer.
-    on_slow_reader
-        Callback (application, operator, reader, reason) for an operator with a shared stream that has waited too
-        long for one of its own readers.
-    seconds
-        Seconds that an idle consumer may block sharers of its stream before that is reported.
-    """
+    """Watches the readers of shared streams, as long as there are any."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
-        components: Callable[[], Iterable[Component]],
+        components: Callable[[], Iterable[Component]],  # function that returns the components of the peer
+        # callback (application, operator, reader, reason) for an operator with a shared stream that has waited too long
+        # for one of its own readers
         on_slow_reader: Callable[[str, str, str, str], None],
-        seconds: float,
+        seconds: float,  # seconds that an idle consumer may block sharers of its stream before that is reported
     ) -> None:
         self._loop = loop
         self._clock = clock

@@ -42,13 +42,7 @@ class ChangedValues:
         self._feeds: dict[Key, WeakSet[SourceFeed]] = {}
 
     def created(self, component: Component, logic: object) -> None:
-        """Give a new operator its changed cost, if it is a delay.
-
-        Parameters
-        ----------
-        component, logic
-            Component, and the logic of its operator.
-        """
+        """Give a new operator its changed cost, if it is a delay."""
         if not isinstance(logic, Delay):
             return
         key = component.application, original(component.operator)
@@ -56,28 +50,14 @@ class ChangedValues:
         logic.cost = self.costs.get(key, logic.cost)
 
     def opened(self, component: Component, feed: SourceFeed) -> None:
-        """Give a source that is opened its changed pace.
-
-        Parameters
-        ----------
-        component, feed
-            Component, and its feed.
-        """
+        """Give a source that is opened its changed pace."""
         key = component.application, component.operator
         _kept(self._feeds, key, WeakSet[SourceFeed]()).add(feed)
         if key in self.paces:
             feed.change_pace(self.paces[key])
 
     def change_cost(self, application: str, operator: str, seconds: float) -> bool:
-        """Change the time that a tuple takes at a delay; return whether this peer executes it.
-
-        Parameters
-        ----------
-        application, operator
-            Application and operator.
-        seconds
-            Time of a tuple, seconds.
-        """
+        """Change the time that a tuple takes at a delay; return whether this peer executes it."""
         key = application, operator
         _kept(self.costs, key, seconds, replace=True)
         here = tuple(self._delays.get(key, ()))
@@ -88,17 +68,9 @@ class ChangedValues:
     def change_pace(self, application: str, source: str, factor: float) -> bool:
         """Change the pace of a source; return whether this peer reads it.
 
-        Parameters
-        ----------
-        application, source
-            Application and operator.
-        factor
-            Factor of its own pace.
+        ``application``, ``source``: application and operator.
 
-        Raises
-        ------
-        ValueError
-            If the source has no pace of its own.
+        Raises ``ValueError`` if the source has no pace of its own.
         """
         key = application, source
         here = [feed for feed in self._feeds.get(key, ()) if not feed.stopped]

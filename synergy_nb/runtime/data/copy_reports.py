@@ -24,26 +24,15 @@ __all__ = ["CopyReports"]
 
 
 class CopyReports:
-    """Reports the copies of components to the peer's sessions.
-
-    Parameters
-    ----------
-    report
-        Function that sends a message of the driver to the peer, on a separate turn of the loop.
-    loop
-        Event loop of the peer.
-    spark
-        Spark servers and parts of the peer.
-    keys
-        Name to secret, for ``encrypt`` and ``decrypt``.
-    """
+    """Reports the copies of components to the peer's sessions."""
 
     def __init__(
         self,
+        # function that sends a message of the driver to the peer, on a separate turn of the loop
         report: Callable[[DriverMessage], None],
         loop: asyncio.AbstractEventLoop,
         spark: SparkHost,
-        keys: Mapping[str, bytes],
+        keys: Mapping[str, bytes],  # name to secret, for `encrypt` and `decrypt`
     ) -> None:
         self._report = report
         self._loop = loop

@@ -14,27 +14,18 @@ from synergy_nb.runtime.process.requests import AwaitCopies, Fetch, FetchedResul
 
 __all__ = ["POLL", "Deliveries"]
 
-SOURCE_START: Final = 3.0  # seconds by which tuples may arrive before their source starts
+SOURCE_START: Final = 3.0  # seconds for which tuples may arrive before their source has started
 NOT_HERE: Final = Pushed(0, ORIGIN, ORIGIN, gone=True)
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the present state
 
 
 class Deliveries:
-    """Answers requests for results and accepts pushed rows.
-
-    Parameters
-    ----------
-    host
-        Host of the peer's sinks and sources.
-    loop
-        The event loop of the peer.
-    status
-        Function that returns the status of an application whose sinks may be here, by its id; ValueError for others.
-    """
+    """Answers requests for results and accepts pushed rows."""
 
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, status: Callable[[str], Status]) -> None:
-        self._host = host
+        self._host = host  # host of the peer's sinks and sources
         self._loop = loop
+        # function that returns the status of an application whose sinks may be here, by its id; ValueError for others
         self._status = status
 
     async def fetch(self, payload: bytes) -> bytes:

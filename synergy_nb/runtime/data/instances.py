@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 _NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
-PIECES: Final = 16  # pieces of output that would fill the memory of an operator
-LONGEST_S: Final = 0.1  # longest time waited too long that later waits make up for, seconds
+PIECES: Final = 16  # number of pieces of output that fill the memory of an operator
+LONGEST_S: Final = 0.1  # longest excess of a wait that later waits make up for, seconds
 SPAN: Final = 0.005  # seconds of replay in one batch: shorter ones would have more overhead than work at high rates
 
 
@@ -58,53 +58,29 @@ def read_paced(params: Mapping[str, Any], skipped: traces.Skipped) -> tuple[Stre
 
 
 class ExecutionContext(msgspec.Struct, frozen=True):
-    """The environment of operators on their host.
-
-    Parameters
-    ----------
-    address, loop, clock
-        Address of the peer, its event loop, and its clock in seconds.
-    limits
-        Limits of each log, bytes.
-    failed
-        Callback on the loop with a component and the exception of its source.
-    keys
-        Name to secret, for ``encrypt`` and ``decrypt``.
-    skipped
-        Callback on the loop with a component, a source in it, and the malformed lines that the source skips.
-    samples
-        Function that returns this peer's load and ping times; None: there are none.
-    read
-        Function that opens traces and generators, see :func:`read_paced`.
-    prepared
-        Callback on the loop with a component whose part on Spark accepts tuples.
-    room
-        Callback on the loop with a component whose part on Spark has room again, or is full.
-    committed
-        Callback on the loop with a component whose part on Spark has committed or emitted more.
-    ready
-        Callback on the loop for a feed that has something to emit.
-    spark
-        Spark servers of the peer, or None.
-    changed
-        Costs and paces that users have changed.
-    """
+    """The environment of operators on their host."""
 
     address: str
     loop: asyncio.AbstractEventLoop
     clock: Callable[[], float]
-    limits: Limits
+    limits: Limits  # limits of each log, bytes
+    # callback on the loop with a component and the exception of its source
     failed: Callable[[Component, BaseException], None]
+    # callback on the loop with a component, a source in it, and the malformed lines that the source skips
     skipped: Callable[[Component, str, SkippedLines], None]
-    keys: Mapping[str, bytes]
+    keys: Mapping[str, bytes]  # name to secret, for `encrypt` and `decrypt`
+    # function that returns this peer's load and ping times; None: there are none
     samples: Callable[[], Iterable[Sample]] | None
+    # function that opens traces and generators, see `read_paced`
     read: Callable[[Mapping[str, Any], traces.Skipped], tuple[Stream, bool]]
-    prepared: Callable[[Component], None]
+    prepared: Callable[[Component], None]  # callback on the loop with a component whose part on Spark accepts tuples
+    # callback on the loop with a component whose part on Spark has room again, or is full
     room: Callable[[Component], None]
+    # callback on the loop with a component whose part on Spark has committed or emitted more
     committed: Callable[[Component], None]
-    ready: Callable[[], None]
+    ready: Callable[[], None]  # callback on the loop for a feed that has something to emit
     spark: SparkHost | None
-    changed: ChangedValues = msgspec.field(default_factory=ChangedValues)
+    changed: ChangedValues = msgspec.field(default_factory=ChangedValues)  # costs and paces that users have changed
 
     @property
     def most(self) -> int:
@@ -116,19 +92,14 @@ class Waiting:
     """Wait as long as asked on average: by what one wait was too long, the next ones are shorter.
 
     So an operator of known cost takes that cost on a busy machine, too.
-
-    Parameters
-    ----------
-    component
-        Component that waits; the time is added to its ``waited_s``.
     """
 
     def __init__(self, component: ComponentMetrics) -> None:
-        self._component = component
+        self._component = component  # component that waits; the time is added to its `waited_s`
         self._over = 0.0  # seconds that were waited too long
 
     def __call__(self, seconds: float) -> None:
-        """Wait so many seconds, less what was waited too long before."""
+        """Wait so many seconds, less the time by which earlier waits were too long."""
         began = time.monotonic()
         time.sleep(max(seconds - self._over, 0.0))
         waited = time.monotonic() - began
@@ -139,10 +110,7 @@ class Waiting:
 def logic_of(operator: Operator, plan: Plan, component: Component, context: ExecutionContext) -> Logic:
     """Create the logic of an operator; with little memory it makes small pieces. Compiled code loads meanwhile.
 
-    Raises
-    ------
-    ValueError
-        If the operator cannot be created, for example without a key.
+    Raises ``ValueError`` if the operator cannot be created, for example without a key.
     """
     if component.feed_ports:
         duplicate_code.COMPILED.load_in_background()
@@ -157,10 +125,7 @@ def logic_of(operator: Operator, plan: Plan, component: Component, context: Exec
 def part_of(operator: Operator, component: Component, context: ExecutionContext) -> SparkPart:
     """Create a part of a plan on Spark.
 
-    Raises
-    ------
-    ValueError
-        If the peer has no Spark.
+    Raises ``ValueError`` if the peer has no Spark.
     """
     if context.spark is None:
         raise ValueError(f"operator {operator.id!r}: this peer has no Spark; expected one that has")
@@ -188,10 +153,7 @@ def feed_of(
 ) -> SourceFeed:
     """Create the feed of a source, which starts after a point.
 
-    Raises
-    ------
-    ValueError
-        If the source measures the peer, which does not measure itself.
+    Raises ``ValueError`` if the source measures the peer, which does not measure itself.
     """
     feed = _feed_of(operator, plan, component, since, context)
     context.changed.opened(component, feed)

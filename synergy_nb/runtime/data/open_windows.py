@@ -26,16 +26,8 @@ class PeerQuery(Protocol):
 async def open_windows(request: PeerQuery, application: str, plan: Plan, peers: Mapping[str, str]) -> list[str]:
     """Return a notice that names the operators with open windows; empty if there are none.
 
-    Parameters
-    ----------
-    request
-        Function that sends a request to a peer.
-    application
-        Id of the application.
-    plan
-        Query plan of the application.
-    peers
-        Operator id to the address of the peer that executes it.
+    ``request``: function that sends a request to a peer; ``peers``: operator id to the address of the peer that
+    executes it.
     """
     keeping = {name for name, operator in plan.operators.items() if has_state(operator)}
 

@@ -33,7 +33,7 @@ from synergy_nb.events import SkippedLines
 
 __all__ = ["PeerFeed", "PushFeed", "Sample", "SourceFeed", "Stream", "ThreadFeed"]
 
-AHEAD = 2  # items that a reading thread may be ahead of the emitted ones
+AHEAD = 2  # number of items that a reading thread may be ahead of the emitted ones
 LOOKS = 0.2  # seconds after which a waiting thread looks whether the pace has changed
 BEHIND = 0.005  # seconds after which an item is overdue and merged with others
 
@@ -46,41 +46,23 @@ Stream: TypeAlias = Iterator[Entry]
 
 
 class SourceFeed:
-    """Base of all feeds.
-
-    Parameters
-    ----------
-    ready
-        Callback on the event loop when a chunk is pending.
-    clock
-        Function that returns wall-clock seconds.
-    most
-        Limit of a chunk, bytes.
-    since
-        Point in the stream after which the feed starts.
-
-    Attributes
-    ----------
-    point : Point
-        Point in the stream at which the next chunk begins.
-    encode : callable or None
-        Encoder of a chunk; None: chunks are not encoded. It may change while the feed emits.
-    """
+    """Base of all feeds."""
 
     def __init__(
         self,
-        ready: Callable[[], None],
-        clock: Callable[[], float],
+        ready: Callable[[], None],  # callback on the event loop when a chunk is pending
+        clock: Callable[[], float],  # function that returns wall-clock seconds
         *,
-        most: int,
-        since: Point = ORIGIN,
+        most: int,  # limit of a chunk, bytes
+        since: Point = ORIGIN,  # point in the stream after which the feed starts
     ) -> None:
         self.pending: deque[Chunk] = deque()
         self.ready = ready
         self.clock = clock
         self.timed = True  # whether tuples have due times, instead of being emitted as fast as possible
-        self.point = since
+        self.point = since  # point in the stream at which the next chunk begins
         self.stopped = False
+        # encoder of a chunk; None: chunks are not encoded. It may change while the feed emits
         self.encode: Callable[[Chunk], None] | None = None
         self._most = most
 
@@ -98,10 +80,7 @@ class SourceFeed:
     def change_pace(self, factor: float) -> None:
         """Emit at a factor of the stream's own pace from now on; 0 stops it until the next change.
 
-        Raises
-        ------
-        ValueError
-            If the stream has no pace of its own.
+        Raises ``ValueError`` if the stream has no pace of its own.
         """
         raise ValueError("its rows come when somebody sends them; expected a trace or packets with a speed")
 
@@ -109,7 +88,7 @@ class SourceFeed:
         """Handle that the driver has removed ``chunk`` from :attr:`pending`."""
 
     def copied(self) -> None:
-        """Handle that copies of the source have more of its output, or that there are others."""
+        """Handle that copies of the source have more of its output, or that other copies hold it now."""
 
     async def closed(self) -> None:
         """Return when all resources are released, after :meth:`stop`."""
@@ -129,24 +108,6 @@ class ThreadFeed(SourceFeed):
     If the feed starts after the origin, the stream is read from its beginning, and the tuples and promises before that
     point are skipped as fast as possible. The pace counts from the first item that is emitted: later items are due as
     long after it as in the stream.
-
-    Parameters
-    ----------
-    since
-        Point in the stream after which the feed starts; reading fails if the stream ends before.
-    loop
-        Event loop of the host.
-    read
-        Function that opens the stream: pairs of a due time, in seconds since the start, and an item; and whether the
-        due times count; otherwise the stream is emitted as fast as it is read. In a paced stream each batch has to be
-        followed at once by its punctuation, for which the feed waits. It calls its parameter, at most once, with the
-        malformed lines of a trace.
-    failed
-        Callback on the event loop for an exception of the stream.
-    skipped
-        Callback on the event loop for the malformed lines of a trace.
-    name
-        Name of the thread.
     """
 
     def __init__(
@@ -155,10 +116,16 @@ class ThreadFeed(SourceFeed):
         clock: Callable[[], float],
         *,
         most: int,
+        # point in the stream after which the feed starts; reading fails if the stream ends before
         since: Point = ORIGIN,
         loop: asyncio.AbstractEventLoop,
+        # function that opens the stream: pairs of a due time, in seconds since the start, and an item; and whether the
+        # due times count; otherwise the stream is emitted as fast as it is read. In a paced stream each batch has to be
+        # followed at once by its punctuation, for which the feed waits. It calls its parameter, at most once, with the
+        # malformed lines of a trace
         read: Callable[[Callable[[SkippedLines], None]], tuple[Stream, bool]],
-        failed: Callable[[BaseException], None],
+        failed: Callable[[BaseException], None],  # callback on the event loop for an exception of the stream
+        # callback on the event loop for the malformed lines of a trace
         skipped: Callable[[SkippedLines], None] = lambda _lines: None,
         name: str,
     ) -> None:
@@ -250,10 +217,7 @@ class ThreadFeed(SourceFeed):
     def _behind(self, stream: Stream) -> Stream:
         """Return the part of a stream after the point at which the feed starts.
 
-        Raises
-        ------
-        ValueError
-            If the stream ends before that point.
+        Raises ``ValueError`` if the stream ends before that point.
         """
         since, position = self.point, 0
         promise: Item | None = None  # the last new one among the skipped tuples
@@ -293,7 +257,7 @@ class ThreadFeed(SourceFeed):
         return [*group, msgspec.structs.replace(following[1], born=born)], None
 
     def _overdue(self, stream: Stream, entry: Entry) -> tuple[list[Item], Entry | None]:
-        """Merge ``entry``, if it is late, with all that is due as well; return the items, and a next entry if read."""
+        """Merge a late ``entry`` with all that is due as well; return the items, and the next entry if it was read."""
         due, item = entry
         first, now = self._when(due), self.clock()
         group = [msgspec.structs.replace(item, born=first)]
@@ -394,15 +358,7 @@ class PeerFeed(SourceFeed):
 
 
 class PushFeed(SourceFeed):
-    """Items that a client pushes, in a queue that is bounded in bytes.
-
-    Parameters
-    ----------
-    schema
-        Columns and types that pushed batches must have.
-    room
-        Limit of the queue, bytes.
-    """
+    """Items that a client pushes, in a queue that is bounded in bytes."""
 
     def __init__(
         self,
@@ -411,8 +367,8 @@ class PushFeed(SourceFeed):
         *,
         most: int,
         since: Point = ORIGIN,
-        schema: Mapping[str, str],
-        room: int,
+        schema: Mapping[str, str],  # columns and types that pushed batches must have
+        room: int,  # limit of the queue, bytes
     ) -> None:
         super().__init__(ready, clock, most=most, since=since)
         self._schema = schema
@@ -430,19 +386,10 @@ class PushFeed(SourceFeed):
 
         The client counts positions, so an item that it sends again after a lost answer is queued only once.
 
-        Parameters
-        ----------
-        data
-            Encoded item.
-        start
-            Point of the stream at which the item begins: promises before it may not be missing either.
-        age
-            Seconds since the client first sent the item, to this peer or to one that this one replaces.
+        ``start``: point of the stream at which the item begins: promises before it may not be missing either; ``age``:
+        seconds since the client first sent the item, to this peer or to one that this one replaces.
 
-        Raises
-        ------
-        ValueError
-            If it is not an item, has other columns than the source or comes after the end.
+        Raises ``ValueError`` if it is not an item, has other columns than the source or comes after the end.
         """
         if self.full:
             return False

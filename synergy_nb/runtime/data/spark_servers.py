@@ -56,10 +56,7 @@ def unavailable() -> str:
 def checked(spark: bool | str | Sequence[str]) -> tuple[str, ...]:
     """Check the parameter ``spark``: return ``local`` for a server of this machine, or URLs; empty for no Spark.
 
-    Raises
-    ------
-    ValueError
-        If ``spark`` is not a truth value, the URL of a Spark Connect server, or a list of URLs.
+    Raises ``ValueError`` if ``spark`` is not a truth value, the URL of a Spark Connect server, or a list of URLs.
     """
     if isinstance(spark, bool):
         return ("local",) if spark and not unavailable() else ()
@@ -84,18 +81,11 @@ def named(url: str) -> str:
 
 
 class SparkServers:
-    """The Spark of a cluster: starts a server when it is first needed, and reports its status to the peers.
-
-    Parameters
-    ----------
-    where
-        Server of this machine (``local``) or URLs, as :func:`checked` returns them.
-    publish
-        Function that sends state to all peers; the state of several servers go to the peers in turn.
-    """
+    """The Spark of a cluster: starts a server when it is first needed, and reports its status to the peers."""
 
     def __init__(self, where: Sequence[str], publish: Callable[[Sequence[SparkState]], Awaitable[None]]) -> None:
-        self.where = tuple(where)
+        self.where = tuple(where)  # server of this machine (`local`) or URLs, as `checked` returns them
+        # function that sends state to all peers; the state of several servers go to the peers in turn
         self._publish = publish
         self._server: Server | None = None
         self._starting: asyncio.Task[list[SparkState]] | None = None
@@ -115,10 +105,7 @@ class SparkServers:
     async def session(self) -> Any:
         """Open a session for interactive analysis on the same Spark; it ends with the cluster.
 
-        Raises
-        ------
-        ClusterError
-            If no Spark is available; the message says why, and what to do.
+        Raises ``ClusterError`` if no Spark is available; the message says why, and what to do.
         """
         if not self.where:
             raise ClusterError(f"spark: this cluster has none: {unavailable() or 'it was started without'}")
@@ -134,10 +121,7 @@ class SparkServers:
     async def ready(self) -> None:
         """Return when all peers know a server that accepts sessions; start one if there is none.
 
-        Raises
-        ------
-        ClusterError
-            If no Spark is available; the message says why, and what to do.
+        Raises ``ClusterError`` if no Spark is available; the message says why, and what to do.
         """
         if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
             self._starting = asyncio.create_task(self._start())
@@ -247,15 +231,11 @@ def _ended(session: Any) -> None:
 
 
 class SparkHost:
-    """The access of one peer to Spark.
-
-    Parameters
-    ----------
-    loop, clock, record
-        Event loop of the peer, its clock in seconds, and the function that writes an event to the journal.
-    """
+    """The access of one peer to Spark."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], record: Recorder) -> None:
+        # loop, clock, record: event loop of the peer, its clock in seconds, and the function that writes an event to
+        # the journal
         self.loop = loop
         self.clock = clock
         self.record = record
@@ -303,10 +283,7 @@ class SparkHost:
 
         Each session has its own Python processes on Spark's side, so one for every part would be too many.
 
-        Raises
-        ------
-        SparkUnavailable
-            If there is no server.
+        Raises ``SparkUnavailable`` if there is no server.
         """
         from spark_stream.server import SparkUnavailable  # noqa: PLC0415 - only who uses Spark needs it
 

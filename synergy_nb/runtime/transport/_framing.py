@@ -21,27 +21,18 @@ from tornado.iostream import BaseIOStream
 from synergy_nb.runtime.transport.listening import PIECE, MessageLengthError, buffer, check
 from synergy_nb.runtime.transport.wire import Comm, Frame, LinkLimits
 
-LENGTH: Final = struct.Struct("<Q")  # the length of a message, before it
+LENGTH: Final = struct.Struct("<Q")  # format of the length in front of a message
 AT_ONCE: Final = 1 << 16  # bytes read from a stream at a time; a longer message has its own buffer
 
 
 class FramedComm:
-    """Messages on the stream of a comm.
-
-    Parameters
-    ----------
-    comm
-        Comm after the handshake.
-    stream
-        Tornado stream of the comm.
-    limits
-        Limits of the link: the longest message, and the seconds within which a message that has begun must bring 256
-        KiB more or end.
-    """
+    """Messages on the stream of a comm."""
 
     def __init__(self, comm: Comm, stream: Any, limits: LinkLimits) -> None:
-        self.stream = stream
-        self._comm = comm
+        self.stream = stream  # tornado stream of the comm
+        self._comm = comm  # comm after the handshake
+        # limits of the link: the longest message, and the seconds within which a message that has begun must bring 256
+        # KiB more or end
         self._limits = limits
         self._rest = b""  # the beginning of the next message
         self._encode = msgspec.msgpack.Encoder().encode
@@ -50,14 +41,8 @@ class FramedComm:
     async def read(self) -> tuple[Frame, ...]:
         """Return the frames of all messages that have arrived, at least of one.
 
-        Raises
-        ------
-        OSError
-            If the comm is closed.
-        MessageLengthError
-            If a message is longer than the link allows.
-        ValueError
-            If a message is not a list of frames, or does not continue in time.
+        Raises ``MessageLengthError`` if a message is longer than the link allows; ``ValueError`` if a message is not a
+        list of frames, or does not continue in time.
         """
         frames: list[Frame] = []
         while not frames:
@@ -86,10 +71,7 @@ class FramedComm:
     async def write(self, msg: tuple[Frame, ...]) -> None:
         """Pass a message to the stream, which may buffer it.
 
-        Raises
-        ------
-        OSError
-            If the comm is closed.
+        Raises ``OSError`` if the comm is closed.
         """
         body = self._encode(msg)
         if len(body) < AT_ONCE:

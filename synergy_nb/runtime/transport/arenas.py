@@ -41,8 +41,8 @@ from synergy_nb.errors import SynergyError
 __all__ = ["LEAST", "Arenas", "Shared", "StaleReference", "Views", "grows", "machine"]
 
 LEAST: Final = 1 << 16  # least bytes of a shared batch; sending a smaller one takes less time
-ARENA: Final = 8 << 20  # bytes of an arena
-TOKEN: Final = 16  # bytes at its beginning that distinguish it from a later file with its number
+ARENA: Final = 8 << 20  # size of an arena, bytes
+TOKEN: Final = 16  # bytes at the beginning of a file that distinguish it from a later one with the same number
 ALIGNED: Final = 64  # bytes that columns are aligned to
 NAME: Final = "synergy"
 SPARE: Final = 3  # most unused arenas that are retained for reuse
@@ -52,7 +52,7 @@ VIEWS: Final = pl.CompatLevel.newest()
 
 @functools.cache
 def machine() -> str:
-    """Identify the peers that can read one another's arenas: equal names can; empty where there are no arenas."""
+    """Identify the peers that can read one another's arenas, by equal names; empty where there are none."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         processes = Path("/proc/self/ns/pid").stat().st_ino
@@ -209,12 +209,7 @@ class Views:
     def table(self, reference: Reference) -> pl.DataFrame:
         """Return the table of a reference.
 
-        Raises
-        ------
-        StaleReference
-            If its memory cannot be read here.
-        ValueError
-            If it is not a table.
+        Raises ``StaleReference`` if its memory cannot be read here; ``ValueError`` if it is not a table.
         """
         key = (reference.process, reference.number, reference.token)
         view = self._views.get(key)
@@ -240,22 +235,12 @@ class Views:
 
 
 class Shared:
-    """The memory that a peer shares with others on its machine.
-
-    Parameters
-    ----------
-    own
-        Function that returns the machine whose memory this peer can read, see :func:`machine`; empty where it reads
-        only its own.
-
-    Attributes
-    ----------
-    arenas : Arenas
-        Memory that it writes to.
-    """
+    """The memory that a peer shares with others on its machine."""
 
     def __init__(self, own: Callable[[], str]) -> None:
-        self.arenas = Arenas()
+        self.arenas = Arenas()  # memory that it writes to
+        # function that returns the machine whose memory this peer can read, see `machine`; empty where it reads only
+        # its own
         self._own = own
         self._views = Views()
         self._machines: dict[str, str] = {}  # peer to the machine whose memory it can read

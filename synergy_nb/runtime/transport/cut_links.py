@@ -35,28 +35,17 @@ class _Barred:
 
 
 class CuttableLinks(Links):
-    """Links of a peer, some of which may be cut; parameters are those of :class:`.Links`.
-
-    Attributes
-    ----------
-    cuts : dict
-        Addresses of the peers to which the link is cut, and how.
-    """
+    """Links of a peer, some of which may be cut; parameters are those of :class:`.Links`."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self.cuts: dict[str, Cut] = {}
+        self.cuts: dict[str, Cut] = {}  # addresses of the peers to which the link is cut, and how
         self._mended: dict[str, asyncio.Event] = {}
 
     def cut(self, to: str, how: Cut = Cut.RESET) -> None:
         """Cut the link to a peer.
 
-        Parameters
-        ----------
-        to
-            Address of the peer.
-        how
-            Kind of the cut; if it resets, what is queued and under way is lost.
+        ``to``: address of the peer; ``how``: kind of the cut; if it resets, what is queued and under way is lost.
         """
         self.mend(to)
         self.cuts[to] = how
@@ -66,10 +55,7 @@ class CuttableLinks(Links):
     def mend(self, to: str) -> None:
         """End the cut of the link to a peer; what it has delayed is sent.
 
-        Parameters
-        ----------
-        to
-            Address of the peer.
+        ``to``: address of the peer.
         """
         self.cuts.pop(to, None)
         waiting = self._mended.pop(to, None)

@@ -51,48 +51,34 @@ __all__ = [
     "without_pages",
 ]
 
-LENGTH: Final = struct.Struct("Q")  # of a message, and of each frame in it; in the order of the machine, as Dask has it
+# length of a message, and of each frame in it, in the byte order of the machine, as Dask has it
+LENGTH: Final = struct.Struct("Q")
 AT_ONCE: Final = 10  # refusals that are reported one after another
-PIECE: Final = 256 << 10  # bytes of a message that have to arrive within the patience, 9 kB/s
+PIECE: Final = 256 << 10  # bytes of a message that have to arrive within the patience: a rate of 9 kB/s
 
 Refused = Callable[[str, str], None]
 """Callback for a refused message: the address of its sender, and the reason."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Limits of the messages that an accepted comm reads.
+    """Limits of the messages that an accepted comm reads."""
 
-    Parameters
-    ----------
-    handshake
-        Bytes of the first message. Dask's has about a hundred.
-    message
-        Bytes of any other message.
-    patience
-        Seconds within which a handshake must arrive, and within which a message that has begun must bring 256 KiB more
-        or end.
-    """
-
+    # bytes of the first message. Dask's has about a hundred
     handshake: int = 1024
-    message: int = MEMORY_LIMIT
+    message: int = MEMORY_LIMIT  # bytes of any other message
+    # seconds within which a handshake must arrive, and within which a message that has begun must bring 256 KiB more or
+    # end
     patience: float = 30.0
 
 
 class Reported:
-    """Reports refused messages, at a limited rate: a port scan must not fill the journal.
-
-    Parameters
-    ----------
-    report
-        Callback with address and reason, for :data:`AT_ONCE` refusals in a row, and one a second after that. The reason
-        includes the number of refusals since the last report.
-    clock
-        Function that returns the time in seconds.
-    """
+    """Reports refused messages, at a limited rate: a port scan must not fill the journal."""
 
     def __init__(self, report: Refused, clock: Callable[[], float]) -> None:
+        # callback with address and reason, for `AT_ONCE` refusals in a row, and one a second after that. The reason
+        # includes the number of refusals since the last report
         self._report = report
-        self._clock = clock
+        self._clock = clock  # function that returns the time in seconds
         self._room = float(AT_ONCE)
         self._then = clock()
         self._unreported = 0
@@ -125,26 +111,19 @@ class _Handshake(msgspec.Struct):
 class BoundedComm(TCP):
     """A TCP comm that checks lengths before it allocates buffers.
 
-    Parameters
-    ----------
-    bounds, refused
-        Limits of its messages, and the callback for messages beyond them.
-    arguments
-        Positional arguments of Dask's ``TCP`` comm.
+    ``arguments``: positional arguments of Dask's ``TCP`` comm.
     """
 
     def __init__(self, *arguments: Any, bounds: Bounds, refused: Refused) -> None:
         super().__init__(*arguments)
+        # bounds, refused: limits of its messages, and the callback for messages beyond them
         self._bounds = bounds
         self._refused = refused
 
     async def read(self, deserializers: Any = None) -> Any:
         """Return the next message.
 
-        Raises
-        ------
-        CommClosedError
-            If the comm is closed, also after a refused message.
+        Raises ``CommClosedError`` if the comm is closed, also after a refused message.
         """
         stream = self.stream
         if stream is None:
@@ -228,14 +207,9 @@ class BoundedTLSComm(BoundedComm, TLS):
 def bound(server: Any, refused: Refused, bounds: Bounds | None = None) -> None:
     """Limit the messages that a Dask server accepts on its ports; comms accepted earlier remain as they are.
 
-    Parameters
-    ----------
-    server
-        Worker or scheduler that listens. Only TCP and TLS have ports; within a process there is nothing to limit.
-    refused
-        Callback for refused messages, see :class:`Reported`: the address of the sender, and the reason.
-    bounds
-        Limits of the messages of each comm; by default those of :class:`Bounds`.
+    ``server``: worker or scheduler that listens. Only TCP and TLS have ports; within a process there is nothing to
+    limit; ``refused``: callback for refused messages, see :class:`Reported`: the address of the sender, and the reason;
+    ``bounds``: limits of the messages of each comm; by default those of :class:`Bounds`.
     """
     limits, reported = bounds or Bounds(), Reported(refused, asyncio.get_running_loop().time)
     for each in server.listeners:
@@ -270,10 +244,7 @@ async def _prepared(prepare: Any, listener: Any, bounds: Bounds, refused: Refuse
 def _handshake(frames: list[memoryview]) -> dict[str, Any]:
     """Decode the first message of a comm, which is plain data.
 
-    Raises
-    ------
-    DecodeError
-        If it is not plain data.
+    Raises ``DecodeError`` if it is not plain data.
     """
     msgspec.msgpack.decode(frames[0], type=_Handshake)
     return msgspec.msgpack.decode(frames[0], type=dict[str, Any])
@@ -316,10 +287,7 @@ def _split(message: memoryview) -> tuple[list[memoryview], list[int]]:
 def check(size: int, most: int) -> None:
     """Check that a length is within a limit.
 
-    Raises
-    ------
-    MessageLengthError
-        If it is not.
+    Raises ``MessageLengthError`` if it is not.
     """
     if size > most:
         raise MessageLengthError(f"that says it has {size} bytes; expected at most {most}")

@@ -71,39 +71,20 @@ class RemoteError(SynergyError, RuntimeError):
 
 
 class LinkLimits(msgspec.Struct, frozen=True):
-    """Limits of all links of a peer.
+    """Limits of all links of a peer."""
 
-    Parameters
-    ----------
-    connect
-        Seconds until an attempt to open a link counts as failed.
-    control
-        Limit of control messages and requests queued on one link, bytes. A longer request counts as data.
-    data
-        Limit of data and answers queued on one link, bytes. Credits limit hosting far below it.
-    chunk
-        Bytes passed to the comm at a time; at most two chunks (and one frame) are inside the comm.
-    frames
-        Most frames in one chunk, so that its receiver does not occupy its event loop for long.
-    message
-        Limit of one frame, bytes. No peer sends a longer one, and a peer that receives one closes the link.
-    serving
-        Most requests that are served at the same time.
-    flush
-        Seconds that closing waits until queued frames are sent.
-    patience
-        Seconds within which a message that has begun must bring 256 KiB more or end.
-    """
-
-    connect: float = 2.5
+    connect: float = 2.5  # seconds until an attempt to open a link counts as failed
+    # limit of control messages and requests queued on one link, bytes. A longer request counts as data
     control: int = 8 << 20
+    # limit of data and answers queued on one link, bytes. Credits limit hosting far below it
     data: int = 256 << 20
-    chunk: int = 256 << 10
-    frames: int = 1024
+    chunk: int = 256 << 10  # bytes passed to the comm at a time; at most two chunks (and one frame) are inside the comm
+    frames: int = 1024  # most frames in one chunk, so that its receiver does not occupy its event loop for long
+    # limit of one frame, bytes. No peer sends a longer one, and a peer that receives one closes the link
     message: int = 1 << 30
-    serving: int = 256
-    flush: float = 0.5
-    patience: float = 30.0
+    serving: int = 256  # most requests that are served at the same time
+    flush: float = 0.5  # seconds that closing waits until queued frames are sent
+    patience: float = 30.0  # seconds within which a message that has begun must bring 256 KiB more or end
 
     @property
     def longest(self) -> int:
@@ -112,37 +93,18 @@ class LinkLimits(msgspec.Struct, frozen=True):
 
 
 class Outgoing:
-    """The queue of frames for one other peer, in order.
-
-    Parameters
-    ----------
-    to
-        Address of the other peer.
-    limits
-        Limits of chunks.
-    resumed
-        Callback with the number of control messages that were dropped, once the queue moves again.
-
-    Attributes
-    ----------
-    control, data
-        Bytes in the queue, including delayed frames.
-    dropped
-        Control messages dropped since the queue last moved; the caller counts them.
-    idle
-        Event that is set while the queue is empty.
-    moved
-        Event whose waiters resume whenever frames have left the queue.
-    """
+    """The queue of frames for one other peer, in order."""
 
     def __init__(self, to: str, limits: LinkLimits, resumed: Callable[[str, int], None]) -> None:
-        self.to = to
+        self.to = to  # address of the other peer
+        # control, data: bytes in the queue, including delayed frames
         self.control = 0
         self.data = 0
-        self.dropped = 0
-        self.idle = asyncio.Event()
-        self.moved = asyncio.Event()
-        self._limits = limits
+        self.dropped = 0  # control messages dropped since the queue last moved; the caller counts them
+        self.idle = asyncio.Event()  # event that is set while the queue is empty
+        self.moved = asyncio.Event()  # event whose waiters resume whenever frames have left the queue
+        self._limits = limits  # limits of chunks
+        # callback with the number of control messages that were dropped, once the queue moves again
         self._resumed = resumed
         self._queue: deque[tuple[Frame, int, bool, bool]] = deque()  # frame, size, is data, had to wait
         self._delayed: deque[tuple[float, Frame, int, bool, bool]] = deque()
@@ -199,7 +161,7 @@ class Outgoing:
         self._tell()
 
     def fits(self, size: int) -> bool:
-        """Whether a request of ``size`` bytes fits into the queue; a longer one than its limit if it is alone."""
+        """Whether a request of ``size`` bytes fits into the queue; one that exceeds the limit fits if it is alone."""
         limits = self._limits
         queued, limit = (self.data, limits.data) if self._long(size) else (self.control, limits.control)
         return not queued or queued + size <= limit

@@ -27,27 +27,13 @@ if TYPE_CHECKING:
 
 
 class Alignment:
-    """Whether a component reads its inputs aligned, and until when.
-
-    Parameters
-    ----------
-    component
-        The component.
-    follower
-        Address of the peer that is about to replace it, or empty.
-
-    Attributes
-    ----------
-    since : int
-        Number of the first snapshot from which the follower may start.
-    repeats : Point or None
-        Point in its output up to which it repeats that of the component that it has replaced; None if it is not known.
-    """
+    """Whether a component reads its inputs aligned, and until when."""
 
     def __init__(self, component: Component, follower: str) -> None:
         self._component = component
-        self._follower = follower
-        self.since = 0
+        self._follower = follower  # address of the peer that is about to replace it, or empty
+        self.since = 0  # number of the first snapshot from which the follower may start
+        # point in its output up to which it repeats that of the component that it has replaced; None if it is not known
         self.repeats: Point | None = None if component.epoch > component.rebuilt else ORIGIN
 
     @property
@@ -58,13 +44,13 @@ class Alignment:
 
     @property
     def endless(self) -> bool:
-        """Whether it would never end, as nobody has told how far the component repeats another one."""
+        """Whether it would go on for ever, as nobody has said up to which point the component repeats another one."""
         logic = self._component.logic
         return self.repeats is None and isinstance(logic, MergedLogic) and logic.temporarily_aligned
 
     @property
     def behind(self) -> bool:
-        """Whether it is aligned only until it has emitted all that the component had that it has replaced."""
+        """Whether the component is aligned only until it has emitted all that the component before it had emitted."""
         logic = self._component.logic
         return isinstance(logic, MergedLogic) and logic.temporarily_aligned and not self._repeated
 
@@ -73,7 +59,7 @@ class Alignment:
         return self.repeats is not None and self._component.log.end.covers(self.repeats)
 
     def repeat(self, upto: Point) -> None:
-        """Set the point up to which the component repeats the output of the one that it has replaced."""
+        """Set the point up to which the component repeats the output of the component before it."""
         self.repeats = upto
         self.settle()
 

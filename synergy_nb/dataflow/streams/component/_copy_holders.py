@@ -12,21 +12,7 @@ class CopyHolders:
     behind*: nothing is retained for it. When it answers again, it is waited for again, and could take over once it has
     a snapshot that was made after that.
 
-    Parameters
-    ----------
-    peers
-        Addresses of the peers.
-    synchronized
-        Addresses of those whose copies must have output before any reader is sent it.
-
-    Attributes
-    ----------
-    numbers : dict
-        Peer to the number of the last snapshot that it has; -1: none.
-    behind : set of str
-        Peers that are left behind.
-    waited : bool
-        Whether any peer is waited for.
+    ``peers``: addresses of the peers.
 
     Examples
     --------
@@ -44,15 +30,16 @@ class CopyHolders:
     """
 
     def __init__(self, peers: Iterable[str], synchronized: Iterable[str] = ()) -> None:
-        self.numbers = dict.fromkeys(peers, -1)
+        self.numbers = dict.fromkeys(peers, -1)  # peer to the number of the last snapshot that it has; -1: none
         self.behind: set[str] = set()
+        # addresses of those whose copies must have output before any reader is sent it
         self._synchronized = frozenset(synchronized)
         self.waited = bool(self.numbers)
         self._floors: dict[str, int] = {}  # of peers left behind: the last snapshot that is useless to them
         self._read = dict.fromkeys(self.numbers, 0)  # bytes of inputs before the snapshot that each has
 
     def set_peers(self, peers: Iterable[str], read: int, synchronized: Iterable[str] = ()) -> None:
-        """Set the peers that hold copies after ``read`` bytes of inputs, and those of them that readers wait for."""
+        """Set the peers with copies, once ``read`` bytes of inputs were read, and for which of them readers wait."""
         self._synchronized = frozenset(synchronized)
         self.numbers = {peer: self.numbers.get(peer, -1) for peer in peers}
         self._read = {peer: self._read.get(peer, read) for peer in self.numbers}
@@ -92,7 +79,7 @@ class CopyHolders:
 
     @property
     def number(self) -> int | None:
-        """The last snapshot that all peers waited for have; None if there is none, or no peer is waited for."""
+        """Number of the last snapshot that all awaited peers have; None if there is none, or no peer is awaited."""
         if not self.waited or any(peer not in self.behind for peer in self._floors):
             return None
         return min(number for peer, number in self.numbers.items() if peer not in self.behind)

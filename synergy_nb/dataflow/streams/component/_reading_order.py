@@ -32,34 +32,17 @@ if TYPE_CHECKING:
 
 
 class ReadingOrder:
-    """The runs that a component has read since its last chunk, and those that it still has to read.
-
-    Attributes
-    ----------
-    runs : list of Run
-        Parts of its inputs that it has read since its last chunk, in order.
-    causes : list of Determinant
-        Decisions of other components on which the input since its last chunk depends.
-    prescribed : deque of Run
-        Parts of its inputs that it has to read next.
-    known : Point
-        Point in its output up to which its decisions are known.
-    free : bool
-        Whether it may decide for itself once nothing is prescribed.
-    complete : bool
-        Whether the component that it replaces has ended and has told its whole order.
-    made : deque of Determinant
-        Decisions of this component that no snapshot on all backups covers.
-    """
+    """The runs that a component has read since its last chunk, and those that it still has to read."""
 
     def __init__(self) -> None:
-        self.runs: list[OrderRun] = []
+        self.runs: list[OrderRun] = []  # parts of its inputs that it has read since its last chunk, in order
+        # decisions of other components on which the input since its last chunk depends
         self.causes: list[Determinant] = []
-        self.prescribed: deque[OrderRun] = deque()
-        self.known = ORIGIN
-        self.free = True
-        self.complete = False
-        self.made: deque[Determinant] = deque()
+        self.prescribed: deque[OrderRun] = deque()  # parts of its inputs that it has to read next
+        self.known = ORIGIN  # point in its output up to which its decisions are known
+        self.free = True  # whether it may decide for itself once nothing is prescribed
+        self.complete = False  # whether the component that it replaces has ended and has told its whole order
+        self.made: deque[Determinant] = deque()  # decisions of this component that no snapshot on all backups covers
 
     def begin(self, cut: SnapshotCut) -> None:
         """Start from a cut."""
@@ -90,14 +73,9 @@ class ReadingOrder:
     def carry(self, chunks: Sequence[Chunk], stream: ComponentStream | None, stable: Point) -> None:
         """Attach the recorded runs to new chunks.
 
-        Parameters
-        ----------
-        chunks
-            Chunks that the component has made; the first one carries all runs.
-        stream
-            Stream of the component if the chunks are to carry its decisions; None if nobody needs these.
-        stable
-            Point in that stream that a snapshot on all backups covers.
+        ``chunks``: chunks that the component has made; the first one carries all runs; ``stream``: stream of the
+        component if the chunks are to carry its decisions; None if nobody needs these; ``stable``: point in that stream
+        that a snapshot on all backups covers.
         """
         for chunk in chunks if stream is not None or self.causes else ():
             own: tuple[Determinant, ...] = ()
@@ -122,7 +100,7 @@ class ReadingOrder:
         self.free = True
 
     def complete_order(self) -> None:
-        """Decide freely after what is prescribed, as that is the whole order of the component that it replaces."""
+        """Decide freely after the prescribed order, which is all that the replaced component has decided."""
         self.free = self.complete = True
 
     def next_run(self, ports: Mapping[int, InOrder]) -> OrderRun | None:
@@ -135,7 +113,7 @@ class ReadingOrder:
         return None
 
     def prescribe(self, found: Iterable[Determinant]) -> str:
-        """Read inputs as determinants prescribe, and freely afterwards; return what is unknown of the order, or ''."""
+        """Read inputs in the order of determinants, then freely; return what is unknown of that order, or ''."""
         for each in sorted(found, key=lambda one: (one.end, one.start)):
             if each.end < self.known or (each.end == self.known and each.start < each.end):
                 continue

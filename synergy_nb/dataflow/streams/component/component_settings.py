@@ -47,14 +47,7 @@ def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
     These are duplicate filters if its component is an active replica or reads active replicas, or a sort if its backups
     execute it in the same order.
 
-    Parameters
-    ----------
-    operator
-        Logic of the operator.
-    component
-        Component that executes it.
-    plan
-        Plan of the component, expanded by replicas.
+    ``plan``: plan of the component, expanded by replicas.
     """
     if component.in_order and len(component.feeds) > 1:
         node = plan.operators[component.operator]

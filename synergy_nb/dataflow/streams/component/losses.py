@@ -33,23 +33,13 @@ __all__ = ["Losses", "lost_results"]
 class Losses:
     """Losses of a component and of those upstream of it since the application began.
 
-    Parameters
-    ----------
-    operator
-        Operator of the component.
-
-    Attributes
-    ----------
-    consumed, dropped : int
-        Numbers of tuples that the component has consumed, and has dropped of these.
-    thinned : bool
-        Whether any tuple was dropped, here or upstream.
+    ``consumed``, ``dropped``: numbers of tuples that the component has consumed, and has dropped of these.
     """
 
     def __init__(self, operator: str) -> None:
         self.operator = operator
         self.consumed = self.dropped = 0
-        self.thinned = False
+        self.thinned = False  # whether any tuple was dropped, here or upstream
         self._before: dict[str, Loss] = {}
 
     def begin(self, cut: SnapshotCut) -> None:
@@ -86,14 +76,7 @@ class Losses:
 def lost_results(losses: Iterable[Loss], plan: Plan, sink: str) -> float:
     """Return the number of results that a sink lost because of dropped tuples.
 
-    Parameters
-    ----------
-    losses
-        Losses of all components, as the sink's last chunk carries them.
-    plan
-        Plan of the application.
-    sink
-        Operator id of the sink.
+    ``losses``: losses of all components, as the sink's last chunk carries them; ``sink``: operator id of the sink.
     """
     known = {loss.operator: loss for loss in losses}
     results: dict[str, float] = {}  # results of one tuple that an operator consumes

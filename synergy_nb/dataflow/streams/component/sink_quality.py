@@ -16,42 +16,22 @@ __all__ = ["SinkQuality"]
 
 
 class SinkQuality:
-    """Quality of service at one sink of an application.
-
-    Parameters
-    ----------
-    operator
-        Operator id of the sink.
-    limit
-        Delay limit in seconds, or None.
-    now
-        Time at which it starts, in seconds.
-    lost
-        Function that returns the number of results lost because of dropped tuples.
-
-    Attributes
-    ----------
-    ended : bool
-        Whether the end of the stream has arrived.
-    halted : bool
-        Whether it accepts no more tuples.
-    reported : bool
-        Whether the record with the end was reported.
-    """
+    """Quality of service at one sink of an application."""
 
     def __init__(
         self,
-        operator: str,
+        operator: str,  # operator id of the sink
         *,
-        limit: float | None,
-        now: float,
+        limit: float | None,  # delay limit in seconds, or None
+        now: float,  # time at which it starts, in seconds
+        # function that returns the number of results lost because of dropped tuples
         lost: Callable[[Iterable[Loss]], float] = lambda _: 0.0,
     ) -> None:
         self.operator = operator
         self.limit = limit
-        self.ended = False
-        self.halted = False
-        self.reported = False
+        self.ended = False  # whether the end of the stream has arrived
+        self.halted = False  # whether it accepts no more tuples
+        self.reported = False  # whether the record with the end was reported
         self._delays = DelayHistogram(limit)
         self._recent = DelayHistogram(limit)
         self._bytes = 0
@@ -65,7 +45,7 @@ class SinkQuality:
 
     @property
     def unmeasured(self) -> bool:
-        """Whether tuples or the end of the stream arrived, or tuples were dropped, since the last interval."""
+        """Whether, since the last interval, tuples or the end of the stream arrived, or tuples were dropped."""
         return self._recent.count > 0 or self._lost > self._lost_before or (self.ended and not self.reported)
 
     @property
@@ -88,14 +68,7 @@ class SinkQuality:
     def arrived(self, chunks: list[Chunk], now: float, losses: tuple[Loss, ...] = ()) -> bool:
         """Count chunks that arrived, or were dropped; True if the end of the stream is among them.
 
-        Parameters
-        ----------
-        chunks
-            Chunks in the sink's output.
-        now
-            Time in seconds.
-        losses
-            Tuples dropped so far, here and upstream.
+        ``chunks``: chunks in the sink's output; ``losses``: tuples dropped so far, here and upstream.
         """
         ends = False
         if losses and not self.halted:

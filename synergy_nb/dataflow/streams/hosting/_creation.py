@@ -21,35 +21,21 @@ if TYPE_CHECKING:
 
 
 class Creation:
-    """Creates the components of a peer, and remembers which failures it has reported.
-
-    Parameters
-    ----------
-    peer
-        Address of the peer.
-    outbox, known, hosted
-        Effects of the peer, deployments that it knows, and its components.
-    limits
-        Limits of each log, bytes.
-    create
-        Function that creates the logic of a component, None for a source.
-    memory
-        Memory that all components of the peer share.
-    speed
-        Function that returns the present speed of the peer.
-    """
+    """Creates the components of a peer, and remembers which failures it has reported."""
 
     def __init__(
         self,
-        peer: str,
+        peer: str,  # address of the peer
+        # outbox, known, hosted: effects of the peer, deployments that it knows, and its components
         outbox: Outbox,
         known: KnownDeployments,
         hosted: HostedComponents,
-        limits: Limits,
+        limits: Limits,  # limits of each log, bytes
         *,
+        # function that creates the logic of a component, None for a source
         create: Callable[[Deployment, Component], Logic | None],
-        memory: Memory,
-        speed: Callable[[], float],
+        memory: Memory,  # memory that all components of the peer share
+        speed: Callable[[], float],  # function that returns the present speed of the peer
     ) -> None:
         self._peer = peer
         self._outbox = outbox

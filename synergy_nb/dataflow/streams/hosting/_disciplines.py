@@ -40,20 +40,11 @@ if TYPE_CHECKING:
 
 def first(
     runnable: Mapping[Component, WaitingChunk],
-    discipline: str,
+    discipline: str,  # discipline of the peer
+    # predicate that decides whether the driver can execute a chunk now. If given, no unfinished work is resumed
     accept: Callable[[Component, Chunk], bool] | None = None,
 ) -> Component | None:
-    """Return the component that is executed next, or None if there is none.
-
-    Parameters
-    ----------
-    runnable
-        Component to the first chunk that it may execute.
-    discipline
-        Discipline of the peer.
-    accept
-        Predicate that decides whether the driver can execute a chunk now. If given, no unfinished work is resumed.
-    """
+    """Return the component that is executed next, or None if there is none."""
     if len(runnable) == 1 and accept is None:
         return next(iter(runnable))
     nominated: dict[str, tuple[tuple[float, int], Component, Chunk]] = {}

@@ -10,14 +10,8 @@ from synergy_nb.dataflow.streams.log.values import CLIENT, COPY, OnLag, Reader
 def expect_readers(component: Component, deployment: Deployment, results: int) -> None:
     """Expect exactly the readers of a component that a deployment names.
 
-    Parameters
-    ----------
-    component
-        Component that makes the stream.
-    deployment
-        Deployment of its application.
-    results
-        Bytes that may wait for the client of a sink.
+    ``component``: component that makes the stream; ``deployment``: deployment of its application; ``results``: bytes
+    that may wait for the client of a sink.
     """
     log, assignment = component.log, deployment.assignments[component.operator]
     wanted: dict[Reader, OnLag] = {}

@@ -70,29 +70,15 @@ FOLLOWS: Final[StateTable[RoleState]] = {
 
 
 class HeldRole:
-    """What a peer is for one component.
-
-    Parameters
-    ----------
-    key
-        Application and operator of the component.
-
-    Attributes
-    ----------
-    state : RoleState
-        Present state.
-    copy : Copy or None
-        Copy of the component: of a backup and of a follower.
-    recovery : Recovery or None
-        Answers about the order of inputs that are collected: of who replays or is aligned.
-    """
+    """What a peer is for one component."""
 
     __slots__ = ("_key", "copy", "recovery", "state")
 
     def __init__(self, key: Key) -> None:
-        self._key = key
-        self.state = RoleState.NONE
-        self.copy: Copy | None = None
+        self._key = key  # application and operator of the component
+        self.state = RoleState.NONE  # present state
+        self.copy: Copy | None = None  # copy of the component: of a backup and of a follower
+        # answers about the order of inputs that are collected: of who replays or is aligned
         self.recovery: Recovery | None = None
 
     def _become(self, state: RoleState) -> None:
@@ -116,12 +102,8 @@ class HeldRole:
     def lead(self, state: RoleState, recovery: Recovery | None = None) -> None:
         """Be active from now on, in one of the states of an active component; the copy has become the component.
 
-        Parameters
-        ----------
-        state
-            Replaying, aligned, rebuilding or active; failed if the component could not be created.
-        recovery
-            Answers that are collected, of who replays or is aligned.
+        ``state``: replaying, aligned, rebuilding or active; failed if the component could not be created; ``recovery``:
+        answers that are collected, of who replays or is aligned.
         """
         self._become(state)
         self.copy, self.recovery = None, recovery
@@ -138,16 +120,10 @@ class HeldRole:
 
 
 class HeldRoles:
-    """What a peer is for each component of which it holds anything.
-
-    Attributes
-    ----------
-    found : dict
-        Application and operator to the role.
-    """
+    """What a peer is for each component of which it holds anything."""
 
     def __init__(self) -> None:
-        self.found: dict[Key, HeldRole] = {}
+        self.found: dict[Key, HeldRole] = {}  # application and operator to the role
 
     def of(self, key: Key) -> HeldRole:
         """Return the role for a component; a new one, of a peer that holds nothing of it, if there is none."""

@@ -12,31 +12,15 @@ from synergy_nb.dataflow.streams.log.values import Output
 
 
 class HostedComponents:
-    """The components that execute at a peer, as active ones or as followers.
-
-    Parameters
-    ----------
-    outbox
-        Effects and frames of the peer.
-    predictions
-        Predictions of the peer, which follow each component here.
-
-    Attributes
-    ----------
-    found : dict
-        Application and operator to the component.
-    runnable : dict
-        Component that may execute to the first entry that it would execute; as of its last change.
-    opened : set
-        Application and operator of each source that is being read.
-    """
+    """The components that execute at a peer, as active ones or as followers."""
 
     def __init__(self, outbox: Outbox, predictions: PeerPredictions) -> None:
-        self._outbox = outbox
-        self._predictions = predictions
-        self.found: dict[Key, Component] = {}
+        self._outbox = outbox  # effects and frames of the peer
+        self._predictions = predictions  # predictions of the peer, which follow each component here
+        self.found: dict[Key, Component] = {}  # application and operator to the component
+        # component that may execute to the first entry that it would execute; as of its last change
         self.runnable: dict[Component, WaitingChunk] = {}
-        self.opened: set[Key] = set()
+        self.opened: set[Key] = set()  # application and operator of each source that is being read
 
     def has(self, component: Component) -> bool:
         """Whether a component is still on this peer: work on it may end after it has left."""

@@ -7,13 +7,7 @@ from synergy_nb.dataflow.streams.hosting._outbox import Key
 
 
 class KnownDeployments:
-    """The last deployment of each application that a peer knows.
-
-    Attributes
-    ----------
-    found : dict
-        Application to its deployment.
-    """
+    """The last deployment of each application that a peer knows."""
 
     def __init__(self) -> None:
         self.found: dict[str, Deployment] = {}
@@ -31,12 +25,7 @@ class KnownDeployments:
     def producer(self, reader: str, stream: Key) -> tuple[str, int] | None:
         """Return the peer and the epoch of a component whose stream an application reads; None if they are not known.
 
-        Parameters
-        ----------
-        reader
-            Application that reads.
-        stream
-            Application and operator of the component.
+        ``stream``: application and operator of the component.
         """
         return producer(self.found, reader, *stream)
 

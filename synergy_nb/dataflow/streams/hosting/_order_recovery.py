@@ -60,34 +60,15 @@ def still_repeats(component: Component) -> bool:
 
 
 class Recovery:
-    """The answers that a component waits for before it reads freely.
-
-    Parameters
-    ----------
-    component
-        Component that has taken over.
-    wait_s
-        Seconds until it asks for the first time.
-
-    Attributes
-    ----------
-    missing : set of str
-        Addresses of the peers that have not answered.
-    found : list of Determinant
-        Determinants in the answers so far.
-    end : Point
-        Point up to which the stream has arrived at any of the peers that have answered.
-    retry_at : float
-        Time in seconds at which the missing peers are asked again.
-    """
+    """The answers that a component waits for before it reads freely."""
 
     def __init__(self, component: Component, wait_s: float = 0.0) -> None:
         self.component = component
-        self._wait_s = wait_s
-        self.missing: set[str] = set()
-        self.found: list[Determinant] = []
-        self.end = ORIGIN
-        self.retry_at = 0.0
+        self._wait_s = wait_s  # seconds until it asks for the first time
+        self.missing: set[str] = set()  # addresses of the peers that have not answered
+        self.found: list[Determinant] = []  # determinants in the answers so far
+        self.end = ORIGIN  # point up to which the stream has arrived at any of the peers that have answered
+        self.retry_at = 0.0  # time in seconds at which the missing peers are asked again
         self._deployment: Deployment | None = None
         self._question = 0
 
@@ -124,25 +105,17 @@ class Recovery:
 
 
 class OrderRecovery:
-    """The questions of one peer about the order of inputs, and its answers to those of others.
-
-    Parameters
-    ----------
-    peer
-        Address of the peer.
-    outbox, known, hosted, held
-        Effects of the peer, deployments that it knows, its components and its roles.
-    exchange, orders
-        Subscriptions of the peer, and the orders of inputs that it knows.
-    """
+    """The questions of one peer about the order of inputs, and its answers to those of others."""
 
     def __init__(
         self,
-        peer: str,
+        peer: str,  # address of the peer
+        # outbox, known, hosted, held: effects of the peer, deployments that it knows, its components and its roles
         outbox: Outbox,
         known: KnownDeployments,
         hosted: HostedComponents,
         held: HeldRoles,
+        # exchange, orders: subscriptions of the peer, and the orders of inputs that it knows
         exchange: Exchange,
         orders: Orders,
     ) -> None:

@@ -18,27 +18,13 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Outbox:
-    """What has to be done outside of the parts of hosting, in the order in which they asked for it.
-
-    Parameters
-    ----------
-    peer
-        Address of the peer.
-
-    Attributes
-    ----------
-    effects : list of Effect
-        Effects for the driver.
-    inside : deque of Frame
-        Frames of this peer to itself.
-    touched : dict
-        Application and operator of each component that has changed; the values mean nothing.
-    """
+    """What has to be done outside of the parts of hosting, in the order in which they asked for it."""
 
     def __init__(self, peer: str) -> None:
-        self._peer = peer
-        self.effects: list[Effect] = []
-        self.inside: deque[Frame] = deque()
+        self._peer = peer  # address of the peer
+        self.effects: list[Effect] = []  # effects for the driver
+        self.inside: deque[Frame] = deque()  # frames of this peer to itself
+        # application and operator of each component that has changed; the values mean nothing
         self.touched: dict[Key, None] = {}  # a dict keeps their order
 
     def effect(self, effect: Effect) -> None:

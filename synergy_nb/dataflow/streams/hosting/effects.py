@@ -32,32 +32,17 @@ __all__ = [
 
 
 class SendFrame(msgspec.Struct, frozen=True, eq=False):
-    """Send a frame to a peer.
+    """Send a frame to a peer."""
 
-    Parameters
-    ----------
-    to
-        Address of the peer.
-    frame
-        Frame to send.
-    """
-
-    to: str
+    to: str  # address of the peer
     frame: Frame
 
 
 class Captured(msgspec.Struct, frozen=True, eq=False):
-    """The encoded state of a snapshot.
+    """The encoded state of a snapshot."""
 
-    Parameters
-    ----------
-    head
-        Head of the operator's state.
-    tables
-        Number of each table to its pieces; None for a table whose pieces are not needed.
-    """
-
-    head: bytes
+    head: bytes  # head of the operator's state
+    # number of each table to its pieces; None for a table whose pieces are not needed
     tables: dict[int, list[Encoded] | None]
 
 
@@ -65,23 +50,12 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
     """Save and encode the state of a component, in any thread; the driver passes it to ``Hosting.captured``.
 
     The component executes nothing until ``Hosting.saved`` or ``Hosting.captured`` is called.
-
-    Parameters
-    ----------
-    component
-        Component to save.
-    number
-        Number of the snapshot.
-    known
-        Tables whose pieces are not needed.
-    most
-        Size limit of a piece, bytes.
     """
 
     component: Component
-    number: int
-    known: Mapping[int, tuple[int, ...]]
-    most: int
+    number: int  # number of the snapshot
+    known: Mapping[int, tuple[int, ...]]  # tables whose pieces are not needed
+    most: int  # size limit of a piece, bytes
 
     def save(self) -> SavedState:
         """Save the state of the component without copying it."""
@@ -100,21 +74,11 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
 
 
 class Restore(msgspec.Struct, frozen=True, eq=False):
-    """Restore a component from a snapshot, in any thread; then the driver calls ``Hosting.restored``.
+    """Restore a component from a snapshot, in any thread; then the driver calls ``Hosting.restored``."""
 
-    Parameters
-    ----------
-    component
-        Component to restore; it executes nothing meanwhile.
-    head
-        Head of the operator's state.
-    tables
-        Number of each table to the bytes of its pieces.
-    """
-
-    component: Component
-    head: bytes
-    tables: Mapping[int, tuple[bytes, ...]]
+    component: Component  # component to restore; it executes nothing meanwhile
+    head: bytes  # head of the operator's state
+    tables: Mapping[int, tuple[bytes, ...]]  # number of each table to the bytes of its pieces
 
     @property
     def size(self) -> int:
@@ -124,10 +88,7 @@ class Restore(msgspec.Struct, frozen=True, eq=False):
     def make(self) -> None:
         """Restore the operator's state.
 
-        Raises
-        ------
-        ValueError
-            If the snapshot is not a state of this operator.
+        Raises ``ValueError`` if the snapshot is not a state of this operator.
         """
         if self.component.logic is not None:
             tables = {number: decoded(pieces) for number, pieces in self.tables.items()}
@@ -143,29 +104,15 @@ class Restore(msgspec.Struct, frozen=True, eq=False):
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Read a source from a point on, and pass what it yields to ``Hosting.emit``.
-
-    Parameters
-    ----------
-    application, operator
-        Source that is read.
-    since
-        Point from which it is read: tuples and promises before it have been emitted.
-    """
+    """Read a source from a point on, and pass what it yields to ``Hosting.emit``."""
 
     application: str
     operator: str
-    since: Point
+    since: Point  # point from which it is read: tuples and promises before it have been emitted
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Stop reading a source.
-
-    Parameters
-    ----------
-    application, operator
-        Source that was read.
-    """
+    """Stop reading a source."""
 
     application: str
     operator: str
@@ -182,49 +129,26 @@ class FactKind(StrEnum):
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """Report a fact about a component to the control side.
-
-    Parameters
-    ----------
-    kind
-        Kind of the fact.
-    application, operator
-        Component that the fact is about.
-    reason
-        Reason in one sentence; empty where there is nothing to explain.
-    peers
-        Addresses of the peers concerned, where the fact concerns other peers.
-    """
+    """Report a fact about a component to the control side."""
 
     kind: FactKind
     application: str
     operator: str
-    reason: str = ""
-    peers: tuple[str, ...] = ()
+    reason: str = ""  # reason in one sentence; empty where there is nothing to explain
+    peers: tuple[str, ...] = ()  # addresses of the peers concerned, where the fact concerns other peers
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """Report that a sink has results for the client to collect.
-
-    Parameters
-    ----------
-    application, operator
-        Sink with new results.
-    """
+    """Report that a sink has results for the client to collect."""
 
     application: str
     operator: str
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """Report that copies of a source have more of its output: see ``StreamLog.copied``.
+    """Report that copies of a source have more of its output: see ``StreamLog.copied``."""
 
-    Parameters
-    ----------
-    application, operator
-        Source whose copies have advanced, or some of which nobody waits for any more.
-    """
-
+    # application, operator: source whose copies have advanced, or some of which nobody waits for any more
     application: str
     operator: str
 

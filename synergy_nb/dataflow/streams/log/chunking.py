@@ -20,7 +20,7 @@ from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, concatenated
 __all__ = ["TOGETHER_BORN", "TOGETHER_ROWS", "TOGETHER_WORK", "coalesce", "cut", "mergeable"]
 
 TOGETHER_ROWS: Final = 16_384  # most tuples in one batch: beyond them, the overhead of an item is negligible
-TOGETHER_BORN: Final = 0.2  # seconds, see mergeable()
+TOGETHER_BORN: Final = 0.2  # seconds; items are merged if they were born in the same interval of this length
 TOGETHER_WORK: Final = 0.2  # longest predicted time of an execution of several items, seconds
 
 
@@ -41,17 +41,9 @@ def mergeable(one: float, other: float) -> bool:
 def coalesce(items: Sequence[Item]) -> list[Item]:
     """Merge a stream into as few items as possible: consecutive batches become one, followed by one punctuation.
 
-    Parameters
-    ----------
-    items
-        Consecutive items of one stream.
-
-    Returns
-    -------
-    list of Batch and Punctuation
-        The same tuples in the same order. Of several punctuations the last one remains, whose promise includes the
-        others. A punctuation followed by batches moves behind them, but never behind tuples that would become late. A
-        merged batch has the earliest time of entry of its parts.
+    Returns: the same tuples in the same order. Of several punctuations the last one remains, whose promise includes the
+    others. A punctuation followed by batches moves behind them, but never behind tuples that would become late. A
+    merged batch has the earliest time of entry of its parts.
     """
     if len(items) < 2:
         return list(items)
@@ -99,21 +91,11 @@ def _joined(batches: Sequence[Batch]) -> Batch:
 def cut(item: Item, start: Point, *, encode: Callable[[Chunk], None] | None, most: int) -> list[Chunk]:
     """Cut an item that follows a point into chunks that fit a window; none if the item has nothing new.
 
-    Parameters
-    ----------
-    item
-        Batch or punctuation.
-    start
-        Point in the stream at which the item begins.
-    encode
-        Encoder of a chunk; None: all readers are on this peer.
-    most
-        Size limit of a chunk, bytes: a larger batch is cut into equal parts, down to single tuples.
+    ``item``: batch or punctuation; ``start``: point in the stream at which the item begins; ``encode``: encoder of a
+    chunk; None: all readers are on this peer; ``most``: size limit of a chunk, bytes: a larger batch is cut into equal
+    parts, down to single tuples.
 
-    Raises
-    ------
-    ValueError
-        If a batch begins at another position.
+    Raises ``ValueError`` if a batch begins at another position.
     """
     chunks = chunks_of(_slices(item, most) if isinstance(item, Batch) else (item,), start)
     if encode is not None:

@@ -44,28 +44,15 @@ T = TypeVar("T")
 class PushWindow(Generic[T]):
     """The items of a source that copies of it may lack, with a limit in bytes.
 
-    Parameters
-    ----------
-    most
-        Bytes from which on the window is full; items count as in logs.
-
-    Attributes
-    ----------
-    start : Point
-        Point up to which items are no longer retained.
-    there : Point
-        Point up to which the source's peer has the items.
-    epoch : int
-        Epoch of the source whose peer has answered last.
-    size : int
-        Bytes of the retained items.
+    ``start``: point up to which items are no longer retained; ``there``: point up to which the source's peer has the
+    items.
     """
 
     def __init__(self, most: int) -> None:
         self.start = self.there = ORIGIN
-        self.epoch = 0
-        self.size = 0
-        self._most = most
+        self.epoch = 0  # epoch of the source whose peer has answered last
+        self.size = 0  # bytes of the retained items
+        self._most = most  # bytes from which on the window is full; items count as in logs
         self._ends: list[Point] = []
         self._items: list[tuple[int, T]] = []  # bytes of each item, and what is retained of it
 
@@ -108,19 +95,9 @@ class PushWindow(Generic[T]):
     def answered(self, epoch: int, end: Point, copied: Point) -> bool:
         """Handle an answer of the source's peer.
 
-        Parameters
-        ----------
-        epoch
-            Epoch of the source there.
-        end
-            Point up to which this peer has the items.
-        copied
-            Point up to which all copies have them.
+        ``end``: point up to which this peer has the items; ``copied``: point up to which all copies have them.
 
-        Returns
-        -------
-        bool
-            Whether it can go on; False if it lacks items that are not retained any more.
+        Returns: whether it can go on; False if it lacks items that are not retained any more.
         """
         if epoch < self.epoch:
             return True

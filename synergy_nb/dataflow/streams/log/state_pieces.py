@@ -35,36 +35,18 @@ class Encoded(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A piece of a table.
+    """A piece of a table."""
 
-    Parameters
-    ----------
-    number
-        Number of the piece in the output's epoch.
-    data
-        Rows of the piece, as :func:`synergy_nb.dataflow.tuples.encode_table` writes them.
-    check
-        CRC-32 of these bytes.
-    """
-
-    number: int
-    data: bytes
-    check: int
+    number: int  # number of the piece in the output's epoch
+    data: bytes  # rows of the piece, as `synergy_nb.dataflow.tuples.encode_table` writes them
+    check: int  # CRC-32 of these bytes
 
 
 class Part(NamedTuple):
-    """A table of a snapshot.
+    """A table of a snapshot."""
 
-    Parameters
-    ----------
-    table
-        Number by which the operator's state names it.
-    pieces
-        Numbers of its pieces, in the order of its rows.
-    """
-
-    table: int
-    pieces: tuple[int, ...]
+    table: int  # number by which the operator's state names it
+    pieces: tuple[int, ...]  # numbers of its pieces, in the order of its rows
 
 
 def encoded(table: pl.DataFrame, most: int) -> list[Encoded]:
@@ -91,10 +73,7 @@ def _halved(rows: pl.DataFrame, most: int) -> Iterator[bytes]:
 def decoded(pieces: Sequence[bytes]) -> pl.DataFrame:
     """Decode the table that was cut into these pieces.
 
-    Raises
-    ------
-    ValueError
-        If they are not the pieces of one table.
+    Raises ``ValueError`` if they are not the pieces of one table.
     """
     if len(pieces) == 1:
         return decode_table(pieces[0])
@@ -135,12 +114,8 @@ class Archive:
     def file(self, snapshot: int, tables: dict[int, list[Encoded] | None]) -> tuple[Part, ...]:
         """Add a snapshot.
 
-        Parameters
-        ----------
-        snapshot
-            Number of the snapshot.
-        tables
-            Number of each table to its pieces; None: its pieces in the previous snapshot.
+        ``snapshot``: number of the snapshot; ``tables``: number of each table to its pieces; None: its pieces in the
+        previous snapshot.
         """
         self._tables = {
             table: self._tables[table] if pieces is None else self._numbered(self._tables.get(table, ()), pieces)
@@ -155,7 +130,7 @@ class Archive:
         return tuple(Part(table, pieces) for table, pieces in self._tables.items())
 
     def _numbered(self, before: tuple[int, ...], pieces: list[Encoded]) -> tuple[int, ...]:
-        """Number the pieces of a table; reuse the numbers of an earlier encoding that is equal."""
+        """Number the pieces of a table; an encoding that is equal to an earlier one gets the numbers of that."""
         sums = [(len(data), check) for data, check in pieces]
         numbers = before
         if [self._sums.get(number) for number in before] != sums:

@@ -43,10 +43,7 @@ class LogicPart(Protocol):
 def save_parts(parts: Sequence[LogicPart]) -> tuple[list[PartHead], dict[int, pl.DataFrame]]:
     """Save the states of parts; return their heads, and their tables by their numbers among those of all parts.
 
-    Parameters
-    ----------
-    parts
-        Parts, each time in the same order.
+    ``parts``: parts, each time in the same order.
     """
     saved = [part.save() for part in parts]
     tables = {number * len(saved) + at: table for at, each in enumerate(saved) for number, table in each.tables.items()}
@@ -56,19 +53,9 @@ def save_parts(parts: Sequence[LogicPart]) -> tuple[list[PartHead], dict[int, pl
 def decoded_head(head: bytes, kind: type[T], of: str) -> T:
     """Decode the head of a combined state.
 
-    Parameters
-    ----------
-    head
-        Head as a snapshot has it.
-    kind
-        Type of the head.
-    of
-        Name of what was saved, for the error.
+    ``head``: head as a snapshot has it; ``of``: name of what was saved, for the error.
 
-    Raises
-    ------
-    ValueError
-        If it is the head of another kind of state.
+    Raises ``ValueError`` if it is the head of another kind of state.
     """
     try:
         return msgspec.msgpack.decode(head, type=kind)
@@ -79,19 +66,10 @@ def decoded_head(head: bytes, kind: type[T], of: str) -> T:
 def restore_parts(parts: Sequence[LogicPart], heads: Sequence[PartHead], tables: Mapping[int, pl.DataFrame]) -> None:
     """Restore the states of parts that ``save_parts`` saved.
 
-    Parameters
-    ----------
-    parts
-        Parts in the order in which they were saved.
-    heads
-        Heads of their states, each with the numbers of its tables.
-    tables
-        Tables by their numbers among those of all parts.
+    ``parts``: parts in the order in which they were saved; ``heads``: heads of their states, each with the numbers of
+    its tables; ``tables``: tables by their numbers among those of all parts.
 
-    Raises
-    ------
-    ValueError
-        If there were more or fewer parts.
+    Raises ``ValueError`` if there were more or fewer parts.
     """
     if len(heads) != len(parts):
         raise ValueError(f"saved state: {len(heads)} parts; expected {len(parts)}")

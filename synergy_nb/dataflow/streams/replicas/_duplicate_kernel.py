@@ -64,49 +64,25 @@ def index_of(words: Any, used: int) -> Any:
 
 @compiled
 def arrive(
-    rows: Any,
-    time: int,
-    promise: int,
-    stream: int,
+    rows: Any,  # words of the tuples that arrive, shape (tuples, words)
+    time: int,  # number of the word with the event time
+    promise: int,  # greatest valid punctuation; earlier tuples have passed (line 2)
+    stream: int,  # number of the stream from which they arrive
+    # words, counts, greatest: words of a distinct tuple, `count[t][i]` for each stream, and `max_count[t]`, by slot.
+    # There must be slots for all of `rows`; unused ones contain zeros
     words: Any,
     counts: Any,
     greatest: Any,
-    used: int,
-    index: Any,
+    used: int,  # number of slots in use
+    index: Any,  # slots by hash
+    # number of arrivals by stream and by rank, which is the number of streams that delivered the same copy earlier
     ranks: Any,
-    streams: int,
-    new: Any,
+    streams: int,  # number of streams, without those that have left, whose columns contain zeros
+    new: Any,  # output: whether each tuple passes
 ) -> tuple[int, int, int]:
     """Execute lines 1 to 6 of algorithm 1 for tuples of one stream, in their order.
 
-    Parameters
-    ----------
-    rows
-        Words of the tuples that arrive, shape (tuples, words).
-    time
-        Number of the word with the event time.
-    promise
-        Greatest valid punctuation; earlier tuples have passed (line 2).
-    stream
-        Number of the stream from which they arrive.
-    words, counts, greatest
-        Words of a distinct tuple, ``count[t][i]`` for each stream, and ``max_count[t]``, by slot. There must be slots
-        for all of ``rows``; unused ones contain zeros.
-    used
-        Number of slots in use.
-    index
-        Slots by hash.
-    ranks
-        Number of arrivals by stream and by rank, which is the number of streams that delivered the same copy earlier.
-    streams
-        Number of streams, without those that have left, whose columns contain zeros.
-    new
-        Output: whether each tuple passes.
-
-    Returns
-    -------
-    tuple
-        Number of slots in use afterwards, number of tuples that pass, and number of the first that passes.
+    Returns: number of slots in use afterwards, number of tuples that pass, and number of the first that passes.
     """
     passed, first = 0, 0
     for number in range(len(rows)):

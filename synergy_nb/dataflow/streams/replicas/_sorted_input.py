@@ -69,17 +69,6 @@ class _Head(msgspec.Struct, frozen=True):
 class SortedInput:
     """The tuples of one input, released in an order that depends on the tuples only.
 
-    Parameters
-    ----------
-    order
-        Columns that order tuples of equal time before all others do, each with whether it descends: the order in which
-        a sort before the operator put them. All other columns follow in their order, ascending; NULLs are last.
-
-    Attributes
-    ----------
-    late
-        Tuples dropped so far because their time was below the last punctuation.
-
     Examples
     --------
     >>> table = pl.DataFrame({"time": [3, 1, 1], "value": [0, 5, 2]}, schema_overrides={"time": pl.Datetime("us")})
@@ -92,8 +81,10 @@ class SortedInput:
     """
 
     def __init__(self, order: Sequence[tuple[str, bool]] = ()) -> None:
+        # columns that order tuples of equal time before all others do, each with whether it descends: the order in
+        # which a sort before the operator put them. All other columns follow in their order, ascending; NULLs are last
         self._order = dict(order)
-        self.late = 0
+        self.late = 0  # tuples dropped so far because their time was below the last punctuation
         self._promise = START
         self._position = 0
         self._next_number = 0
@@ -138,11 +129,11 @@ class SortedInput:
         return [*released, Punctuation(item.time, self._position, item.born)]
 
     def begin(self, promise: int, position: int) -> None:
-        """Hold tuples from here on, after a promise and a number of tuples that were not held."""
+        """Hold tuples from here on; before came a promise, and so many tuples that were not held."""
         self._promise, self._position = promise, position
 
     def release(self) -> list[Batch]:
-        """Return all tuples that are held, in order, although earlier ones may follow."""
+        """Return all tuples that are held, in order, without waiting for earlier ones that may follow."""
         return self._before(END)
 
     def _before(self, low: int) -> list[Batch]:
@@ -168,10 +159,7 @@ class SortedInput:
     def restore(self, saved: SavedState) -> None:
         """Resume where the instance was that saved this state.
 
-        Raises
-        ------
-        ValueError
-            If it is no state of a sorted input.
+        Raises ``ValueError`` if it is no state of a sorted input.
         """
         try:
             head = msgspec.msgpack.decode(saved.head, type=_Head)
@@ -242,7 +230,7 @@ class SortedInput:
         return _Run(self._next_number - 1, _arranged(table, np.argsort(_times(table), kind="stable")))
 
     def _trimmed(self, run: _Run) -> _Run:
-        """Copy what is left of a run if that is less than half of it, so that the memory of the others is free."""
+        """Copy what is left of a run if that is less than half of it, to free the memory of the rest."""
         if run.released < max(run.rows, TRIMMED):
             return run
         return self._run([run.table[np.arange(run.released, run.table.height)]])
@@ -263,17 +251,10 @@ class SortedInput:
 def in_order(released: Sequence[Sequence[Item]], *, joined: bool = False) -> list[tuple[int, Item]]:
     """Merge what several ports release: the tuples in the order of their times, and then the promises.
 
-    Parameters
-    ----------
-    released
-        Batches and punctuations of each port.
-    joined
-        Whether all tuples may have the port 0, see :func:`in_order_of_time`.
+    ``released``: batches and punctuations of each port; ``joined``: whether all tuples may have the port 0, see
+    :func:`in_order_of_time`.
 
-    Returns
-    -------
-    list of (int, Item)
-        Items with their ports.
+    Returns: items with their ports.
     """
     batches = [[each for each in items if isinstance(each, Batch)] for items in released]
     promises = [(port, each) for port, items in enumerate(released) for each in items if isinstance(each, Punctuation)]
@@ -283,17 +264,10 @@ def in_order(released: Sequence[Sequence[Item]], *, joined: bool = False) -> lis
 def in_order_of_time(ports: Sequence[Sequence[Batch]], *, joined: bool = False) -> list[tuple[int, Batch]]:
     """Merge the sorted tuples of several ports: by time, and of equal time by port.
 
-    Parameters
-    ----------
-    ports
-        Batches of each port, in order.
-    joined
-        Whether all tuples may have the port 0, as ports with equal columns mean the same; then they are one batch.
+    ``joined``: whether all tuples may have the port 0, as ports with equal columns mean the same; then they are one
+    batch.
 
-    Returns
-    -------
-    list of (int, Batch)
-        Batches with their ports, each as long as no other port comes between.
+    Returns: batches with their ports, each as long as no other port comes between.
     """
     filled = [(port, batches) for port, batches in enumerate(ports) if batches]
     if len(filled) < 2:

@@ -18,16 +18,11 @@ Words: TypeAlias = npt.NDArray[np.int64]
 _NAN: Final = float("nan")
 _NAN_BITS, _MINUS_ZERO = np.array([_NAN, -0.0]).view(np.int64)
 
-_FEW: Final = 512  # texts up to which a loop is faster than Arrow's dictionary of them
+_FEW: Final = 512  # number of texts up to which a loop is faster than Arrow's dictionary
 
 
 class TupleWords:
     """Words of the tuples of one stream.
-
-    Parameters
-    ----------
-    schema
-        Names and types of the columns, one of which is ``time``.
 
     Examples
     --------
@@ -37,7 +32,7 @@ class TupleWords:
     """
 
     def __init__(self, schema: pl.Schema) -> None:
-        self.schema = schema
+        self.schema = schema  # names and types of the columns, one of which is `time`
         self.width = len(schema) + -(-len(schema) // 64)
         self.time = schema.names().index("time")
         self._names, self._kinds = schema.names(), schema.dtypes()

@@ -55,11 +55,6 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 class DuplicateFilter:
     """Merge of the stream replicas of one input of a component; each input has a filter of its own.
 
-    Parameters
-    ----------
-    streams
-        Names of the stream replicas that are there from the beginning, such as the addresses of their producers.
-
     Examples
     --------
     >>> from synergy_nb.dataflow.tuples import Batch
@@ -72,6 +67,7 @@ class DuplicateFilter:
     """
 
     def __init__(self, streams: Iterable[str]) -> None:
+        # names of the stream replicas that are there from the beginning, such as the addresses of their producers
         self._streams = {name: _Stream(number, START) for number, name in enumerate(streams)}
         if not self._streams:
             raise ValueError("streams: none; expected at least one")
@@ -115,7 +111,7 @@ class DuplicateFilter:
 
     @property
     def columns(self) -> int:
-        """Number of streams for which there are counters, with those that have left and may be replaced."""
+        """Number of streams for which there are counters, including streams that have left and may be replaced."""
         return self._counts.shape[1]
 
     @property
@@ -142,7 +138,7 @@ class DuplicateFilter:
 
     @property
     def firsts(self) -> dict[str, int]:
-        """Number of copies of tuples that each stream delivered first, as far as they passed."""
+        """Number of tuples that each stream delivered first, counting those that have passed."""
         streams = list(self._streams.items())  # first, as above
         return {name: int(self._ranks[stream.number, 0]) for name, stream in streams}
 
@@ -175,14 +171,9 @@ class DuplicateFilter:
     def join(self, stream: str, complete_from: int) -> None:
         """Add a stream replica that begins while the others run; one that is revived has left before.
 
-        Parameters
-        ----------
-        stream
-            Name of the stream.
-        complete_from
-            Least event time, microseconds, such that the stream will contain every tuple from this time on before the
-            promises that it makes. A producer that begins with what it sent after the punctuation q states q; one that
-            repeats nothing states a time after all that it sent.
+        ``stream``: name of the stream; ``complete_from``: least event time, microseconds, such that the stream will
+        contain every tuple from this time on before the promises that it makes. A producer that begins with what it
+        sent after the punctuation q states q; one that repeats nothing states a time after all that it sent.
         """
         if stream in self._streams:
             raise ValueError(f"stream: {stream!r} is one of {', '.join(self._streams)}; expected another")

@@ -55,20 +55,14 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 class OrderedInputs:
     """An operator whose inputs are read in the order of event times.
 
-    Parameters
-    ----------
-    operator
-        Logic of the operator.
-    orders
-        Columns that order tuples of equal time, for each input, each with whether it descends.
-    joined
-        Whether all inputs mean the same to the operator, so that it may read their tuples by one of them.
+    ``orders``: columns that order tuples of equal time, for each input, each with whether it descends.
     """
 
     def __init__(self, operator: Logic, orders: Sequence[Sequence[tuple[str, bool]]], *, joined: bool = False) -> None:
         self._operator = operator
         self._sorted = [SortedInput(order) for order in orders]
         self._promises = [START] * len(orders)
+        # whether all inputs mean the same to the operator, so that it may read their tuples by one of them
         self._joined = joined
 
     @property
@@ -110,10 +104,7 @@ class OrderedInputs:
     def restore(self, saved: SavedState, /) -> None:
         """Resume where the instance was that saved this state.
 
-        Raises
-        ------
-        ValueError
-            If it is not a state of this operator and its inputs.
+        Raises ``ValueError`` if it is not a state of this operator and its inputs.
         """
         head = decoded_head(saved.head, _Head, "ordered inputs")
         if len(head.promises) != len(self._sorted):

@@ -53,43 +53,20 @@ class Reading(enum.Enum):
 
 
 class MergedLogic:
-    """An operator with a duplicate filter in front of each port, and a sort where its replicas would not agree.
-
-    Parameters
-    ----------
-    operator
-        Logic of the operator.
-    ports
-        Number of each input to the port of the operator that it belongs to.
-    orders
-        Columns that order tuples of equal time, for each port, each with whether it descends; None if the operator
-        always reads tuples as they arrive.
-    reading
-        Order in which it reads its ports while it does not move.
-    aligned
-        Whether it reads its ports aligned at first, as it repeats what another component emits.
-    joined
-        Whether all ports mean the same to the operator, so that it may read their tuples by one of them.
-
-    Attributes
-    ----------
-    aligned : bool
-        Whether it reads its ports aligned at present: its output depends on the tuples of its inputs alone, and not on
-        the order in which they arrive.
-    latest : int
-        Greatest event time of all tuples that it has emitted, in µs; ``START`` before the first.
-    restoring : bool
-        Whether its state is still to be restored, so that ``latest`` is not known.
-    """
+    """An operator with a duplicate filter in front of each port, and a sort where its replicas would not agree."""
 
     def __init__(
         self,
         operator: Logic,
-        ports: Mapping[int, int],
+        ports: Mapping[int, int],  # number of each input to the port of the operator that it belongs to
+        # columns that order tuples of equal time, for each port, each with whether it descends; None if the operator
+        # always reads tuples as they arrive
         orders: Sequence[Sequence[tuple[str, bool]]] | None = None,
-        reading: Reading = Reading.ARRIVING,
+        reading: Reading = Reading.ARRIVING,  # order in which it reads its ports while it does not move
         *,
+        # whether it reads its ports aligned at first, as it repeats what another component emits
         aligned: bool = False,
+        # whether all ports mean the same to the operator, so that it may read their tuples by one of them
         joined: bool = False,
     ) -> None:
         self._operator = operator
@@ -101,11 +78,13 @@ class MergedLogic:
         self._changed = False  # whether inputs may be gone since the last execution
         self._sorted = [SortedInput(orders[number]) for number in numbers] if orders is not None else []
         self._reading = reading
+        # whether it reads its ports aligned at present: its output depends on the tuples of its inputs alone, and not
+        # on the order in which they arrive
         self.aligned = aligned or reading is Reading.ALIGNED
         self._relaxing = False  # whether it is not aligned any more from the next execution on
         self._joined = joined
-        self.latest = START
-        self.restoring = False
+        self.latest = START  # greatest event time of all tuples that it has emitted, in µs; `START` before the first
+        self.restoring = False  # whether its state is still to be restored, so that `latest` is not known
 
     @property
     def late(self) -> int:
@@ -140,7 +119,7 @@ class MergedLogic:
 
     @property
     def temporarily_aligned(self) -> bool:
-        """Whether it reads its ports aligned at present, and otherwise while it does not move."""
+        """Whether it reads its ports aligned only at present, and will read them otherwise once it does not move."""
         return self.aligned and self._reading is not Reading.ALIGNED
 
     @property
@@ -228,7 +207,7 @@ class MergedLogic:
         return in_order([held.receive(promise) for held in self._sorted], joined=self._joined)
 
     def _rest(self, born: float) -> list[tuple[int, Item]]:
-        """What the operator has not read yet as it read its ports aligned."""
+        """What the operator has not read yet because it read its ports aligned."""
         released: list[list[Item]] = []
         for merged, held in zip(self._filters, self._sorted, strict=True):
             found = held.receive(Punctuation(merged.promise, 0, born))
@@ -247,10 +226,7 @@ class MergedLogic:
     def restore(self, saved: SavedState, /) -> None:
         """Resume where the instance was that saved this state.
 
-        Raises
-        ------
-        ValueError
-            If it is not a state of this operator and its filters.
+        Raises ``ValueError`` if it is not a state of this operator and its filters.
         """
         head = decoded_head(saved.head, _Head, "merged streams")
         if self.aligned and not head.aligned:
