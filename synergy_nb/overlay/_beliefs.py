@@ -132,7 +132,6 @@ class Beliefs(Protocol):
         """Process news of a sender; return whether some of it says that this peer is suspect, dead or has left."""
         member = self._members.get(sender)
         # a peer that counts as dead here and has not refuted that was cut off: its verdicts on others are of that time
-        # (test_a_peer_that_was_declared_dead_spreads_its_verdicts_no_more)
         cut_off = member is not None and member.status >= DEAD and incarnation <= member.incarnation
         charged = False
         for piece in news:

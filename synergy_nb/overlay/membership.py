@@ -111,7 +111,6 @@ class Membership(Beliefs):
         """Choose an incarnation and start pinging, now or when this peer has joined."""
         self._started = True
         # the clock, as a restarted peer knows nothing of the incarnation in which it was declared dead
-        # (test_a_restarted_peer_overrides_the_death_of_its_earlier_life)
         self.incarnation = max(self.incarnation, int(self.peer.now * 1000))
         self._died = self.incarnation - 1
         self._number = int(self.peer.now * 1000)

@@ -242,7 +242,6 @@ class Routing(Protocol):
 
     def _deliver(self, payload: Any, origin: str, ident: int, hops: int) -> None:
         # two copies of a message have different sequence numbers if one went around a hop that was only slow
-        # (test_duplicates_are_delivered_once)
         if not self._received.add((origin, ident)):
             return
         if self.arrived(payload):

@@ -230,7 +230,9 @@ class HotSpots(Protocol):
                 continue
             execution = self.monitor.execution(each, prediction, age if each == component else None)
             if self._mode(each) == "off" or not self._worst_is_here(each):
-                execution = execution._replace(allowed=math.inf)  # its rate counts, but it need not have slack
+                # its rate counts, but it need not have slack
+                # (test_a_plan_without_hot_spots_that_is_late_does_not_prevent_the_relief_of_others)
+                execution = execution._replace(allowed=math.inf)
             found.append(execution)
             reason = self._reason_to_stay(each, act=act)
             if reason:
