@@ -243,6 +243,17 @@ def test_streams_that_begin_with_their_application_are_shared_only_on_request() 
     assert points(ring, "b") == {"filter"}
 
 
+def test_a_stream_of_rows_that_a_program_pushes_is_never_shared() -> None:
+    def plan() -> Plan:
+        return source("python", name="rows", columns={"v": "int"}, rate=100).filter("v > 1").sink("all")
+
+    config = CompositionConfig(sharing="all")
+    ring = Ring(6, seed=9, config=lambda n: PeerConfig(f"peer-{n}", seed=n, composition=config))
+    started(ring, "peer-1", "a", plan())
+    started(ring, "peer-2", "b", plan())
+    assert points(ring, "b") == set()
+
+
 def test_without_sharing_nothing_is_offered_or_found() -> None:
     config = CompositionConfig(sharing="off")
     ring = Ring(6, seed=10, config=lambda n: PeerConfig(f"peer-{n}", seed=n, composition=config))
