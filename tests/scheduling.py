@@ -1,9 +1,10 @@
 """How a run with several workers is shared out: what one worker has to do alone, and what goes first.
 
 A file stays together, as it shares what its fixtures start. So do all files that share a Spark server, which each
-worker would start for itself otherwise. Schedules of a campaign share nothing. What takes long goes first, so that no
-worker is left alone with it at the end. In a random order, which ``--random-order-seed`` asks for, whatever stays
-together otherwise still does: units are shuffled, their files, and the tests of each file.
+worker would start for itself otherwise. Schedules of a campaign share nothing, and neither do notebooks. What takes
+long goes first, so that no worker is left alone with it at the end: a test that takes longer than most of the slow ones
+says so by ``slow(seconds)``, on a machine that does nothing else. In a random order, which ``--random-order-seed`` asks
+for, whatever stays together otherwise still does: units are shuffled, their files, and the tests of each file.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import random
 from collections import defaultdict
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import pytest
@@ -34,6 +35,9 @@ SERVERS: Final = {
         "test_spark_servers",
     ),
 }
+
+#: Files whose tests share nothing and take long, each case of a parameter a unit of its own.
+APART: Final = ("test_notebooks",)
 
 
 class LongFirst(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
@@ -64,13 +68,13 @@ def unit(nodeid: str) -> str:
     """The unit that a test belongs to, which one worker does alone."""
     path, _, test = nodeid.partition("::")
     name = PurePosixPath(path).stem
-    if name.endswith("_campaign") and "[" in test:
+    if (name.endswith("_campaign") or name in APART) and "[" in test:
         return nodeid
     return next((server for server, files in SERVERS.items() if name in files), path)
 
 
 def long_first(items: list[pytest.Item]) -> None:
-    """Put files with tests on Spark first, by the server that they share, then those with other slow tests.
+    """Put files with tests on Spark first, by the server that they share, then slow tests, the longest first.
 
     Otherwise the order stays.
 
@@ -79,16 +83,23 @@ def long_first(items: list[pytest.Item]) -> None:
     pytest.UsageError
         If a test uses a server that its file does not share.
     """
-    rank: dict[Path, tuple[int, str]] = {}
+    rank: dict[object, tuple[int, float, str]] = {}
     for item in items:
         used = SERVERS.keys() & set(getattr(item, "fixturenames", ()))
         for server in used:
             if item.path.stem not in SERVERS[server]:
                 raise pytest.UsageError(f"{item.nodeid}: uses {server}; expected its file in tests/scheduling.py")
-        slow = item.get_closest_marker("slow") is not None
-        found = (-2, min(used)) if used else (-1 if slow else 0, "")
-        rank[item.path] = min(rank.get(item.path, found), found)
-    items.sort(key=lambda item: rank[item.path])
+        slow = item.get_closest_marker("slow")
+        seconds = float(slow.args[0]) if slow is not None and slow.args else 0.0
+        found = (-2, 0.0, min(used)) if used else (-1 if slow is not None else 0, -seconds, "")
+        place = _place(item)
+        rank[place] = min(rank.get(place, found), found)
+    items.sort(key=lambda item: rank[_place(item)])
+
+
+def _place(item: pytest.Item) -> object:
+    """What stays together in the order: the cases of a file, if they are not units of their own."""
+    return item.nodeid if "[" in item.nodeid and unit(item.nodeid) == item.nodeid else item.path
 
 
 def in_random_order(items: list[pytest.Item], seed: int) -> None:

@@ -59,14 +59,14 @@ def test_cells_are_narrow_enough_to_read_without_scrolling(path: Path) -> None:
     assert not wide
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 @pytest.mark.timeout(900)  # they take less than a minute where nothing else runs
 @pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
 def test_every_cell_of_the_other_notebooks_runs(path: Path) -> None:
     _run(path)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", READERS)
 def test_a_notebook_holds_when_one_reads_between_its_cells(name: str, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def _drawn(notebook: LabNotebook, points: int, faults: list[str]) -> dict[str, A
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.slow(40)
 @pytest.mark.timeout(500)
 def test_all_cells_run_and_the_view_draws_moving_data(page: Page, jupyterlab: JupyterLab) -> None:
     faults: list[str] = []

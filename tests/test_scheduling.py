@@ -22,6 +22,8 @@ def test_files_stay_together_servers_are_shared_and_schedules_are_apart() -> Non
         == unit("tests/plan/test_units.py::test_b")
         == "tests/plan/test_units.py"
     )
+    notebook = "tests/test_notebooks.py::test_every_cell_runs[02]"
+    assert unit(notebook) == notebook
     assert unit("synergy_nb/events/journal.py::synergy_nb.events.journal.Journal") == "synergy_nb/events/journal.py"
     for server, files in SERVERS.items():
         assert {unit(f"tests/{name}.py::test_it") for name in files} == {server}
@@ -40,14 +42,16 @@ def test_there_is_a_worker_more_than_cores(monkeypatch: pytest.MonkeyPatch) -> N
 class Item:
     """A test, as far as its order goes."""
 
-    def __init__(self, name: str, *fixturenames: str, slow: bool = False) -> None:
+    def __init__(self, name: str, *fixturenames: str, slow: bool | float = False) -> None:
         self.nodeid = name
         self.path = HERE / f"{name.partition(' ')[0]}.py"
         self.fixturenames = fixturenames
         self.slow = slow
 
-    def get_closest_marker(self, name: str) -> object:
-        return self.slow if name == "slow" and self.slow else None
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        if name != "slow" or self.slow is False:
+            return None
+        return pytest.mark.slow(self.slow).mark if self.slow is not True else pytest.mark.slow.mark
 
 
 def test_files_that_take_long_go_first_and_keep_their_order() -> None:
@@ -60,11 +64,21 @@ def test_files_that_take_long_go_first_and_keep_their_order() -> None:
         Item("test_spark_cluster 1", "spark_peers", slow=True),
         Item("test_spark_server 1", "spark_server", slow=True),
         Item("test_c 1", slow=True),
+        Item("test_d 1"),
+        Item("test_d 2", slow=30),
+        Item("test_e 1", slow=60.5),
     ]
     long_first(items)  # type: ignore[arg-type]
     shared = ["test_spark_cluster 1", "test_spark_query 1", "test_spark_query 2", "test_spark_server 1"]
-    wanted = [*shared, "test_b 1", "test_b 2", "test_c 1", "test_a 1"]
+    wanted = [*shared, "test_e 1", "test_d 1", "test_d 2", "test_b 1", "test_b 2", "test_c 1", "test_a 1"]
     assert [item.nodeid for item in items] == wanted
+
+
+def test_cases_that_are_units_of_their_own_are_ordered_one_by_one() -> None:
+    name = "tests/streams/test_moving_campaign.py::test_it"
+    items = [Item(f"{name}[1]"), Item(f"{name}[2]", slow=True), Item(f"{name}[3]", slow=20), Item(f"{name}_once")]
+    long_first(items)  # type: ignore[arg-type]
+    assert [item.nodeid for item in items] == [f"{name}[3]", f"{name}[2]", f"{name}[1]", f"{name}_once"]
 
 
 def test_a_file_that_uses_a_server_has_to_be_among_those_that_share_it() -> None:

@@ -126,7 +126,7 @@ def test_no_overbooking_and_no_leak(seed: int) -> None:
     check(*run(seed))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 @pytest.mark.parametrize("block", blocks(10, 10))
 def test_no_overbooking_and_no_leak_in_many_schedules(block: int) -> None:
     for seed in range(1000 + 50 * block, 1050 + 50 * block):

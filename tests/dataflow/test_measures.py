@@ -54,7 +54,7 @@ def test_an_empty_histogram_has_no_quantiles() -> None:
     assert (histogram.quantile(0.5), histogram.mean, histogram.miss_rate) == (None, None, None)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 @pytest.mark.parametrize("load", [0.5, 0.8])
 def test_waiting_times_of_poisson_arrivals_agree_with_the_m_m_1_queue(load: float) -> None:
     """Mean waiting time W_q = ρ / (μ - λ); 99.9 % interval of 40 batch means, long against the correlation time."""

@@ -449,7 +449,7 @@ def test_a_slow_walk_costs_updates_with_each_boundary() -> None:
     assert counts[7] / counts[3] > 3.0
 
 
-@pytest.mark.slow  # the whole claim; the next test reproduces it in a small size
+@pytest.mark.slow(20)  # the whole claim; the next test reproduces it in a small size
 def test_levels_cost_little_where_loads_jump_and_much_where_they_walk() -> None:
     (claim,) = find(["P8"])
     (result,) = runner.reproduce([(claim, {})])

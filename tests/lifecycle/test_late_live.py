@@ -43,7 +43,7 @@ def test_a_query_without_backups_is_paused_while_a_peer_is_stopped() -> None:
         assert happened.index(ApplicationPaused) < happened.index(ApplicationContinued)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(30)
 def test_a_query_leads_on_when_its_stopped_origin_continues() -> None:
     with Cluster(5, cores=1.0, spark=False) as cluster:
         undisturbed = rows(cluster.submit(query("peer-2", speed=None), origin="peer-1"))

@@ -497,7 +497,7 @@ def test_the_death_of_an_origin_at_any_moment_changes_no_row(seed: int) -> None:
     scheduled(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 @pytest.mark.parametrize("block", blocks(10, 10))
 def test_the_death_of_an_origin_changes_no_row_in_many_schedules(block: int) -> None:
     assert sum(map(scheduled, range(1000 + 50 * block, 1050 + 50 * block))) > 20

@@ -139,7 +139,7 @@ def test_a_migration_is_decided_before_the_first_miss(seed: int) -> None:
     assert 10.0 < decided(control) < 11.95
 
 
-@pytest.mark.slow
+@pytest.mark.slow(50)
 def test_a_migration_is_decided_before_the_first_miss_in_a_thousand_runs() -> None:
     """After 5 s, in which all estimates have settled."""
     late = []

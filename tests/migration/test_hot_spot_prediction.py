@@ -117,7 +117,7 @@ def test_a_hot_spot_is_predicted_in_time_whatever_the_jitter(seed: int) -> None:
     assert outcome.decided < outcome.missed
 
 
-@pytest.mark.slow
+@pytest.mark.slow(50)
 def test_a_hot_spot_is_predicted_in_time_in_a_thousand_runs() -> None:
     """After 5 s, in which all estimates have settled."""
     late = [

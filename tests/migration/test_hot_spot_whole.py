@@ -177,7 +177,7 @@ def test_prediction_misses_less_than_reaction_and_that_less_than_no_migration(pr
     assert not nothing.journaled(ComponentMoved)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 def test_prediction_misses_less_than_reaction_on_recorded_requests(real_data: Path) -> None:
     """A stretch of a web server's trace, 60 times as fast; its second half has twice the requests."""
     with gzip.open(real_data / "nasa-http-requests-per-second.txt.gz", "rt", encoding="ascii") as lines:

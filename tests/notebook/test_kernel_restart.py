@@ -47,7 +47,7 @@ def _notebook(lab: JupyterLab) -> str:
     return "restart.ipynb"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(35)
 @pytest.mark.timeout(500)
 def test_a_restarted_kernel_leaves_pictures_and_no_processes(page: Page, jupyterlab: JupyterLab) -> None:
     path = _notebook(jupyterlab)

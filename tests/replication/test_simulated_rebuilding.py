@@ -49,7 +49,7 @@ def rebuilt_again(simulation: Simulation, number: int) -> bool:
     return rebuilt(simulation) >= number
 
 
-@pytest.mark.slow
+@pytest.mark.slow(25)
 def test_replicas_that_are_killed_while_others_move_are_rebuilt_and_results_stay_the_same() -> None:
     simulation = Simulation(8, cores=4, seed=2)
     application = simulation.submit(query(2))

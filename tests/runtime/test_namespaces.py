@@ -89,7 +89,7 @@ def scheduler(namespaces: None) -> Iterator[str]:
             process.wait(DEADLINE)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(45)
 def test_a_link_that_is_deaf_in_one_direction_loses_no_row(scheduler: str) -> None:
     """Frames of the far peer go to nobody; TCP sends them again, later and later."""
     deaf = " ".join(inside(NAMES[1], "ip", "neighbour", "replace", ADDRESSES[0], "lladdr", NOBODY, "dev", LINKS[1]))

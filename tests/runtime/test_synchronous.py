@@ -66,7 +66,7 @@ FOUND = """
 """  # noqa: E501
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 def test_type_checkers_see_synchronous_methods(tmp_path: Path) -> None:
     written = tmp_path / "notebook.py"
     written.write_text(CODE)

@@ -39,7 +39,7 @@ def test_a_peer_that_is_declared_dead_and_sends_on_is_read_no_more(seed: int) ->
     run(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(25)
 @pytest.mark.parametrize("block", blocks(len(MANY) // BLOCK, 10))
 def test_nothing_is_lost_doubled_or_reordered_by_a_move_in_many_schedules(block: int) -> None:
     schedules = [run(seed) for seed in MANY[BLOCK * block : BLOCK * (block + 1)]]

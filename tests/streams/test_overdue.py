@@ -314,7 +314,7 @@ def test_each_tuple_is_at_the_sink_or_counted_as_dropped_in_many_schedules(block
     in_blocks(run_dropping, block)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 @pytest.mark.parametrize("block", blocks(6, 6))
 def test_joins_of_the_remaining_tuples_survive_takeovers_and_moves_in_many_schedules(block: int) -> None:
     in_blocks(run_dropping_deep, block)

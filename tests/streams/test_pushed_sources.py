@@ -134,7 +134,7 @@ def test_whole_peers_lose_the_source_its_backup_and_its_readers_one_after_anothe
     assert program.most_bytes < LIMITS.retain
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 @pytest.mark.parametrize("block", blocks(50, 25))
 def test_each_row_that_was_pushed_comes_once_whoever_dies_at_any_moment(block: int) -> None:
     in_blocks(run, block)

@@ -117,7 +117,7 @@ def fed(kind: str) -> Stream:
             return source("packets", count=1500, seed=2, **more).project(v="bytes", id="p")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(40)
 @pytest.mark.parametrize(
     ("kind", "how"), [("generator", "kill"), ("table", "suspend"), ("packets", "suspend"), ("generator", "move")]
 )

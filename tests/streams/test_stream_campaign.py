@@ -195,25 +195,25 @@ def test_no_log_grows_beyond_its_bound_and_nothing_stalls(seed: int) -> None:
     run_pressed(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 @pytest.mark.parametrize("block", blocks(11, 11))
 def test_results_are_those_of_the_undisturbed_run_in_many_schedules(block: int) -> None:
     in_blocks(run, block)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(25)
 @pytest.mark.parametrize("block", blocks(13, 13))
 def test_a_successor_reads_in_order_in_many_schedules(block: int) -> None:
     in_blocks(run_deep, block)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(55)
 @pytest.mark.parametrize("block", blocks(8, 8))
 def test_a_sharer_has_the_whole_stream_in_many_schedules(block: int) -> None:
     in_blocks(run_sharing, block)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 @pytest.mark.parametrize("block", blocks(8, 8))
 def test_no_log_grows_beyond_its_bound_in_many_schedules(block: int) -> None:
     in_blocks(run_pressed, block)
