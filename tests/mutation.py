@@ -48,7 +48,7 @@ ROOMS: Final = ("algorithms", "lifecycle", "dataflow", "overlay", "plan")
 KERNELS: Final = (
     "_kernel.py"  # what numba compiles: tests compare it with the same code in Python, which is broken here
 )
-LIBRARIES: Final = ("hypothesis", "networkx", "numpy", "polars", "pytest", "statsmodels.tsa.api", "yaml")
+LIBRARIES: Final = ("networkx", "numpy", "polars", "statsmodels.tsa.api", "yaml")  # hypothesis is rewritten by pytest
 SMALL: Final = 4
 OTHER: Final[dict[type[ast.AST], Any]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -237,8 +237,14 @@ def _forked(root: Path, arguments: list[str], plugin: object, seconds: int) -> i
         sys.path.insert(0, str(root))
         os.environ["PYTHONPATH"] = str(root)
         os.setpgid(0, 0)
-        threading.Timer(10.0 * seconds, os.killpg, (0, 9)).start()
-        os._exit(int(pytest.main(["-q", "-n0", "-p", "no:cacheprovider", *arguments], plugins=[plugin])))
+        ended = threading.Timer(10.0 * seconds, os.killpg, (0, 9))
+        ended.daemon = True
+        ended.start()
+        code = 3  # pytest's own for an error within it
+        try:
+            code = int(pytest.main(["-q", "-n0", "-p", "no:cacheprovider", *arguments], plugins=[plugin]))
+        finally:
+            os._exit(code)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else -1
 
