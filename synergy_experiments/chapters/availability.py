@@ -8,7 +8,8 @@ requests that outlive randomly drawn failures.
 
 Findings
 --------
-Our results are those of the paper.
+Synergy is above Random and Partition wherever more than one peer fails, and its distance to Optimal is small. The paper
+also says that the number of peers that an application uses does not grow linearly with its components; A2 has those.
 """
 
 from __future__ import annotations
@@ -71,7 +72,6 @@ REPLICAS: Final[dict[str, Parameter]] = {
 
 NEAR: Final = 0.01  # distance from the optimum, or from a closed form
 QUARTER: Final = 0.25
-EQUAL: Final = 0.002  # difference in availability up to which two algorithms count as equal
 USUAL: Final = (20, 3, 9)  # peers, failed peers, components
 #: Closed forms of availability, by degree and algorithm. The paper's figures have no numbers.
 CLOSED: Final = {
@@ -175,8 +175,9 @@ def _throughout(measured: Measured, _: Setup) -> Iterator[Check]:
     for metric, what in _BY.items():
         places = measured.xs(metric, "synergy")
         for other in ("random", "partition"):
-            above = [(x, measured.higher(x, "synergy", other, metric, EQUAL)) for x in places]
-            yield at_all(f"Synergy is not below {other} by {EQUAL:g}, against {what}", "above", above)
+            above = [(x, measured.higher(x, "synergy", other, metric)) for x in places
+                     if (measured.mean(x, other, metric) or 0.0) < 1.0]  # fmt: skip
+            yield at_all(f"Synergy is above {other} where any placement fails, against {what}", "above", above)
         close = [(x, _close(measured, x, metric)) for x in places]
         yield at_all(
             f"Synergy loses at most a quarter of what Random loses to Optimal, against {what}", "near Optimal", close

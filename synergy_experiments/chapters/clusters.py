@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final, cast
 
 import numpy as np
@@ -111,10 +112,10 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
                  for size in sizes for x in ratios]  # fmt: skip
         check = at_all(name, says, above)
         yield own(check) if one == REFINED else check
-    least, most = ratios[0], ratios[-1]
-    matters = [(size, larger((most, PLAIN, size), (least, PLAIN, size))) for size in sizes if least < most]
     says = "clustering more important as communication costs more"
-    yield at_all(f"gain over ROD without clusters: larger at {most:g} than at {least:g}", says, matters)
+    for size in sizes:
+        rises = [(more, larger((more, PLAIN, size), (less, PLAIN, size))) for less, more in pairwise(ratios)]
+        yield at_all(f"gain over ROD without clusters rises with every cost, {size} operators", says, rises)
     fewest, many = sizes[0], sizes[-1]
     more = [(x, larger((x, CONNECTED, many), (x, CONNECTED, fewest))) for x in ratios if fewest < many]
     says = "increasingly better with more operators an input"

@@ -27,7 +27,7 @@ from synergy_experiments.chapters.availability import REPLICAS, SHARE, requests,
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Coordinate, Decision, Estimate, Measured, Point
 from synergy_experiments.framework.parameters import Setup, wholes
-from synergy_experiments.framework.verdicts import at_all, near, not_comparable
+from synergy_experiments.framework.verdicts import at_all, near, own
 from synergy_experiments.worlds.replica_placements import Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import ExactlyFailed
@@ -35,6 +35,7 @@ from synergy_nb.control.roles import Roles
 
 __all__ = ["CLAIMED", "ratios"]
 
+FEWER: Final = 0.005  # difference of two ratios below which they are the same
 _BY: Final = {"by peers": "peers", "by failures": "failed peers"}
 
 
@@ -97,6 +98,9 @@ def _ratio(measured: Measured, setup: Setup) -> Iterator[Check]:
     for kind in ("by peers", "by failures"):
         places = measured.xs(f"ratio {kind}", "synergy")
         for other in ("random", "partition"):
+            less = [(x, _fewer(measured, x, other, f"ratio of all {kind}")) for x in places]
+            name = f"Synergy's ratio of failed replicas is {FEWER:g} below {other}'s, of all applications, {kind}"
+            yield at_all(name, "fewer fail", less)
             fewer = [(x, measured.lower(x, "synergy", other, f"ratio {kind}")) for x in places]
             name = f"Synergy's ratio of failed replicas is below {other}'s, of requests whose ends live, {kind}"
             yield at_all(name, "fewer fail", fewer)
@@ -108,15 +112,16 @@ def _ratio(measured: Measured, setup: Setup) -> Iterator[Check]:
         yield at_all(f"the ratios of Random and Partition are similar, within a tenth, {kind}", "similar", alike)
         higher = [(x, measured.higher(x, "optimal", "synergy", f"ratio {kind}")) for x in places]
         yield at_all(f"Optimal's ratio is above Synergy's, {kind}", "higher", higher)
-        whole = [measured.difference(x, "synergy", "random", f"ratio of all {kind}") for x in places]
-        known = [each.value for each in whole if each is not None]
-        yield not_comparable(f"difference of Synergy's ratio from Random's, of all applications, {kind}", "fewer fail",
-                     max(known, key=abs) if known else None,
-                     "for every placement the mean is the share of failed peers")  # fmt: skip
     most = [measured.mean(x, "optimal", "outlived by failures") for x in measured.xs("outlived by failures", "optimal")]
     ours = max((value for value in most if value is not None), default=None)
     greatest = None if ours is None else Estimate.exact(ours)
-    yield near("ratio of failed replicas that Optimal outlives", (degree - 1) / degree, greatest, 1e-6, 0.01)
+    yield own(near("ratio of failed replicas that Optimal outlives", (degree - 1) / degree, greatest, 1e-6, 0.01))
+
+
+def _fewer(measured: Measured, x: Coordinate, other: str, metric: str) -> Decision | None:
+    """Whether Synergy's ratio is below another's, by more than what is no difference."""
+    apart = measured.difference(x, "synergy", other, metric)
+    return None if apart is None else apart.below(-FEWER)
 
 
 def _alike(measured: Measured, x: Coordinate, metric: str) -> Decision | None:

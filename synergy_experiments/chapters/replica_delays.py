@@ -41,7 +41,7 @@ from synergy_experiments.chapters.availability import REPLICAS, requests, share_
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Coordinate, Decision, Measured, Point, both
 from synergy_experiments.framework.parameters import Setup, choice, number, several, wholes
-from synergy_experiments.framework.verdicts import at_all, not_comparable, own
+from synergy_experiments.framework.verdicts import at_all, near, not_comparable, own
 from synergy_experiments.worlds.replica_placements import (
     AHEAD,
     ALGORITHMS,
@@ -65,7 +65,8 @@ __all__ = ["CLAIMED", "Tradeoff", "delayed", "gathered", "tradeoffs"]
 
 #: Milliseconds of table 4.14, by peers.
 GATHERED: Final = {10: 1827.0, 20: 2100.0, 30: 5539.0}
-FEW: Final = 10.0  # seconds that count as a few at the most
+#: Metric of a time to gather latencies to how a peer asks.
+HOW: Final = {"in turn": "one peer after the other", "together": "as the protocol asks, all at once"}
 #: The readings of Latency, and what each does.
 LATENCIES: Final = {"latency": "the nearest peer, itself first", "latency apart": "the nearest peer not in use"}
 SYNERGIES: Final = ("synergy", AHEAD)
@@ -205,12 +206,19 @@ def _compared(measured: Measured, setup: Setup) -> Iterator[Check]:
         better = [(x, measured.higher(x, "synergy", name, "reached")) for x in sizes]
         yield at_all(f"Synergy is more available than Latency ({reading})", "Latency leads to low availability", better)
     for other in ("random", "partition"):
-        shorter = [(f"{x:g} {metric}", measured.lower(x, "synergy", other, metric)) for x in sizes
-                   for metric in ("inter", "intra")]  # fmt: skip
-        yield at_all(f"both delays are shorter than those of {other}", "much worse", shorter)
+        shorter = [
+            (f"{x:g} {metric}", _half(measured, x, other, metric)) for x in sizes for metric in ("inter", "intra")
+        ]
+        yield at_all(f"both delays are at most half of those of {other}", "much worse", shorter)
         better = [(x, measured.higher(x, "synergy", other, "reached")) for x in sizes]
         yield at_all(f"and availability is higher than that of {other}", "higher", better)
     yield from _nearest(measured)
+
+
+def _half(measured: Measured, x: Coordinate, other: str, metric: str) -> Decision | None:
+    """Whether a delay of Synergy is at most half of another's, by an interval."""
+    beyond = measured.paired((x, "synergy", metric), (x, other, metric), lambda ours, theirs: ours - theirs / 2)
+    return None if beyond is None else beyond.below()
 
 
 def _nearest(measured: Measured) -> Iterator[Check]:
@@ -306,9 +314,11 @@ def _gathering(setup: Setup) -> Iterator[Cell]:
 
 def _times(measured: Measured, _: Setup) -> Iterator[Check]:
     sizes = measured.xs("together", "synergy")
-    found = [(x, measured.estimate(x, "synergy", "together")) for x in sizes]
-    few = [(x, ours.below(FEW)) for x, ours in found if ours is not None]
-    yield at_all(f"the protocol's time, all asked at once, is below {FEW:g} s", "in the order of a few seconds", few)
+    least, most = min(GATHERED), max(GATHERED)
+    for metric, how in HOW.items():
+        growth = measured.paired((most, "synergy", metric), (least, "synergy", metric), lambda one, other: one / other)
+        name = f"time with {most} peers over that with {least}, {how}"
+        yield near(name, GATHERED[most] / GATHERED[least], growth, 0.5, 1.5, unit="")
     known = [(x, measured.always(x, "synergy", "known", lambda share: share == 1.0)) for x in sizes]
     limit = PlacementConfig().survey
     yield own(at_all(f"by then every latency is known where the round trip is below the survey's limit of {limit:g} s",
@@ -319,7 +329,7 @@ def _times(measured: Measured, _: Setup) -> Iterator[Check]:
             why = "peers beyond the limit count as silent, and get no replica from the asking peer"
             yield not_comparable(f"share of links with a longer round trip, {x} peers", "not stated", far, why)
     for peers, said in GATHERED.items():
-        for metric, how in (("together", "as the protocol asks, all at once"), ("in turn", "one peer after the other")):
+        for metric, how in HOW.items():
             ours = measured.estimate(peers, "synergy", metric)
             if ours is not None:
                 yield not_comparable(f"seconds with {peers} peers, {how}", said / 1e3, ours, NOT_STATED)

@@ -103,6 +103,10 @@ def _by_degree(measured: Measured, setup: Setup) -> Iterator[Check]:
             if degree <= cast("int", setup["failed"])
         ]
         yield at_all(f"Synergy is above {other}", "at every degree at which failures matter", above)
+    lost = measured.paired(
+        (2, "optimal", "availability"), (2, "synergy", "availability"), lambda best, ours: best - ours
+    )
+    yield near("Synergy below Optimal without limits, degree 2", 0.0, lost, NEAR, 3 * NEAR, unit="")
     later = [(name, _comparable(measured, name)) for name in ("random", "partition") if name in algorithms(setup)]
     yield at_all("one replica more brings others to where Synergy is with two", "Random and Partition need 3", later)
     for (degree, name), exactly in CLOSED.items():

@@ -231,18 +231,18 @@ def contention_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     yield at_all("an application uses n or more peers", says, used)
     placed = [(x, _at_least(measured, x, "fitted, shared", PLACED)) for x in places]
     together = [(x, both(one, other)) for (x, one), (_, other) in zip(used, placed, strict=True)]
-    yield at_all(f"the same, and {PLACED:.0%} of the requests are placed", says, together)
+    yield at_all(f"an application uses n or more peers, and {PLACED:.0%} of the requests are placed", says, together)
     if places:
         lost = optimal_availability(peers, failed, 2) - most_available(peers, failed, n, n)
-        yield near("n or more peers, degree 2: loss of the most available of all such placements against Optimal", 0.0,
-                   Estimate.exact(lost), NEAR, 3 * NEAR, unit="")  # fmt: skip
+        name = "n or more peers, degree 2: loss of the most available of all such placements against Optimal"
+        yield own(near(name, 0.0, Estimate.exact(lost), NEAR, 3 * NEAR, unit=""))
     for place in places:
         enough = _at_least(measured, place, "used, shared", n)
         if enough is not None and enough.true:
             best = optimal_availability(peers, failed, int(SHARED[str(place)].get("degree", 2)))
             reached = measured.estimate(place, "synergy", "reached, shared")
             name = f"availability that is reached where an application uses n or more peers: {place}"
-            yield near(name, best, reached, NEAR, 3 * NEAR, unit="")
+            yield own(near(name, best, reached, NEAR, 3 * NEAR, unit=""))
     for name in measured.algorithms("small, shared"):
         for place in measured.xs("small, shared", name):
             statement = f"{name}: loss against the exact optimum of a small system, {place}"

@@ -51,6 +51,11 @@ SERVERS: Final = ("B", "C")
 NONE, REPLICATION, SYNCHRONIZATION, AT_ONCE, NEXT, PASSIVE = TECHNIQUES
 SHOWN_S: Final = (5.0, 10.0)  # seconds before and after the fault that the figure shows
 EXACT: Final = 0.5  # ms
+LOWEST: Final = "no technique has a lower latency than replication, before or after the crash"
+SLOWER: Final = "synchronization and deterministic order are slower before the crash"
+GAP: Final = "all others have a gap at the fault"
+#: Statements of the paper that follow by hand from the delays and the fail-over that are stated: no findings.
+BY_HAND: Final = (LOWEST, SLOWER, GAP)
 
 
 class Expected(NamedTuple):
@@ -150,7 +155,8 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         yield from live_checks(measured, _seconds(setup, "dask_period"))
         return
 
-    yield from in_every_run(measured, _statements)
+    for check in in_every_run(measured, _statements):
+        yield own(check) if check.name in BY_HAND else check
     seen = _Seen(measured)
     for server in SERVERS:
         said = _whole(setup, "at") / PERIOD_S
@@ -208,16 +214,16 @@ def _statements(measured: Measured) -> Iterator[Statement]:
         for name in others for when in ("before", "after") for server in SERVERS
         if (name, when) != (NONE, "after")
     ]  # fmt: skip
-    yield ("no technique has a lower latency than replication, before or after the crash", "lowest", lowest)
+    yield (LOWEST, "lowest", lowest)
     slower = [(f"{name}, {server}", value(CRASH, name, f"least before, {server}")
                > value(CRASH, REPLICATION, f"most before, {server}") + EXACT)
               for name in (SYNCHRONIZATION, AT_ONCE, NEXT) for server in SERVERS]  # fmt: skip
-    yield ("synchronization and deterministic order are slower before the crash", "slower", slower)
+    yield (SLOWER, "slower", slower)
     silent = [(server, not count(CRASH, NONE, f"after, {server}")) for server in SERVERS]
     yield ("without replication there is silence after the crash", "silence", silent)
     paused = [(f"{name}, {fault}, {server}", value(fault, name, f"longest pause, {server}") > 2e3 * PERIOD_S)
               for name in _replaced() for fault, server in everywhere]  # fmt: skip
-    yield ("all others have a gap at the fault", "fail-over latency", paused)
+    yield (GAP, "fail-over latency", paused)
     drops = [(server, value(CRASH, SYNCHRONIZATION, f"most after, {server}")
               < value(CRASH, SYNCHRONIZATION, f"least before, {server}")) for server in SERVERS]  # fmt: skip
     yield ("the latency of synchronization drops after the crash", "drops", drops)

@@ -322,13 +322,13 @@ def _costs(name: str, measured: Measured, setup: Setup, *, placed: bool) -> Iter
     for k, paper in BANDWIDTH.items():
         alike = [(at, ours.between(0.99 * paper, 1.01 * paper)) for at, ours in known(k, "bandwidth")]
         yield fitted(at_all(f"bandwidth at degree {k}, {name}, within 1 %", f"{paper:g} times", alike))
-    judged = [each for each in readings if each.query == readings[0].query and (not placed or each.d_min in LEAST_GOOD)]
-    for reading in judged:
+    for reading in (each for each in readings if not placed or each.d_min in LEAST_GOOD):
         for k, paper in COSTS[name].items():
             ours = measured.estimate(k, name, metric_of("cost", str(reading)))
             if ours is not None:
-                about = f"network cost at degree {k}, {name}, {reading if placed else reading.first}"
-                yield near(about, paper, ours, 0.1 * paper, 0.5 * paper, unit="")
+                about = f"network cost at degree {k}, {name}, {reading}"
+                check = near(about, paper, ours, 0.1 * paper, 0.5 * paper, unit="")
+                yield own(check) if reading.query == _TWO else check  # the paper has 10 different applications
     for k, paper in COSTS[name].items():
         alike = [(at, ours.between(0.9 * paper, 1.1 * paper)) for at, ours in known(k, "cost")]
         yield own(at_all(f"network cost at degree {k}, {name}, within a tenth, by reading", f"{paper:g} times", alike))
@@ -345,7 +345,7 @@ def _costs(name: str, measured: Measured, setup: Setup, *, placed: bool) -> Iter
 
 def _of_random(measured: Measured, setup: Setup) -> Iterator[Check]:
     yield from _costs(RANDOM, measured, setup, placed=False)
-    yield not_comparable("latencies beyond 16 s", "yes", None, "delays of one snapshot do not vary")
+    yield not_comparable("latencies beyond 16 s", "yes", None, "a congested path adds 30 s in our model, by choice")
 
 
 def _of_least(measured: Measured, setup: Setup) -> Iterator[Check]:
@@ -383,7 +383,12 @@ def _of_least(measured: Measured, setup: Setup) -> Iterator[Check]:
         "a better latency guarantee",
         sooner,
     )
-    yield not_comparable("latency at degree 3 below 1 s", "always", None, "delays of one snapshot do not vary")
+    never = [
+        (f"{d_min:g} ms", measured.always(3, LEAST, metric_of("late", f"{d_min:g} ms"), lambda late: late == 0.0))
+        for d_min in cast("tuple[float, ...]", setup["d_min"])
+        if measured.values(3, LEAST, metric_of("late", f"{d_min:g} ms"))
+    ]
+    yield at_all(f"no result is later than {LIMIT:g} s at degree 3 (modelled delays), by d_min", "always below", never)
 
 
 _PARAMETERS: Final = {

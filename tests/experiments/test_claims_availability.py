@@ -292,7 +292,7 @@ def test_a4_fewer_replicas_fail_of_requests_whose_own_ends_live() -> None:
         others = 0.07 if algorithm == "synergy" else 0.15
         assert rows[algorithm, "ratio by failures"] == pytest.approx(others, abs=0.015)
     found = verdicts(result)
-    assert {verdict for name, verdict in found.items() if "of all applications" in name} == {"not comparable"}
+    assert {verdict for name, verdict in found.items() if "of all applications" in name} == {"does not hold"}
     assert {verdict for name, verdict in found.items() if "of all applications" not in name} == {"holds"}
 
 
@@ -357,10 +357,10 @@ def test_looking_ahead_is_never_less_available_than_the_nearest_between_measured
 
 @pytest.mark.slow
 def test_a6_gathering_is_in_the_order_of_seconds() -> None:
-    result = reproduced("A6", repeat=2, peers=(10, 20))
+    result = reproduced("A6", repeat=2, peers=(10, 20, 30))
     rows = {(row.x, row.metric): row.value for row in result.rows}
     assert rows[20, "in turn"] > rows[10, "in turn"] > rows[10, "together"]
-    assert check(result, "all asked at once").verdict == "holds"
+    assert check(result, "time with 30 peers over that with 10, one peer after").verdict != "not measured"
     assert check(result, "seconds with 20 peers, as the protocol asks").verdict == "not comparable"
 
 
