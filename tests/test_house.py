@@ -431,6 +431,7 @@ def finished(module: Module) -> Iterator[str]:
 
 
 NAMED_TEST = re.compile(r"\btest_[a-z]\w*")
+MENTIONED_MODULE = re.compile(r":mod:`~?([\w.]+)`")
 
 
 @cache
@@ -448,6 +449,14 @@ def named_tests_exist(module: Module) -> Iterator[str]:
         if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and '"""' in token.string):
             for name in sorted(set(NAMED_TEST.findall(token.string)) - _tests()):
                 yield f"line {token.start[0]}: there is no {name}"
+
+
+def mentioned_modules_exist(module: Module) -> Iterator[str]:
+    """A docstring that refers to a module of ours by its name, or the end of it, refers to one that exists."""
+    for name in sorted(set(MENTIONED_MODULE.findall(module.source))):
+        ours = name.startswith(".") or name.partition(".")[0] in OURS
+        if ours and name not in NAMES and not any(each.endswith(name) for each in NAMES if name.startswith(".")):
+            yield f"there is no module {name}"
 
 
 def free_of_this_machine(module: Module) -> Iterator[str]:
@@ -606,6 +615,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     names_say_something,
     finished,
     named_tests_exist,
+    mentioned_modules_exist,
     free_of_this_machine,
     documented,
     errors_share_a_base,
@@ -790,6 +800,7 @@ def test_tests_never_sleep() -> None:
         (finished, "plan", "x = 1  # TO" + "DO: two"),
         (finished, "plan", "x = 1  # enough for" + " now"),
         (named_tests_exist, "plan", "x = 1  # test_that_nobody_has_written fails without it"),
+        (mentioned_modules_exist, "plan", "'''See :mod:`.plan.nothing`.'''"),
         (free_of_this_machine, "plan", "'/ro" + "ot/data'"),
         (documented, "plan", "x = 1"),
         (documented, "plan", "'''Doc.'''\nclass A: ..."),
@@ -833,6 +844,7 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         (names_say_something, "overlay.ring", "class Commonality: ..."),
         (finished, "plan.sql", "kind = 'place" + "holder'"),
         (named_tests_exist, "plan", "x = 1  # test_numbers_agree_with_their_nouns fails without it"),
+        (mentioned_modules_exist, "plan", "'''See :mod:`.plan.builder` and :mod:`numpy.random`.'''"),
         (documented, "plan", "'''Doc.'''\ndef _inner(): ..."),
         (
             errors_share_a_base,

@@ -1,6 +1,6 @@
 """Query plans: built in Python, read from YAML, and validated before anything starts.
 
-:mod:`.builder` holds what users write, :mod:`.query_plan` the plan itself, :mod:`.stream_names` the names of its
+:mod:`.builder` holds what users write, :mod:`.query_plan` the plan itself, :mod:`._stream_names` the names of its
 streams, :mod:`.data_frames` its tables. From the bottom up, its rooms are ``terms`` (quantities, names, QoS), ``sql``
 (expressions), ``operators`` (what is stated about each kind), ``checks`` (all problems of a plan, and what it would
 take), ``text`` (YAML, Python, bytes) and, above the plan, ``derived`` (the plans that are made of it).

@@ -48,7 +48,7 @@ component with several inputs reads them in the order that S recorded. In phase 
 and its readers too, which pass it on (``LastOrder``); then T reads on in an order of its own. Its readers accept what
 is on its way from S meanwhile. So T begins later than S ends by the way from S to T, or over a reader: an order of
 inputs cannot be decided at two places at once. Results are late by that way at most, and by no round trip. If the order
-does not arrive, as S dies, T asks all peers for it (:mod:`.hosting.order_recovery`). A component
+does not arrive, as S dies, T asks all peers for it (:mod:`.hosting._order_recovery`). A component
 that reads active replicas needs no such order (:mod:`~synergy_nb.dataflow.streams.component._alignment`).
 
 No queue is drained. From the command to the release a move takes d(O, S) + max(d(S, T), d(S, U) + d(U, T)) + d(T, O) +

@@ -2,7 +2,7 @@
 
 ==============================  ====================================================================================
 :mod:`.submission`              checks before a plan is sent; :mod:`.origins` chooses the peer that is to lead it
-:mod:`.alternatives`            how a plan can be run: from streams that run, on Spark (:mod:`.engine_choice`), by
+:mod:`.alternatives`            how a plan can be run: from streams that run, on Spark (:mod:`._engine_choice`), by
                                 peers
 :mod:`.decider`                 the interface of the algorithms that decide: ``algorithms/composition``,
                                 ``algorithms/replication``, :mod:`.resilient_placement`, :mod:`.replica_placement`

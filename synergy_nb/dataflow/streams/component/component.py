@@ -6,7 +6,7 @@ A component takes chunks from its inputs, passes their items to its operator's l
 log. Operators store no positions of a stream: the log knows the position in the output, the merge that in an input.
 
 A component with several inputs records the order in which it reads them
-(:mod:`.component.reading_order`), and each chunk carries the order since the previous chunk. A
+(:mod:`.component._reading_order`), and each chunk carries the order since the previous chunk. A
 component that replaces another one *replays*: it reads its inputs in the prescribed order up to the last chunk that
 anybody depends on, and is *free* from there on.
 

@@ -111,7 +111,7 @@ class ExecutionOutcome(msgspec.Struct):
 
 
 class Link(NamedTuple):
-    """A chained component: it executes at once the output of the one before it, see :mod:`.chains`.
+    """A chained component: it executes at once the output of the one before it, see :mod:`.hosting._chains`.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ A snapshot begins between two executions: hosting records the points of inputs a
 operator save its state, which copies nothing. Then the component resumes, while the tables of its state are encoded on
 another thread, except those that all copies have since an earlier snapshot. Each copy receives the head of the state
 and the numbers of the pieces of its tables, and the pieces that it lacks if they are small together. Otherwise it
-requests them, a few at a time (:mod:`.hosting.copies`), and acknowledges the complete snapshot.
+requests them, a few at a time (:mod:`.hosting._copies`), and acknowledges the complete snapshot.
 
 One snapshot is transferred at a time: the next begins when the copies that request pieces have the last. Snapshots
 take at most a twentieth of the time, except where so much was read since the last that the producers may soon have to

@@ -1,6 +1,6 @@
 """Compiled parts of the duplicate filter: a hash table from whole tuples to their counters.
 
-A tuple is a row of 64-bit words (:mod:`.replicas.tuple_words`). Equal hashes are not sufficient: the
+A tuple is a row of 64-bit words (:mod:`.replicas._tuple_words`). Equal hashes are not sufficient: the
 table compares all words of two rows. Distinct tuples have consecutive slots; ``index`` maps the hash of a tuple to its
 slot by open addressing with linear probing, and at most half of it is used.
 """
