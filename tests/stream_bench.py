@@ -11,6 +11,7 @@ import polars as pl
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
 from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.component_terms import ComponentTerms
 from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.hosting.effects import Effect, SendFrame
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
@@ -68,8 +69,8 @@ class Bench:
         delays, remaining = delays or {}, remaining or {}
 
         def create(_: Deployment, component: Component) -> Any:
-            component.limit = delays.get(component.operator, math.inf)
-            component.remaining = remaining.get(component.operator, 0.0)
+            name = component.operator
+            component.agree(ComponentTerms(delays.get(name, math.inf), remaining=remaining.get(name, 0.0)))
             return Idle() if operators[component.operator] else None
 
         self.hosting = Hosting(HERE, create, limits, discipline=discipline)

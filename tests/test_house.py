@@ -538,6 +538,7 @@ def _attributes(name: str) -> frozenset[str]:
 def facts_have_one_home(module: Module) -> Iterator[str]:
     """In the data path an attribute is written by the module of its class: whoever wants it changed asks its owner."""
     if module.parts[:2] != ("dataflow", "streams") or len(module.parts) < 4:
+        yield from _written_components(module)
         return
     homes = {".".join(module.parts[2:])} | (COMPONENT if module.parts[2] == "component" else set())
     own = LABELS.union(*(_attributes(home) for home in homes if f"{PACKAGE}.dataflow.streams.{home}" in NAMES))
@@ -549,6 +550,21 @@ def facts_have_one_home(module: Module) -> Iterator[str]:
             and ast.unparse(node.value) != "self"
         ):
             yield f"line {node.lineno}: writes {ast.unparse(node)}, which belongs to a class elsewhere"
+
+
+def _written_components(module: Module) -> Iterator[str]:
+    """Attributes of a component that other rooms write; drivers and simulators call its methods."""
+    if module.parts[:1] not in (("runtime",), ("simulator",)) and not module.name.startswith(EXPERIMENTS):
+        return  # elsewhere a component is something else, such as one of a graph
+    facts = frozenset[str]().union(*map(_attributes, COMPONENT))
+    for node in module.nodes:
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store | ast.Del)
+            and node.attr in facts
+            and ast.unparse(node.value).split(".")[-1] in ("component", "_component")
+        ):
+            yield f"line {node.lineno}: writes {ast.unparse(node)}, which belongs to the component"
 
 
 def errors_share_a_base(module: Module) -> Iterator[str]:
@@ -807,6 +823,7 @@ def test_tests_never_sleep() -> None:
         (documented, "plan", "'''Doc.'''\nclass A:\n    '''Doc.'''\n    def f(self): ..."),
         (errors_share_a_base, "plan", "class BrokenPlan(ValueError): ..."),
         (facts_have_one_home, "dataflow.streams.hosting.exchange", "component.running = True"),
+        (facts_have_one_home, "runtime.data.instances", "self._component.external = True"),
         (facts_have_one_home, "dataflow.streams.hosting.exchange", "cursor.sent, cursor.resend_at = start, None"),
         (hides_no_module, "plan.terms", "from synergy_nb.plan.terms.units import amount as naming"),
         (hides_no_module, "plan.terms", "def naming(): ..."),
@@ -828,7 +845,8 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
             "dataflow.streams.hosting.roles",
             "from synergy_nb.dataflow.streams.log.values import Point",
         ),
-        (facts_have_one_home, "dataflow.streams.component.component_settings", "component.limit = 1.0"),
+        (facts_have_one_home, "dataflow.streams.component.component_settings", "component.terms = 1.0"),
+        (facts_have_one_home, "widgets.report", "component.peer = ''"),
         (facts_have_one_home, "dataflow.streams.hosting.exchange", "class A:\n    def f(self): self.sent = 0"),
         (rooms_point_down, "dataflow.streams", "from synergy_nb.dataflow.streams.hosting.hosting import Hosting"),
         (drivers_stand_apart, "runtime.host", "from synergy_nb.runtime import link"),

@@ -158,7 +158,7 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
             "tuples_s": count / seconds,
             "stall_ms": stalls.longest * 1e3,
             "state_mb": state_bytes / 1e6,
-            "snapshots": component.number + 1,
+            "snapshots": component.cuts.number + 1,
             "sent_mb": wires["one"].sent / 1e6,
             "sent_mb_s": wires["one"].sent / 1e6 / covered,
             "behind_s": covered - seconds,

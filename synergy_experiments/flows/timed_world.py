@@ -139,8 +139,10 @@ class TimedWorld(StreamWorld):
         return self._nodes[peer].hosting
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
-        component.planned_s = self.seconds.get((component.application, component.operator), 0.0)
-        return super()._create(deployment, component)
+        planned_s = self.seconds.get((component.application, component.operator), 0.0)
+        logic = super()._create(deployment, component)
+        component.agree(component.terms, component.kind, planned_s=planned_s)
+        return logic
 
     def _carry_out(self, peer: str, effects: list[Effect]) -> None:
         for effect in effects:

@@ -102,6 +102,11 @@ class MemoryShare:
         self.used = 0
         self._memory = memory
 
+    def restrict(self, kind: str, most: float | None) -> None:
+        """Set the kind of the component's operator; allow it at most so many bytes, None: no fewer than until now."""
+        self.kind = kind
+        self.limit = self.limit if most is None else min(self.limit, most)
+
     def use(self, size: int) -> None:
         """Set the bytes of the state.
 

@@ -248,10 +248,10 @@ class ComposedWorld(PacedWorld):
             if before.get(operator) is component:
                 continue
             if component.kind == "sink":
-                limit = None if component.limit == math.inf else component.limit
+                limit = None if component.terms.limit == math.inf else component.terms.limit
                 lost = partial(lost_results, plan=self._plan(deployment.plan), sink=operator)
                 self._qualities[application, operator] = SinkQuality(operator, limit=limit, now=self.now, lost=lost)
-            discipline = component.discipline or hosting.discipline
+            discipline = component.terms.discipline or hosting.discipline
             self._record(address, events.ComponentDeployed, application, operator=operator, discipline=discipline)
         return effects
 

@@ -31,6 +31,7 @@ from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_settings import merged
+from synergy_nb.dataflow.streams.component.component_terms import ComponentTerms
 from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.hosting.effects import (
     Capture,
@@ -138,9 +139,9 @@ class DataPaths:
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         plan = self._plans[deployment.application]
         declared = plan.operators.get(component.operator) or plan.operators[original(component.operator)]
-        component.kind, component.discipline = declared.kind, plan.qos.scheduling or ""
-        component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
-        component.drops = plan.qos.overdue == "drop"
+        limit = math.inf if plan.qos.delay is None else plan.qos.delay
+        terms = ComponentTerms(limit, plan.qos.scheduling or "", drops=plan.qos.overdue == "drop")
+        component.agree(terms, declared.kind)
         if declared.kind == "source":
             return None
         return merged(create(declared, plan, keys=self.keys, wait=lambda _: None), component, plan)

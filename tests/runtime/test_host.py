@@ -43,7 +43,7 @@ async def test_a_query_gives_all_results_in_order(filter_at: str, discipline: st
     pair = Pair(read=reading(30, 100))
     plan = trace().filter("bytes % 2 = 0").sink(delay="2 s", scheduling=discipline)
     pair.deploy("app", plan, {"source": "a", "filter": filter_at, "sink": "a"})
-    assert pair.net["a"].hosting.components["app", "sink"].discipline == discipline
+    assert pair.net["a"].hosting.components["app", "sink"].terms.discipline == discipline
     batches = await pair.results("a", "app")
     assert numbers(batches) == list(range(0, 3000, 2))
     assert [batch.position for batch in batches] == list(itertools.accumulate((b.rows for b in batches), initial=0))[

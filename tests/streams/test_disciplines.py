@@ -51,7 +51,7 @@ def test_each_class_orders_its_own_and_the_peer_orders_the_classes(
         remaining=dict(zip(names, per_tuple, strict=True)),
     )
     for name, (own, _) in zip(names, stated, strict=True):
-        bench[name].discipline = own
+        bench[name].agree(bench[name].terms._replace(discipline=own))
     waiting: list[tuple[int, int, Chunk]] = []  # order of arrival, component
 
     def rank(entry: tuple[int, int, Chunk], by: str) -> tuple[float, int]:
@@ -85,7 +85,7 @@ def test_each_class_orders_its_own_and_the_peer_orders_the_classes(
 
 def test_a_discipline_that_a_plan_states_gives_it_no_precedence_over_others() -> None:
     bench = Bench({"urgent": ["u"], "other": ["o"]}, delays={"urgent": 0.001, "other": 10.0})
-    bench["urgent"].discipline = "edf"
+    bench["urgent"].agree(bench["urgent"].terms._replace(discipline="edf"))
     bench.offer("other", now=1.0)
     bench.offer("urgent", now=2.0)
     assert work_of(bench.hosting, 3.0).component.operator == "other", "the peer serves first who came first"
@@ -96,7 +96,7 @@ def test_least_slack_counts_the_way_that_is_left() -> None:
     bench = Bench({"near": ["n"], "far": ["f"]}, discipline="edf", delays=delays)
     bench.offer("near")
     bench.offer("far")
-    bench["far"].transit = 0.5
+    bench["far"].agree(bench["far"].terms._replace(transit=0.5))
     assert bench.hosting.next(0.0, lambda component, _: component.operator == "none") is None
     bench.hosting.discipline = "least_slack"
     assert work_of(bench.hosting).component.operator == "far"

@@ -202,7 +202,7 @@ def test_a_snapshot_names_a_stream_only_after_the_promise_from_when_it_is_comple
     port = component.ports[joining]
     assert port.begin(Point(4, START), latest=90)
     component.capture()
-    assert joining not in component.cut(component.number).inputs
+    assert joining not in component.cuts.of(component.cuts.number).inputs
     port.consume(port.first(None))
     component.capture()
-    assert component.cut(component.number).inputs[joining] == Point(4, 91)
+    assert component.cuts.of(component.cuts.number).inputs[joining] == Point(4, 91)

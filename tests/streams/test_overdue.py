@@ -59,7 +59,7 @@ def dropping(**limits: float) -> Bench:
     """A bench of operators that drop what is older than so many seconds."""
     bench = Bench({name: [f"s{name}"] for name in limits}, delays=limits)
     for name in limits:
-        bench[name].drops = True
+        bench[name].agree(bench[name].terms._replace(drops=True))
     return bench
 
 
@@ -118,7 +118,8 @@ class Pass(Idle):
 def test_a_chain_ends_before_an_operator_that_would_drop_something() -> None:
     bench = Bench({"a": ["s"], "b": ["a"]}, {"b": ["reader"]}, delays={"b": 1.0})
     passing: Any = Pass()
-    bench["a"].logic, bench["b"].logic, bench["b"].drops = passing, passing, True
+    bench["a"].logic, bench["b"].logic = passing, passing
+    bench["b"].agree(bench["b"].terms._replace(drops=True))
     for born, dropped in ((1.5, False), (0.5, True)):
         bench.offer("a", 2, born=born)
         work = bench.hosting.chained(work_of(bench.hosting, 1.0))

@@ -143,7 +143,7 @@ def test_an_execution_time_is_predicted_at_the_expected_total_rate() -> None:
     """Series X1 of a regression: t̂_e(300) = 20.903571 ms, where the slope is certain enough."""
     for share, expected, basis in [(0.05, 0.020903571, "line"), (1e-9, 0.0249, "last measurement")]:
         one = component("n")
-        one.limit = 0.5
+        one.agree(one.terms._replace(limit=0.5))
         peer = measured(one, config=HotSpotConfig(confidence=share))
         for rate, seconds in X1.items():
             of(one).times.observe(rate, seconds / 1e4)

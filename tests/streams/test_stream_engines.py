@@ -75,7 +75,7 @@ class Elsewhere(Peers):
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         if component.operator != "u":
             return super()._create(deployment, component)
-        component.external = True
+        component.hand_over()
         self.engines[component.peer] = Engine()
         return self.engines[component.peer]
 

@@ -261,7 +261,7 @@ def test_the_cost_of_a_tuple_includes_that_of_punctuations() -> None:
     bench.promise("o", 1, now=1.0)
     bench.done(work_of(bench.hosting, 1.0), (), 1.0, 18.0)
     assert component.stats(2.0)["cost"] == pytest.approx(0.1 + 17.0 / 170)
-    component.external = True
+    component.hand_over()
     assert component.stats(2.0)["cost"] is None
 
 
@@ -269,7 +269,7 @@ def test_a_load_that_comes_and_goes_has_a_signature() -> None:
     """Five seconds at 20 tuples/s, five at 200, of 2 ms each: two segments; at one rate there is nothing to tell."""
     share = Memory().share("a", "o")
     component = Component("a", "o", "p", Assignment("p"), Role.ACTIVE, None, share=share, measure_s=1.0)
-    component.planned_s = 0.002
+    component.agree(component.terms, planned_s=0.002)
     component.executed(1, 0.1, 0.0)  # what a call took that was held up is not what a tuple costs
     for number in range(1, 101):
         component.arrived(1, number / 20)

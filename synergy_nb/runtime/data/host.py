@@ -259,7 +259,7 @@ class Host:
 
     def _begun(self, component: Component) -> None:
         if component.kind == "sink":
-            limit = None if component.limit == math.inf else component.limit
+            limit = None if component.terms.limit == math.inf else component.terms.limit
             plan = self._plan(self.hosting.deployments[component.application].plan)
             lost = partial(lost_results, plan=plan, sink=component.operator)
             of, now = (component.application, component.operator), self._clock()
@@ -268,7 +268,7 @@ class Host:
         if isinstance(component.logic, SparkPart) and not component.failed:
             self._driver.feeds[component] = component.logic
             component.logic.prepare(component.log.end)
-        discipline = component.discipline or self.hosting.discipline
+        discipline = component.terms.discipline or self.hosting.discipline
         self._runtime.record(
             events.ComponentDeployed, component.application, operator=component.operator, discipline=discipline
         )

@@ -103,7 +103,7 @@ class Waiting:
         began = time.monotonic()
         time.sleep(max(seconds - self._over, 0.0))
         waited = time.monotonic() - began
-        self._component.waited_s += waited
+        self._component.slept(waited)
         self._over = min(max(self._over + waited - seconds, 0.0), LONGEST_S)
 
 
@@ -129,7 +129,7 @@ def part_of(operator: Operator, component: Component, context: ExecutionContext)
     """
     if context.spark is None:
         raise ValueError(f"operator {operator.id!r}: this peer has no Spark; expected one that has")
-    component.external = True
+    component.hand_over()
     return SparkPart(
         context.ready,
         context.clock,

@@ -76,6 +76,6 @@ def note_speeds(work: Work, outcome: ExecutionOutcome, share: float) -> None:
     while chained is not None:
         made, found = chained
         component, seconds = made.component, found.finished - found.started
-        slept, component.waited_s = min(component.waited_s, seconds), 0.0
+        slept = component.take_slept(seconds) if component.waited_s else 0.0
         found.speed = share if seconds <= 0.0 else share + (1.0 - share) * slept / seconds
         chained = found.then

@@ -66,7 +66,7 @@ class Alignment:
     def set_follower(self, peer: str) -> None:
         """Set the peer that is about to replace the component, or none."""
         if peer != self._follower:
-            self._follower, self.since = peer, self._component.number + 1
+            self._follower, self.since = peer, self._component.cuts.number + 1
         self.settle()
 
     def suits(self, peer: str, number: int) -> bool:

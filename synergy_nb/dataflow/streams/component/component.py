@@ -29,8 +29,10 @@ from synergy_nb.dataflow.logic import Logic, SavedState
 from synergy_nb.dataflow.memory_shares import Memory, MemoryShare
 from synergy_nb.dataflow.streams.component._alignment import Alignment
 from synergy_nb.dataflow.streams.component._copy_holders import CopyHolders
+from synergy_nb.dataflow.streams.component._cuts import Cuts
 from synergy_nb.dataflow.streams.component._reading_order import ReadingOrder
 from synergy_nb.dataflow.streams.component.component_metrics import ComponentMetrics
+from synergy_nb.dataflow.streams.component.component_terms import ComponentTerms
 from synergy_nb.dataflow.streams.component.execution import Committed, Engine, ExecutionOutcome, Work
 from synergy_nb.dataflow.streams.component.losses import Losses
 from synergy_nb.dataflow.streams.log.chunking import coalesce
@@ -78,20 +80,14 @@ class Component(ComponentMetrics):
 
     Attributes
     ----------
-    limit : float
-        Delay limit of the application in seconds; infinite for none.
+    terms : ComponentTerms
+        Terms of its application: limit, scheduling and what remains downstream.
     sharers_limit : float
         Least delay limit of the other applications that share its stream, seconds; infinite for none.
-    discipline : str
-        Scheduling discipline of the application; empty: that of the peer.
-    remaining : float
-        Predicted processing time downstream of it, in seconds a tuple.
-    drops : bool
-        Whether it drops tuples whose deadline has passed when it would execute them.
     losses : Losses
         Tuples that this component and those upstream of it have dropped.
-    transit : float
-        Predicted time from it to the sink apart from processing, such as communication, in seconds.
+    cuts : Cuts
+        Cuts of its snapshots.
     paused : bool
         Whether it executes nothing at the moment.
     alignment : Alignment
@@ -127,13 +123,11 @@ class Component(ComponentMetrics):
         self.feed_ports: dict[int, int] = assignment.feed_ports
         self.replica_of, self.rebuilt, self.in_order = assignment.replica_of, assignment.rebuilt, assignment.in_order
         self.copy_holders = CopyHolders(assignment.copies, assignment.synchronized)
-        self._saved = 0  # bytes that it had executed by its last snapshot
+        self.cuts = Cuts()
         self.logic = logic
         self.alignment = Alignment(self, assignment.follower)
-        self.limit = self.sharers_limit = math.inf
-        self.discipline = ""
-        self.remaining = self.transit = 0.0
-        self.drops = False
+        self.terms = ComponentTerms()
+        self.sharers_limit = math.inf
         self.losses = Losses(operator)
         self.limits = limits
         self.log = StreamLog(limits=limits)
@@ -150,10 +144,7 @@ class Component(ComponentMetrics):
         self.dirty = True  # whether it has changed since its last snapshot
         self.unsaved = 0  # bytes that it has executed since its last snapshot
         self.saving: Callable[[], SavedState] = SavedState  # returns the operator's state for the present snapshot
-        self.number = -1  # number of its last snapshot
-        self.stable = ORIGIN  # point in its output that a snapshot on all copies covers
         self.steps: Iterator[Item | int] | None = None  # remaining output of unfinished work
-        self._cuts: dict[int, SnapshotCut] = {}
         self._port = 0  # input of the last work
         self.light_s = self.light_punctuation_s = math.inf  # processing time of an item of few tuples, seconds
         self._recent: deque[float] = deque(maxlen=9)
@@ -169,7 +160,7 @@ class Component(ComponentMetrics):
     def ordered(self) -> bool:
         """Whether the output depends on decisions made while reading inputs; another engine records these by itself."""
         several = len(self.ports) > 1 and not self.alignment.holds
-        return (several or (self.drops and bool(self.ports))) and not self.external
+        return (several or (self.terms.drops and bool(self.ports))) and not self.external
 
     @property
     def engine(self) -> Engine | None:
@@ -207,6 +198,25 @@ class Component(ComponentMetrics):
         """Become the active component, in an epoch; its log retains what readers need from now on."""
         self.role, self.epoch = Role.ACTIVE, epoch
         self.log.retain_all(retains=False)
+
+    def agree(self, terms: ComponentTerms, kind: str = "", stream: str = "", planned_s: float = 0.0) -> None:
+        """Execute on the terms of the application from now on.
+
+        Parameters
+        ----------
+        terms
+            Limit, scheduling and what remains downstream.
+        kind, stream
+            Kind of the operator, and name of its stream, for measurements.
+        planned_s
+            Work of a tuple in the plan, seconds at a peer of speed 1.
+        """
+        self.terms = terms
+        self.kind, self.stream, self.planned_s = kind, stream, planned_s
+
+    def hand_over(self) -> None:
+        """Have another engine execute it, which reports its own times."""
+        self.external = True
 
     def know_readers(self) -> bool:
         """Note that it knows its readers from now on; return whether it did before."""
@@ -317,11 +327,11 @@ class Component(ComponentMetrics):
             heads = ((number, port.queue[0]) for number, port in self.ports.items() if port.queue)
             self._port = next(number for number, head in heads if head is first)
             port = self.ports[self._port]
-            dropped = self.drops and first is not None and self.overdue(first.chunk, now)
+            dropped = self.terms.drops and first is not None and self.overdue(first.chunk, now)
             if dropped:
                 chunks = port.overdue(lambda chunk: self.overdue(chunk, now))
             else:
-                chunks = port.first(self._in_time(together, now) if self.drops else together)
+                chunks = port.first(self._in_time(together, now) if self.terms.drops else together)
         if first is not None and not dropped:
             self.queueing.add(now - first.arrived, max(sum(chunk.rows for chunk in chunks), 1))
         items = coalesce([chunk.item for chunk in chunks if not (dropped and chunk.rows)])
@@ -329,7 +339,7 @@ class Component(ComponentMetrics):
 
     def overdue(self, chunk: Chunk, now: float) -> bool:
         """Whether the component drops the tuples of a chunk because their deadline has passed."""
-        return self.drops and chunk.rows > 0 and now - chunk.born > self.limit
+        return self.terms.drops and chunk.rows > 0 and now - chunk.born > self.terms.limit
 
     def _in_time(self, together: Together | None, now: float) -> Together | None:
         """Restrict ``together`` to chunks whose tuples are not dropped."""
@@ -385,11 +395,11 @@ class Component(ComponentMetrics):
             if self.ordered:
                 self.reading.record(work, port.consumed)
             port.consume(work.chunks)
-            if self.drops:
+            if self.terms.drops:
                 rows = sum(chunk.rows for chunk in work.chunks)
                 self.losses.count(rows, rows if work.dropped else 0)
                 self.dropped += rows if work.dropped else 0
-            if self.drops or self.external:
+            if self.terms.drops or self.external:
                 self.losses.read(work.chunks)
             causes = self.reading.causes
             for chunk in work.chunks:
@@ -420,7 +430,7 @@ class Component(ComponentMetrics):
     def produce(self, chunks: list[Chunk], now: float) -> None:
         """Append output to the log, with the order of inputs that led to it."""
         records = self.ordered and bool(self.copy_holders.numbers or self.role is Role.FOLLOWER)
-        self.reading.carry(chunks, self.output.stream if records else None, self.stable)
+        self.reading.carry(chunks, self.output.stream if records else None, self.cuts.stable)
         if self.prediction is not None and chunks:
             chunks[0].rates = self.prediction.attached()
         rows = sum(chunk.rows for chunk in chunks)
@@ -477,27 +487,20 @@ class Component(ComponentMetrics):
         """Begin a snapshot: nothing may be executed until the operator's state is saved."""
         self.running = True
         self.dirty = False
-        self._saved += self.unsaved
+        self.cuts.begin(self.unsaved)
         self.unsaved = 0
-        self.number += 1
         self.alignment.begin()
         if self.engine is not None:
             known = self.engine.committed
             self.saving = known.state
-            self._cuts[self.number] = SnapshotCut(
-                dict(enumerate(known.inputs)), known.end, (), tuple(self.reading.causes), known.step, self._saved
-            )
+            inputs, causes = dict(enumerate(known.inputs)), tuple(self.reading.causes)
+            self.cuts.add(SnapshotCut(inputs, known.end, (), causes, known.step, self.cuts.read))
             return
         self.saving = SavedState if self.logic is None else self.logic.save
         inputs = {number: port.consumed for number, port in self.ports.items() if not port.beginning}
         order, causes, losses = tuple(self.reading.runs), tuple(self.reading.causes), self.losses
-        self._cuts[self.number] = SnapshotCut(
-            inputs, self.log.end, order, causes, read=self._saved, consumed=losses.consumed, dropped=losses.dropped
-        )
-
-    def cut(self, number: int) -> SnapshotCut:
-        """Return the cut that a snapshot covers."""
-        return self._cuts[number]
+        counts = {"read": self.cuts.read, "consumed": losses.consumed, "dropped": losses.dropped}
+        self.cuts.add(SnapshotCut(inputs, self.log.end, order, causes, **counts))
 
     @property
     def capturable(self) -> bool:
@@ -514,12 +517,13 @@ class Component(ComponentMetrics):
     @property
     def read(self) -> int:
         """Bytes of inputs that it has executed."""
-        return self._saved + self.unsaved
+        return self.cuts.read + self.unsaved
 
     def copied(self, peer: str, number: int) -> bool:
         """Record that a peer has a snapshot; True if inputs up to some point need no longer be retained."""
-        read = self._cuts[number].read if number in self._cuts else self.read
-        return self.copy_holders.acknowledged(peer, number, read) and self._advance_stable()
+        read = self.cuts.read_before(number)
+        known = self.read if read is None else read
+        return self.copy_holders.acknowledged(peer, number, known) and self._advance_stable()
 
     def set_copy_holders(self, assignment: Assignment) -> None:
         """Set the peers that hold copies from now on, which of them is a follower, and for which readers wait."""
@@ -537,7 +541,7 @@ class Component(ComponentMetrics):
 
     def catch_up(self, peer: str) -> None:
         """Retain again for a copy that was left behind and answers, until it has the next snapshot."""
-        self.copy_holders.catch_up(peer, self.number, self.read)
+        self.copy_holders.catch_up(peer, self.cuts.number, self.read)
         self.dirty = True
         self.committed()
 
@@ -547,15 +551,12 @@ class Component(ComponentMetrics):
             for port in self.ports.values() if not self.external else ():
                 port.cover()
             return True
-        cut = None if number is None else self._cuts.get(number)
+        cut = None if number is None else self.cuts.cover(number)
         if cut is None:
             return False
-        self.stable = max(self.stable, cut.end)
         for port_number, point in cut.inputs.items():
             if port_number in self.ports:
                 self.ports[port_number].cover(point)
-        for old in [old for old in self._cuts if number is not None and old < number]:
-            del self._cuts[old]
         if self.engine is not None:
             self.engine.replicated(cut.step)
         return True

@@ -99,6 +99,15 @@ class ComponentMetrics:
         self.departures.add(tuples, now)
         self._output_signature.add(tuples, now)
 
+    def slept(self, seconds: float) -> None:
+        """Count seconds that the present execution slept rather than computed."""
+        self.waited_s += seconds
+
+    def take_slept(self, most: float) -> float:
+        """Return the seconds that the execution which has ended slept, at most so many, and count anew."""
+        slept, self.waited_s = min(self.waited_s, most), 0.0
+        return slept
+
     def segments(self, now: float) -> tuple[Segment, ...]:
         """Return its recent load as a signature (section 2.3.4): segments of constant load in cores, earliest first."""
         return self._input_signature.segments(now, self._tuple_s)

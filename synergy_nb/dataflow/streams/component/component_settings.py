@@ -7,6 +7,7 @@ import math
 from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.component_terms import ComponentTerms
 from synergy_nb.dataflow.streams.replicas.ordered_inputs import OrderedInputs
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic, Reading
 from synergy_nb.plan import Plan
@@ -22,15 +23,16 @@ def configure(component: Component, plan: Plan, deployment: Deployment) -> None:
     """Configure a component by its plan and deployment: limit, scheduling, cost and memory."""
     name = component.operator
     kind = plan.operators[name].kind
-    component.kind, component.stream = kind, plan.stream_name(name)
-    component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
-    component.discipline = plan.qos.scheduling or ""
-    component.drops = plan.qos.overdue == "drop" and kind != PART
-    component.planned_s, component.remaining = plan.processing_time(name), downstream_s(plan, name)
-    component.transit = max(deployment.remaining.get(name, 0.0) - component.remaining, 0.0)
-    component.share.kind = kind
-    if plan.qos.memory is not None:
-        component.share.limit = min(component.share.limit, plan.qos.memory)
+    remaining = downstream_s(plan, name)
+    terms = ComponentTerms(
+        limit=math.inf if plan.qos.delay is None else plan.qos.delay,
+        discipline=plan.qos.scheduling or "",
+        drops=plan.qos.overdue == "drop" and kind != PART,
+        remaining=remaining,
+        transit=max(deployment.remaining.get(name, 0.0) - remaining, 0.0),
+    )
+    component.agree(terms, kind, plan.stream_name(name), plan.processing_time(name))
+    component.share.restrict(kind, plan.qos.memory)
 
 
 def downstream_s(plan: Plan, operator: str) -> float:

@@ -189,7 +189,7 @@ class Work(NamedTuple):
         outcome = self._run(clock, window)
         if self.then and outcome.chunks and outcome.error is None:
             link, *others = self.then
-            if link.component.drops:
+            if link.component.terms.drops:
                 now = clock()
                 if any(link.component.overdue(chunk, now) for chunk in outcome.chunks):
                     return outcome  # the next component takes them from its queue, and drops some

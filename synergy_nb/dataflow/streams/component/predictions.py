@@ -274,7 +274,7 @@ class ComponentPredictions:
             basis: Predicted = Predicted(last, "profile" if times.last is None else "last measurement", False, None)
             self.time = basis
             return
-        limit = min(self.component.limit, self.component.sharers_limit)
+        limit = min(self.component.terms.limit, self.component.sharers_limit)
         level = confidence_level(limit, times.mean_rate, config.confidence)
         load = 0.0 if self.component.external else self.peer.expected_load
         self.time = times.predict(self.peer.predicted_rate, level, load=load, horizon=config.ahead(limit))

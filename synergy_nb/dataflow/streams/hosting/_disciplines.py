@@ -51,7 +51,7 @@ def first(
     for component, (sequence, _, chunk) in runnable.items():
         if accept is not None and (component.steps or not accept(component, chunk)):
             continue
-        own = component.discipline or discipline
+        own = component.terms.discipline or discipline
         rank = _rank(component, chunk, own), sequence
         best = nominated.get(own)
         if best is None or rank < best[0]:
@@ -73,7 +73,7 @@ def _rank(component: Component, chunk: Chunk, discipline: str) -> float:
         return math.inf
     if discipline == "fcfs":
         return 0.0
-    deadline = chunk.born + min(component.limit, component.sharers_limit)
+    deadline = chunk.born + min(component.terms.limit, component.sharers_limit)
     if discipline == "edf":
         return deadline
-    return deadline - component.transit - (component.tuple_s.moving + component.remaining) * chunk.rows
+    return deadline - component.terms.transit - (component.tuple_s.moving + component.terms.remaining) * chunk.rows

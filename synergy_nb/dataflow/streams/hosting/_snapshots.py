@@ -178,7 +178,7 @@ class Snapshots:
         elif keeps and (progress is None or progress.keeps_from is None):
             component.change()
             self.soon(component, now, hurry=True)
-            self._progress[component].keeps_from = component.number + 1
+            self._progress[component].keeps_from = component.cuts.number + 1
 
     def kept(self, component: Component) -> Kept | None:
         """Return the snapshot of a component that is kept here; None if there is none."""
@@ -270,7 +270,7 @@ class Snapshots:
         copies = self._readers(component)
         known = progress.archive.known(each.peer for each in copies) if progress.keeps_from is None else {}
         component.capture()
-        progress.capture = Capture(component, component.number, known, self._limits.piece)
+        progress.capture = Capture(component, component.cuts.number, known, self._limits.piece)
         self._outbox.effect(progress.capture)
 
     def saved(self, capture: Capture) -> None:
@@ -298,7 +298,7 @@ class Snapshots:
 
     def _send(self, component: Component, progress: _Progress, number: int, made: Captured, now: float) -> None:
         """Send the announcement of a snapshot to the copies, with the pieces that they lack if these are small."""
-        archive, cut = progress.archive, component.cut(number)
+        archive, cut = progress.archive, component.cuts.of(number)
         parts = archive.file(number, made.tables)
         progress.number, progress.active_at, progress.size = number, now, 0
         progress.sent, progress.pulling = set(), set()
@@ -374,7 +374,7 @@ class Snapshots:
 
 def _state(component: Component, reader: Reader, number: int, head: bytes, parts: tuple[Part, ...]) -> ComponentState:
     """Announce a snapshot of a component to a copy, without pieces."""
-    cut = component.cut(number)
+    cut = component.cuts.of(number)
     return ComponentState(
         output=component.output,
         reader=reader,

@@ -220,7 +220,7 @@ class Standbys:
         if copy.state is None or copy.readiness is not Readiness.CURRENT:
             return
         follower = self._hosted.found.get(key)
-        if follower is None or follower.drops or now >= copy.ready_by:
+        if follower is None or follower.terms.drops or now >= copy.ready_by:
             caught_up = True
         else:
             caught_up = has_caught_up(follower, copy.state.end, copy.merge.received)

@@ -117,7 +117,7 @@ class InputReports:
             return complete
         seen, covered = self._complete.setdefault(component, {}), holders.number
         for number in complete:
-            seen.setdefault(number, component.number)
+            seen.setdefault(number, component.cuts.number)
         return frozenset(number for number in complete if covered is not None and covered > seen[number])
 
 
