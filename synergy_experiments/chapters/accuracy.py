@@ -423,6 +423,7 @@ _C13: Final = Claim(
     panels=(*_BARS, *(Panel(f"delay, {name}", f"delay, {name} (s)", "curves", example=True) for name in FIGURES)),
     xlabel="input, or time in s",
     repeat=(3, 10),
+    shares=("found", "*optimistic", "*conservative", "*above twice", "*overload"),
 )
 
 _C14: Final = Claim(
@@ -444,6 +445,7 @@ _C14: Final = Claim(
     panels=(*_BARS, *(Panel(f"delay, {name}", f"delay, {name} (s)", "curves", example=True) for name in PATTERNS)),
     xlabel="pattern, or time in s",
     repeat=(3, 10),
+    shares=("found", "*optimistic", "*conservative", "*above twice", "*overload"),
 )
 
 CLAIMED: Final = (_C13, _C14)

@@ -229,5 +229,6 @@ CLAIMED: Final = (
         ),
         xlabel="",
         repeat=(3, 10),
+        shares=("by *",),
     ),
 )

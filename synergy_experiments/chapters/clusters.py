@@ -148,6 +148,7 @@ _R5: Final = Claim(
     xlabel="communication cost over processing cost",
     derive=_over,
     repeat=(4, 10),
+    shares=("ratio",),
 )
 
 CLAIMED: Final = (_R5,)

@@ -399,5 +399,6 @@ CLAIMED: Final = (
         paper=[Point(k, f"{name}, another implementation", "cost", value)
                for name, each in REFERENCE.items() for k, value in each.items()],
         repeat=(3, 10),
+        shares=("share*", "streams", "late", "not survived"),
     ),
 )  # fmt: skip

@@ -114,5 +114,6 @@ CLAIMED: Final = (
         ),
         xlabel="operators",
         repeat=(3, 10),
+        shares=("success*", "admitted*", "on_time*", "strict success"),
     ),
 )  # fmt: skip

@@ -155,5 +155,6 @@ CLAIMED: Final = (
         ),
         xlabel="",
         repeat=(3, 10),
+        shares=("ratio*", "median*", "hit*", "outlived*"),
     ),
 )

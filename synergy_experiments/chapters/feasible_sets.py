@@ -326,6 +326,7 @@ CLAIMED: Final = (
         xlabel="operators",
         derive=_over_bound,
         repeat=(5, 10),
+        shares=("ratio", "over bound"),
     ),
     Claim(
         id="R3",
@@ -344,6 +345,7 @@ CLAIMED: Final = (
         xlabel="input streams",
         derive=_relative,
         repeat=(10, 40),
+        shares=("ratio",),
     ),
     Claim(
         id="R7",
@@ -368,5 +370,6 @@ CLAIMED: Final = (
         xlabel="level of error",
         derive=_relative,
         repeat=(10, 40),
+        shares=("ratio",),
     ),
 )

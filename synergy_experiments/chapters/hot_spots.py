@@ -281,6 +281,7 @@ _P4: Final = Claim(
     ),
     xlabel="applications a peer",
     repeat=(5, 10),
+    shares=("miss rate*",),
     examples=ONE,
 )
 
@@ -300,6 +301,7 @@ _P5: Final = Claim(
     ),
     xlabel="applications a peer",
     repeat=(5, 10),
+    shares=("miss rate*",),
     examples=ONE,
 )
 
@@ -319,6 +321,7 @@ _P6: Final = Claim(
     derive=_by_applications,
     paper=[Point(float(34 * each), "dissertation", "migrations", 34 * each / 3.0) for each in (1, 10)],
     repeat=(5, 10),
+    shares=("miss rate*",),
     examples=ONE,
 )
 

@@ -239,6 +239,7 @@ _R6: Final = Claim(
     ),
     xlabel="multiple of the trace's rate",
     repeat=(5, 10),
+    shares=("survives*", "lost*"),
 )
 
 CLAIMED: Final = (_R6,)

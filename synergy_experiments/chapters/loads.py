@@ -174,6 +174,7 @@ CLAIMED: Final = (
         panels=(*_DELAY, *_ADMITTED, *_LIGHT_DELAY),
         xlabel="requests",
         repeat=(3, 10),
+        shares=("success*", "admitted*", "on_time*", "strict success"),
     ),
     Claim(
         id="C6",
@@ -201,5 +202,6 @@ CLAIMED: Final = (
         panels=(*_SUCCESS, *_LIGHT_SUCCESS, *panels("on_time", "tuples on time (%)", factor=100.0)),
         xlabel="requests",
         repeat=(3, 10),
+        shares=("success*", "admitted*", "on_time*", "strict success"),
     ),
 )  # fmt: skip

@@ -171,6 +171,7 @@ _R4: Final = Claim(
         for x, value in numbers.items()
     ),
     repeat=(5, 20),
+    shares=("not carried*", "carried only*", "penalty (*"),
 )
 
 CLAIMED: Final = (_R4,)

@@ -163,6 +163,7 @@ _P7: Final = Claim(
     xlabel="streams that the component reads",
     paper=[Point(1, "dissertation", "mean", PAPER_S)],
     repeat=(2, 10),
+    shares=("placements*",),
 )  # fmt: skip
 
 CLAIMED: Final = (_P7,)

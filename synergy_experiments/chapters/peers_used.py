@@ -100,5 +100,6 @@ CLAIMED: Final = (
         panels=(Panel("availability", "availability (%)", factor=100.0),),
         xlabel="peers used",
         repeat=(3, 5),
+        shares=("availability",),
     ),
 )

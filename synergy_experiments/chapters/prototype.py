@@ -307,6 +307,7 @@ CLAIMED: Final = (
         paper=tuple(Point(REFERENCE, f"against {other}", metric_of("less", name), said)
                     for other, said in _LESS.items() for name in _UNIQUE),
         repeat=(5, 10),
+        shares=("success*", "admitted*", "on_time*", "strict success"),
     ),
     Claim(
         id="C2",
@@ -325,6 +326,7 @@ CLAIMED: Final = (
         paper=tuple(Point(REFERENCE, f"against {other}", metric_of("more", name), said)
                     for other, said in _MORE.items() for name in _BY_LIMIT),
         repeat=(5, 10),
+        shares=("success*", "admitted*", "on_time*", "strict success"),
     ),
     Claim(
         id="C3",

@@ -368,6 +368,7 @@ CLAIMED: Final = (
         ),
         xlabel="peers",
         repeat=(3, 10),
+        shares=("reached*", "of all*", "efficient", "beaten", "availability of*"),
     ),
     Claim(
         id="A6",
@@ -387,5 +388,6 @@ CLAIMED: Final = (
         xlabel="peers",
         paper=tuple(Point(peers, "synergy", "in turn", value / 1e3) for peers, value in GATHERED.items()),
         repeat=(3, 10),
+        shares=("known", "too far"),
     ),
 )  # fmt: skip

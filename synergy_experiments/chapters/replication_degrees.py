@@ -186,5 +186,6 @@ CLAIMED: Final = (
         derive=_lost,
         paper=tuple(Point(degree, name, "availability", value) for (degree, name), value in CLOSED.items()),
         repeat=(3, 10),
+        shares=("availability*", "sampled", "loaded", "fitted*", "reached*", "small*", "distance*", "placed"),
     ),
 )  # fmt: skip

@@ -137,6 +137,7 @@ _R1: Final = Claim(
     xlabel="graphs of which it is the least",
     derive=_spread,
     repeat=(3, 14),
+    shares=("ratio", "share", "least"),
 )
 
 CLAIMED: Final = (_R1,)

@@ -445,6 +445,7 @@ CLAIMED: Final = (
         xlabel="degree of replication",
         paper=_paper(RANDOM, _OF_RANDOM),
         repeat=(3, 10),
+        shares=("complete*", "late*"),
     ),
     Claim(
         id="H5",
@@ -466,5 +467,6 @@ CLAIMED: Final = (
         xlabel="degree of replication",
         paper=_paper(LEAST, _OF_LEAST),
         repeat=(3, 10),
+        shares=("complete*", "late*"),
     ),
 )

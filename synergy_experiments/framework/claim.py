@@ -57,6 +57,10 @@ class Check(NamedTuple):
         Probability of measurements that speak at least as much for the check, if it does not hold.
     judges
         Subject of the check: a statement of the paper, our own arithmetic or aim, or a shape that was fitted.
+    unit
+        Unit of both numbers; ``%`` means that they are shares, which are shown in per cent.
+    runs
+        Least number of repetitions that have the values of ``ours``; None: it is computed, or not measured.
     """
 
     name: str
@@ -68,6 +72,8 @@ class Check(NamedTuple):
     high: float | None = None
     p: float = 1.0
     judges: Judged = "paper"
+    unit: str = ""
+    runs: int | None = None
 
 
 class Cell(NamedTuple):
@@ -186,6 +192,8 @@ class Claim:
     examples
         Beginning of the names of metrics that are curves of single runs. Several claims may share such measurements;
         each stores only the curves in its panels. Empty: there are none.
+    shares
+        Patterns of the names of metrics that are shares of a whole: they and their intervals are between 0 and 1.
     """
 
     id: str
@@ -201,6 +209,7 @@ class Claim:
     paper: Sequence[Point] = ()
     repeat: tuple[int, int] = (3, 5)
     examples: str = ""
+    shares: Sequence[str] = ()
 
     def judged(self, measured: Measured, setup: Setup) -> tuple[list[Check], list[str]]:
         """Return the checks; none, and why, if they cannot do without a point that is missing."""

@@ -23,6 +23,7 @@ CONFIDENCE: Final = 0.95  # probability that an interval contains the mean
 TAIL: Final = (1.0 - CONFIDENCE) / 2.0  # probability on each side of it
 DRAWS: Final = 1_999  # samples that are drawn with replacement
 FEWEST: Final = 5  # values from which samples are drawn; fewer give few different ones
+NOISE: Final = 1e-9  # of the largest value: below it differences are those of rounding, and values are equal
 
 
 def interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
@@ -38,9 +39,11 @@ def interval(values: Sequence[float]) -> tuple[float, float | None, float | None
     if count < 2:
         return mean, None, None
     error = _error(values, mean)
+    if not error:
+        return mean, mean, mean
     most = -float(stdtrit(count - 1, TAIL))
     least = -most
-    if count >= FEWEST and error:
+    if count >= FEWEST:
         drawn = _drawn(tuple(values))
         outside = int(TAIL * (len(drawn) + 1)) - 1
         least, most = min(least, float(drawn[max(outside, 0)])), max(most, float(drawn[-1 - max(outside, 0)]))
@@ -67,7 +70,9 @@ def chance(values: Sequence[float], null: float) -> float:
 
 
 def _error(values: Sequence[float], mean: float) -> float:
-    """Standard error of the mean."""
+    """Standard error of the mean; zero if values differ by rounding only."""
+    if max(values) - min(values) <= NOISE * max(map(abs, values)):
+        return 0.0
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
@@ -75,12 +80,13 @@ def _error(values: Sequence[float], mean: float) -> float:
 def _drawn(values: tuple[float, ...]) -> NDArray[np.float64]:
     """Distances of the means of samples from that of the values, in standard errors of each sample, ascending.
 
-    Samples of equal values have no standard error, and are left out.
+    Samples of equal values have no standard error, or one of rounding, and are left out: over 1e-17 a mean would be
+    millions of errors away.
     """
     found = np.asarray(values)
     samples = found[_places(len(values))]
     errors = samples.std(axis=1, ddof=1) / math.sqrt(len(values))
-    vary = errors > 0.0
+    vary = errors > NOISE * errors.max()
     return np.asarray(np.sort((samples.mean(axis=1)[vary] - found.mean()) / errors[vary]))
 
 

@@ -8,8 +8,9 @@ an :class:`Estimate`, whose interval decides the verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeAlias
 
@@ -26,6 +27,7 @@ __all__ = [
     "Point",
     "Row",
     "both",
+    "least_runs",
     "less",
     "mean_of_known",
 ]
@@ -84,16 +86,20 @@ class Decision(NamedTuple):
     true
         Whether the statement is true; None if the interval does not decide it.
     p
-        Probability of measurements that speak at least as much for the statement, were it false.
+        Probability of measurements that speak at least as much for the statement, were it false; 0 if chance has no
+        part in it.
+    runs
+        Least number of repetitions that have the values by which it is decided; None: it is computed, or not measured.
     """
 
     true: bool | None
     p: float = 1.0
+    runs: int | None = None
 
     @classmethod
-    def fact(cls, true: bool) -> Decision:
+    def fact(cls, true: bool, runs: int | None = None) -> Decision:
         """Return a statement that every run decides by itself: not for means."""
-        return cls(true, 0.0 if true else 1.0)
+        return cls(true, 0.0 if true else 1.0, runs)
 
 
 UNDECIDED: Final = Decision(None)
@@ -123,14 +129,27 @@ class Estimate:
     missing: int = 0
 
     @classmethod
-    def of(cls, values: Iterable[float], missing: int = 0) -> Estimate | None:
+    def of(
+        cls, values: Iterable[float], missing: int = 0, bounds: tuple[float, float] = (-math.inf, math.inf)
+    ) -> Estimate | None:
         """Return the estimate of the mean of independent values; None without any.
+
+        Parameters
+        ----------
+        values
+            Value of each repetition.
+        missing
+            Number of repetitions without a value.
+        bounds
+            Least and greatest value that the quantity can have, such as 0 and 1 of a share: an interval ends there.
 
         >>> Estimate.of([]) is None
         True
+        >>> Estimate.of([0.5, 0.9], bounds=(0.0, 1.0)).high
+        1.0
         """
         found = tuple(values)
-        return cls(*interval(found), found, missing) if found else None
+        return cls(*_bounded(interval(found), bounds), found, missing) if found else None
 
     @classmethod
     def exact(cls, value: float) -> Estimate:
@@ -144,17 +163,17 @@ class Estimate:
         [True, None, None]
         """
         if self.low is None or self.high is None:
-            return UNDECIDED
+            return UNDECIDED._replace(runs=self.runs)
         true = True if self.low > null else False if self.high <= null else None
-        return Decision(true, self._chance_above(null))
+        return Decision(true, self._chance_above(null), self.runs)
 
     def at_least(self, null: float) -> Decision:
         """Whether the mean is a number or above it: a computed value may be that number."""
-        return Decision.fact(self.value >= null) if self._is_point else self.above(null)
+        return Decision.fact(self.value >= null, self.runs) if self._is_point else self.above(null)
 
     def at_most(self, null: float) -> Decision:
         """Whether the mean is a number or below it: a computed value may be that number."""
-        return Decision.fact(self.value <= null) if self._is_point else self.below(null)
+        return Decision.fact(self.value <= null, self.runs) if self._is_point else self.below(null)
 
     def below(self, null: float = 0.0) -> Decision:
         """Whether the mean is below a number: undecided if the interval contains the number, or there is none."""
@@ -171,6 +190,11 @@ class Estimate:
     def within(self, distance: float) -> Decision:
         """Whether the mean is nearer to zero than a distance."""
         return self.between(-distance, distance)
+
+    @property
+    def runs(self) -> int | None:
+        """Number of repetitions with a value; None of a computed number."""
+        return len(self.values) or None
 
     @property
     def _is_point(self) -> bool:
@@ -200,6 +224,8 @@ class Measured:
     repetitions
         Points of each repetition. NaN and infinity stand for a missing measurement, such as the delay of a policy that
         serves nobody; an :class:`Estimate` says how many are missing.
+    shares
+        Patterns of the names of metrics that are shares of a whole, whose intervals stay between 0 and 1.
 
     Examples
     --------
@@ -209,7 +235,8 @@ class Measured:
     (2.5, 0.5)
     """
 
-    def __init__(self, repetitions: Iterable[Iterable[Point]]) -> None:
+    def __init__(self, repetitions: Iterable[Iterable[Point]], shares: Sequence[str] = ()) -> None:
+        self._shares = shares
         self._found: dict[tuple[Coordinate, str, str], dict[int, float]] = {}
         self._each: list[Measured] = []
         self._repetitions = 0
@@ -222,7 +249,11 @@ class Measured:
 
     def rows(self) -> list[Row]:
         """Return all points over repetitions, in the order of their first measurement."""
-        return [Row(*key, *interval(list(values.values()))) for key, values in self._found.items() if values]
+        return [
+            Row(*key, *_bounded(interval(list(values.values())), self._bounds(key[2])))
+            for key, values in self._found.items()
+            if values
+        ]
 
     def xs(self, metric: str, algorithm: str | None = None) -> list[Coordinate]:
         """Return the coordinates at which a metric was measured, in the order of the measurements."""
@@ -256,14 +287,23 @@ class Measured:
 
     def estimate(self, x: Coordinate, algorithm: str, metric: str) -> Estimate | None:
         """Return the mean over repetitions with its interval; None without measurements."""
-        return self._over(self.values(x, algorithm, metric).values())
+        return self._over(self.values(x, algorithm, metric).values(), self._bounds(metric))
 
-    def _over(self, values: Iterable[float]) -> Estimate | None:
+    def _over(self, values: Iterable[float], bounds: tuple[float, float] = (-math.inf, math.inf)) -> Estimate | None:
         found = tuple(values)
-        return Estimate.of(found, self._repetitions - len(found))
+        return Estimate.of(found, self._repetitions - len(found), bounds)
+
+    def _bounds(self, metric: str) -> tuple[float, float]:
+        """Return the least and the greatest value that a metric can have."""
+        share = any(fnmatchcase(metric, each) for each in self._shares)
+        return (0.0, 1.0) if share else (-math.inf, math.inf)
 
     def paired(
-        self, one: tuple[Coordinate, str, str], other: tuple[Coordinate, str, str], how: Callable[[float, float], float]
+        self,
+        one: tuple[Coordinate, str, str],
+        other: tuple[Coordinate, str, str],
+        how: Callable[[float, float], float],
+        bounds: tuple[float, float] = (-math.inf, math.inf),
     ) -> Estimate | None:
         """Return the mean of ``how(one, other)`` over the repetitions that measured both; None if none did.
 
@@ -273,18 +313,25 @@ class Measured:
             Coordinate, algorithm and metric of each.
         how
             Function of their values in one repetition, such as :func:`less`.
+        bounds
+            Least and greatest value that it can have.
         """
         ours, theirs = self.values(*one), self.values(*other)
         both_measured = (how(ours[number], theirs[number]) for number in ours if number in theirs)
-        return self._over(value for value in both_measured if math.isfinite(value))
+        return self._over((value for value in both_measured if math.isfinite(value)), bounds)
 
     def gain(self, x: Coordinate, one: str, other: str, metric: str) -> Estimate | None:
         """Return the share by which ``one`` is below ``other``, within repetitions: 0.25 for a quarter less."""
-        return self.paired((x, one, metric), (x, other, metric), less)
+        positive = all(
+            value >= 0.0 for algorithm in (one, other) for value in self.values(x, algorithm, metric).values()
+        )
+        bounds = (-math.inf, 1.0 if positive else math.inf)  # nothing can be lowered by more than all of it
+        return self.paired((x, one, metric), (x, other, metric), less, bounds)
 
     def difference(self, x: Coordinate, one: str, other: str, metric: str) -> Estimate | None:
         """Return the mean of ``one`` minus ``other``, within repetitions."""
-        return self.paired((x, one, metric), (x, other, metric), lambda ours, theirs: ours - theirs)
+        low, high = self._bounds(metric)
+        return self.paired((x, one, metric), (x, other, metric), lambda ours, theirs: ours - theirs, (low - high, high))
 
     def lower(self, x: Coordinate, one: str, other: str, metric: str) -> Decision:
         """Whether ``one`` is below ``other`` by an interval that excludes zero."""
@@ -310,7 +357,7 @@ class Measured:
     def always(self, x: Coordinate, algorithm: str, metric: str, true: Callable[[float], bool]) -> Decision:
         """Whether a statement is true of every repetition; undecided without measurements."""
         values = self.values(x, algorithm, metric).values()
-        return Decision.fact(all(map(true, values))) if values else UNDECIDED
+        return Decision.fact(all(map(true, values)), len(values)) if values else UNDECIDED
 
     def over_repetitions(
         self, how: Callable[Concatenate[Measured, Given], float | None], *given: Given.args, **named: Given.kwargs
@@ -332,7 +379,10 @@ class Measured:
         if not self._each:
             numbers = sorted({number for found in self._found.values() for number in found})
             self._each = [
-                Measured([[Point(*key, found[number]) for key, found in self._found.items() if number in found]])
+                Measured(
+                    [[Point(*key, found[number]) for key, found in self._found.items() if number in found]],
+                    self._shares,
+                )
                 for number in numbers
             ]
         return self._each
@@ -345,9 +395,23 @@ def both(*statements: Decision | None) -> Decision:
     (None, False)
     """
     found = [UNDECIDED if each is None else each for each in statements]
+    runs = least_runs(found)
     if any(each.true is False for each in found):
-        return Decision(False, 1.0)
-    return Decision(None if any(each.true is None for each in found) else True, max(each.p for each in found))
+        return Decision(False, 1.0, runs)
+    return Decision(None if any(each.true is None for each in found) else True, max(each.p for each in found), runs)
+
+
+def least_runs(found: Iterable[Decision]) -> int | None:
+    """Return the least number of repetitions by which one of the statements is decided; None if all are computed."""
+    return min((each.runs for each in found if each.runs is not None), default=None)
+
+
+def _bounded(
+    found: tuple[float, float | None, float | None], bounds: tuple[float, float]
+) -> tuple[float, float | None, float | None]:
+    """Return a mean with its interval, which ends at the least and the greatest value that the quantity can have."""
+    mean, low, high = found
+    return (mean, None, None) if low is None or high is None else (mean, max(low, bounds[0]), min(high, bounds[1]))
 
 
 def less(ours: float, theirs: float) -> float:

@@ -111,7 +111,7 @@ def reproduce(
                     derived, failed = [], [*failed, f"derived points of repetition {number}: {_told(error)}"]
                 failed += _given_twice(claim, [*points, *derived])
                 repetitions.append([*points, *derived])
-            measured = Measured(repetitions)
+            measured = Measured(repetitions, claim.shares)
             checks, errors = claim.judged(measured, setup)
             yield Result(
                 claim=claim,

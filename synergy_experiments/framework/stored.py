@@ -151,12 +151,12 @@ def restore(claim: Claim, stored: Mapping[str, Any]) -> Result:
         repetitions += [[] for _ in range(number + 1 - len(repetitions))]
         repetitions[number].append(point)
     setup = {name: tuple(value) if isinstance(value, list) else value for name, value in stored["setup"].items()}
-    measured = Measured(repetitions)
-    checks, errors = claim.judged(measured, setup)
+    # Single runs at one place are stored side by side, as if there were more repetitions: they are drawn, not judged.
+    checks, errors = claim.judged(Measured(repetitions[: stored["setup"]["repeat"]], claim.shares), setup)
     return Result(
         claim=claim,
         setup=setup,
-        rows=measured.rows(),
+        rows=Measured(repetitions, claim.shares).rows(),
         checks=checks,
         seconds=stored["seconds"],
         repetitions=repetitions,

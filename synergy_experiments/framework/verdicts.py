@@ -7,11 +7,11 @@ interval. So that a verdict can fail, chance alone must not be able to give it.
 holds               the whole interval of a number or a gain is within the tolerance of the paper's (an equivalence
                     test: two one-sided tests); the whole interval is above a bound; a statement about all points is
                     true of each of them by an interval, or in every single run
-holds in part       a gain has the paper's direction by an interval that excludes zero, but its size is not, or not
-                    surely, the paper's: smaller or larger; a number is within the wider tolerance; a statement is true
-                    of more than half of the points
+holds in part       a gain has the paper's direction by an interval that excludes zero, but another size: smaller, or
+                    larger by no more than a wider tolerance; a number is within the wider tolerance; a statement is
+                    true of more than half of the points
 undecided           the interval contains both what would hold and what would not; or there is only one repetition
-does not hold       otherwise
+does not hold       otherwise: the whole interval is outside of what would hold
 not comparable      no comparison is possible: not measured, or not the paper's input
 ==================  =================================================================================================
 
@@ -28,10 +28,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from synergy_experiments.framework.claim import Check, ClaimVerdict, Verdict
-from synergy_experiments.framework.measurements import UNDECIDED, Decision, Estimate, Measured
+from synergy_experiments.framework.measurements import UNDECIDED, Decision, Estimate, Measured, least_runs
 from synergy_nb.plan.terms.units import counted
 
 __all__ = [
+    "CHANCE",
     "Statement",
     "at_all",
     "at_least",
@@ -50,6 +51,8 @@ Statement: TypeAlias = tuple[str, str, Sequence[tuple[str, bool]]]
 """Name, statement of the paper, and pairs of a point and whether the statement is true there."""
 
 FALSE_SHARE: Final = 0.05  # expected share of false ones among all checks that hold
+CHANCE: Final = "chance is not excluded"  # in the rule of what would hold if fewer statements were tested
+MORE: Final = 0.25  # a gain that is larger than the paper's by more than this is another one
 
 
 def reduction(name: str, paper: float, ours: Estimate | None, tolerance: float = 0.1, unit: str = "%") -> Check:
@@ -62,7 +65,8 @@ def reduction(name: str, paper: float, ours: Estimate | None, tolerance: float =
     paper, ours
         Gain in the paper, and our estimate; None: not measured.
     tolerance
-        Difference from the paper's gain up to which ours holds, a share.
+        Difference from the paper's gain up to which ours holds, a share; one that is larger by at most
+        :data:`MORE`, or smaller, holds in part.
     unit
         Unit in which numbers are shown.
 
@@ -70,27 +74,31 @@ def reduction(name: str, paper: float, ours: Estimate | None, tolerance: float =
     'holds'
     >>> reduction("delay", 0.45, Estimate(0.42, -0.3, 1.1)).verdict
     'undecided'
+    >>> reduction("delay", 0.45, Estimate(0.6, 0.56, 0.64))[3]
+    'holds in part'
     >>> reduction("delay", 0.45, Estimate(0.9, 0.8, 1.0))[3:5]
-    ('holds in part', 'holds if the interval is within ± 10 points of it, in part above 0 %; ours is larger')
+    ('does not hold', 'holds if the interval is within ± 10 points, in part above 0 % up to 25 points more; larger')
     """
-    rule = f"holds if the interval is within ± {_distance(tolerance, unit)} of it, in part above {_shown(0.0, unit)}"
+    wider = max(tolerance, MORE)
+    rule = (
+        f"holds if the interval is within ± {_distance(tolerance, unit)}, "
+        f"in part above {_shown(0.0, unit)} up to {_distance(wider, unit)} more"
+    )
     if ours is None:
-        return Check(name, paper, None, "not comparable", rule)
+        return Check(name, paper, None, "not comparable", rule, unit=unit)
     alike, gains = ours.between(paper - tolerance, paper + tolerance), ours.above()
-    verdict: Verdict
+    no_more, as_much = ours.at_most(paper + wider), ours.above(paper - tolerance)
+    verdict: Verdict = "undecided"
     if alike.true and gains.true:
         verdict = "holds"
-    elif gains.true:
+    elif no_more.true is False or gains.true is False or (gains.true is None and as_much.true is False):
+        verdict = "does not hold"
+    elif gains.true and no_more.true:
         verdict = "holds in part"
-        if alike.true is False:
-            rule += f"; ours is {'larger' if ours.value > paper else 'smaller'}"
-        else:
-            rule += "; its size is undecided"
-    else:
-        verdict = (
-            "undecided" if gains.true is None and ours.above(paper - tolerance).true is not False else "does not hold"
-        )
-    return _check(name, paper, ours, verdict, rule, max(alike.p, gains.p))
+    if verdict != "holds":
+        found = "larger" if ours.value > paper else "smaller"
+        rule += "; its size is undecided" if alike.true is None else f"; {found}"
+    return _check(name, paper, ours, verdict, rule, max(alike.p, gains.p), unit)
 
 
 def at_least(
@@ -126,7 +134,7 @@ def at_least(
     if direction is not None:
         rule += f", in part above {_shown(direction, unit)}"
     if ours is None:
-        return Check(name, paper, None, "not comparable", rule)
+        return Check(name, paper, None, "not comparable", rule, unit=unit)
     above = ours.at_least(bound)
     verdict: Verdict
     if above.true:
@@ -136,7 +144,7 @@ def at_least(
     else:
         reached = ours.above(bound if direction is None else direction)
         verdict = "undecided" if reached.true is None else "does not hold"
-    return _check(name, paper, ours, verdict, rule, above.p)
+    return _check(name, paper, ours, verdict, rule, above.p, unit)
 
 
 def near(
@@ -166,7 +174,7 @@ def near(
     """
     rule = f"holds if the interval is within ± {_distance(tolerance, unit)}, in part within ± {_distance(wider, unit)}"
     if ours is None:
-        return Check(name, paper, None, "not comparable", rule)
+        return Check(name, paper, None, "not comparable", rule, unit=unit)
     alike, about = (ours.between(paper - distance, paper + distance) for distance in (tolerance, wider))
     verdict: Verdict = "undecided"
     if alike.true:
@@ -177,7 +185,7 @@ def near(
         verdict = "does not hold"
     if why and verdict != "holds":
         rule += f"; {why}"
-    return _check(name, paper, ours, verdict, rule, alike.p)
+    return _check(name, paper, ours, verdict, rule, alike.p, unit)
 
 
 def at_all(name: str, paper: str, found: Iterable[tuple[object, Decision | None]], why: str = "") -> Check:
@@ -218,7 +226,8 @@ def at_all(name: str, paper: str, found: Iterable[tuple[object, Decision | None]
         verdict = "undecided"
     if why and verdict != "holds":
         rule += f"; {why}"
-    return Check(name, paper, ours, verdict, rule, p=max(each.p for _, each in points))
+    decided = [each for _, each in points]
+    return Check(name, paper, ours, verdict, rule, p=max(each.p for each in decided), runs=least_runs(decided))
 
 
 def monotone(name: str, paper: str, changes: Iterable[tuple[float, Estimate | None]], sign: float) -> Check:
@@ -258,14 +267,16 @@ def in_every_run(measured: Measured, statements: Callable[[Measured], Iterable[S
             for point, true in points:
                 known[point] = known.get(point, True) and true
     for (name, paper), known in found.items():
-        yield at_all(name, paper, [(point, Decision.fact(true)) for point, true in known.items()])
+        yield at_all(name, paper, [(point, Decision.fact(true, len(measured.each()))) for point, true in known.items()])
 
 
-def not_comparable(name: str, paper: float | str, ours: Estimate | float | str | None, why: str) -> Check:
+def not_comparable(
+    name: str, paper: float | str, ours: Estimate | float | str | None, why: str, unit: str = ""
+) -> Check:
     """Return the check of two numbers that cannot be compared; ``why`` is the reason."""
     if isinstance(ours, Estimate):
-        return _check(name, paper, ours, "not comparable", why, 1.0)
-    return Check(name, paper, ours, "not comparable", why)
+        return _check(name, paper, ours, "not comparable", why, 1.0, unit)
+    return Check(name, paper, ours, "not comparable", why, unit=unit)
 
 
 def own(check: Check) -> Check:
@@ -281,8 +292,9 @@ def fitted(check: Check) -> Check:
 def corrected(checks: Sequence[Check]) -> list[Check]:
     """Return checks after the correction for their number: among those that hold, 5 % are expected to be false.
 
-    The correction is that of Benjamini and Hochberg (1995) over the statements of the papers. A check that held and
-    does so no longer is undecided.
+    The correction is that of Benjamini and Hochberg (1995) over the statements of the papers that chance can make true:
+    not what is computed, or decided by each single run (``p`` is 0). Only what holds is corrected; a check that held
+    and does so no longer is undecided.
 
     >>> sure, unsure = Check("a", "", 1.0, "holds", "", p=0.001), Check("b", "", 1.0, "holds", "", p=0.024)
     >>> [check.verdict for check in corrected([sure, unsure])]
@@ -290,11 +302,14 @@ def corrected(checks: Sequence[Check]) -> list[Check]:
     >>> [check.verdict for check in corrected([sure, unsure, *([unsure._replace(verdict="undecided", p=0.6)] * 3)])]
     ['holds', 'undecided', 'undecided', 'undecided', 'undecided']
     """
-    tested = sorted(check.p for check in checks if check.judges == "paper" and check.verdict != "not comparable")
+    tested = sorted(
+        check.p for check in checks if check.judges == "paper" and check.verdict != "not comparable" and check.p > 0.0
+    )
     passed = [p for rank, p in enumerate(tested, start=1) if p <= FALSE_SHARE * rank / len(tested)]
     most = passed[-1] if passed else 0.0
+    told = f"{CHANCE}, as {counted(len(tested), 'statement')} are tested"
     return [
-        check._replace(verdict="undecided", rule=f"{check.rule}; undecided among {counted(len(tested), 'statement')}")
+        check._replace(verdict="undecided", rule=f"{check.rule}; {told}")
         if check.judges == "paper" and check.verdict == "holds" and check.p > most
         else check
         for check in checks
@@ -304,13 +319,15 @@ def corrected(checks: Sequence[Check]) -> list[Check]:
 def of_claim(checks: Iterable[Check], *, whole: bool = True) -> ClaimVerdict:
     """Return whether a claim was reproduced, by the statements of the paper.
 
-    It was if each that can be compared holds, and at least half of them can; in part if some hold, or hold in part; it
-    was not if none does and one is surely wrong. Without the ``whole`` measurement, as cells failed, it was at most in
-    part.
+    It was if each that can be compared holds, and at least half of them can; in part if at least half of those that can
+    be compared hold, or hold in part; else it was not if one is surely wrong. Without the ``whole`` measurement, as
+    cells failed, it was at most in part.
 
     >>> holds, wrong = Check("a", "", 1.0, "holds", ""), Check("b", "", 1.0, "does not hold", "")
-    >>> of_claim([holds, own(wrong)]), of_claim([holds, wrong]), of_claim([wrong]), of_claim([own(holds)])
+    >>> of_claim([holds, own(wrong)]), of_claim([holds, wrong]), of_claim([holds, wrong, wrong]), of_claim([own(holds)])
     ('reproduced', 'in part', 'not reproduced', 'not comparable')
+    >>> of_claim([holds, *[holds._replace(verdict="undecided")] * 2])
+    'undecided'
     >>> of_claim([holds, *[not_comparable("", 1.0, None, "not measured")] * 2])
     'in part'
     """
@@ -320,17 +337,17 @@ def of_claim(checks: Iterable[Check], *, whole: bool = True) -> ClaimVerdict:
         return "not comparable"
     if found.keys() == {"holds"} and found["holds"] >= unknown and whole:
         return "reproduced"
-    if found["holds"] or found["holds in part"]:
+    if 2 * (found["holds"] + found["holds in part"]) >= found.total():
         return "in part"
     return "not reproduced" if found["does not hold"] else "undecided"
 
 
-def _check(name: str, paper: float | str, ours: Estimate, verdict: Verdict, rule: str, p: float) -> Check:
+def _check(name: str, paper: float | str, ours: Estimate, verdict: Verdict, rule: str, p: float, unit: str) -> Check:
     if ours.missing:
         rule += f"; {counted(ours.missing, 'repetition')} without a value"
     exact = not ours.values and ours.low == ours.high
     low, high = (None, None) if exact else (ours.low, ours.high)
-    return Check(name, paper, ours.value, verdict, rule, low, high, p)
+    return Check(name, paper, ours.value, verdict, rule, low, high, p, unit=unit, runs=ours.runs)
 
 
 def _distance(value: float, unit: str) -> str:

@@ -20,7 +20,7 @@ from synergy_experiments import chapters
 from synergy_experiments.framework import figures, parameters, runner, stored, verdicts
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.intervals import chance, interval
-from synergy_experiments.framework.measurements import Decision, Estimate, Measured, Point
+from synergy_experiments.framework.measurements import Decision, Estimate, Measured, Point, both
 from synergy_nb.cli.commands import app
 from tests.conftest import ROOT
 
@@ -158,12 +158,12 @@ def test_comparisons_are_within_repetitions() -> None:
         ]
     )
     gain, difference = measured.gain(1, "a", "b", "m"), measured.difference(1, "a", "b", "m")
-    assert gain == Estimate(*interval([0.5, 0.25]), (0.5, 0.25), missing=1)
+    assert gain == Estimate.of([0.5, 0.25], 1, bounds=(-9.0, 1.0))
     assert difference == Estimate(-1.0, -1.0, -1.0, (-1.0, -1.0), missing=1)
     assert measured.mean(1, "a", "m") == pytest.approx(4.0)
     assert measured.mean(2, "a", "m") is None
     assert measured.gain(2, "a", "b", "m") is None
-    assert measured.lower(1, "a", "b", "m") == (True, 0.0)
+    assert measured.lower(1, "a", "b", "m") == (True, 0.0, 2)
     assert measured.higher(1, "a", "b", "m").true is False
     assert measured.higher(1, "a", "b", "m", margin=1.5).true is True
     assert measured.not_above((1, "a", "m"), (1, "b", "m"), 0.5).true is None
@@ -183,7 +183,10 @@ YES, NO = Decision.fact(True), Decision.fact(False)
     [
         (verdicts.reduction("", 0.45, Estimate(0.42, 0.36, 0.48)), "holds"),
         (verdicts.reduction("", 0.45, Estimate(0.36, 0.3, 0.42)), "holds in part"),  # it may be less than half of it
-        (verdicts.reduction("", 0.45, Estimate(0.9, 0.8, 1.0)), "holds in part"),  # not what was claimed
+        (verdicts.reduction("", 0.45, Estimate(0.6, 0.56, 0.64)), "holds in part"),  # not what was claimed
+        (verdicts.reduction("", 0.45, Estimate(0.9, 0.8, 1.0)), "does not hold"),  # still less so
+        (verdicts.reduction("", 0.45, Estimate(0.65, 0.5, 0.8)), "undecided"),  # may be as much more
+        (verdicts.reduction("", 0.45, Estimate(0.9, 0.8, 1.0), 0.6), "holds"),
         (verdicts.reduction("", 0.45, Estimate(0.34, -0.1, 0.78)), "undecided"),
         (verdicts.reduction("", 0.45, Estimate(0.1, -0.1, 0.3)), "does not hold"),
         (verdicts.reduction("", 0.45, Estimate(0.4)), "undecided"),
@@ -227,6 +230,69 @@ def test_skewed_values_have_wider_intervals_than_students() -> None:
     assert found is not None
     assert found.below(5.0).true is None  # Student's t alone ends at 3.6
     assert found.below(5.0).p > 0.025 > found.above(-1.0).p
+
+
+def test_no_interval_is_made_of_the_rounding_of_equal_values() -> None:
+    """Samples of equal floats have 1e-17 as their error, over which a mean was millions of errors away."""
+    availability = [0.9921, 0.9921, 0.9921, 0.9921, 0.9921, 0.9921, 0.9921, 0.9921, 0.9921, 0.9925]
+    _, low, high = interval(availability)
+    assert low is not None
+    assert high is not None
+    assert 0.99 < low < 0.99214 < high < 1.0
+    assert len(set(interval([0.1 + 0.2, 0.3, 0.3, 0.3, 0.3]))) == 1
+    assert chance([0.1 + 0.2, 0.3, 0.3, 0.3, 0.3], 0.2) == 0.0
+
+
+def test_intervals_end_where_a_quantity_does() -> None:
+    """A share is between 0 and 1, a difference of two between -1 and 1, and nothing is lowered by more than all."""
+    values = [(0.9, 0.1), (1.0, 0.05), (0.2, 0.0), (1.0, 1.0)]
+    points = [[Point(1, "a", "served", ours), Point(1, "b", "served", theirs)] for ours, theirs in values]
+    points = [[*each, *(point._replace(metric="delay") for point in each)] for each in points]
+    measured = Measured(points, ["serv*"])
+    ours, apart = measured.estimate(1, "a", "served"), measured.difference(1, "a", "b", "served")
+    saved, free = measured.gain(1, "b", "a", "delay"), measured.estimate(1, "a", "delay")
+    assert ours is not None
+    assert apart is not None
+    assert saved is not None
+    assert free is not None
+    assert free.high is not None
+    assert free.high > 1.0
+    assert (ours.high, apart.high, saved.high) == (1.0, 1.0, 1.0)
+    assert max(row.high or 0.0 for row in measured.rows() if row.metric == "served") == 1.0
+    assert measured.each()[0].estimate(1, "a", "served") is not None
+
+
+def test_a_check_tells_by_how_many_repetitions_it_is_decided() -> None:
+    nan = float("nan")
+    points = [[Point(1, "a", "m", 1.0 + k), Point(2, "a", "m", nan if k > 2 else 2.0 + k)] for k in range(5)]
+    measured = Measured(points)
+    found = [(x, both(measured.always(x, "a", "m", bool), measured.lower(x, "a", "b", "m"))) for x in (1, 2)]
+    assert verdicts.at_all("", "", found).runs == 3
+    assert verdicts.near("", 1.0, measured.estimate(1, "a", "m"), 1.0, 2.0).runs == 5
+    assert verdicts.near("", 1.0, Estimate.exact(1.0), 1.0, 2.0).runs is None
+    assert verdicts.at_all("", "", [(1, measured.always(2, "a", "m", bool))]).runs == 3
+
+
+def test_a_claim_is_reproduced_in_part_if_half_of_its_statements_are() -> None:
+    holds, part, unsure, wrong = (
+        Check("", "", 1.0, verdict, "") for verdict in ("holds", "holds in part", "undecided", "does not hold")
+    )
+    for checks, outcome in (
+        ([holds], "reproduced"),
+        ([holds, part, wrong, wrong], "in part"),
+        ([holds, part, wrong, wrong, unsure], "not reproduced"),
+        ([holds, unsure, unsure], "undecided"),
+        ([holds, verdicts.own(wrong), verdicts.fitted(wrong)], "reproduced"),
+    ):
+        assert verdicts.of_claim(checks) == outcome
+    assert verdicts.of_claim([holds], whole=False) == "in part"
+
+
+def test_facts_do_not_make_room_for_what_chance_can_decide() -> None:
+    fact, likely = Check("", "", 1.0, "holds", "", p=0.0), Check("", "", "at 6 of 6", "holds", "", p=0.04)
+    found = verdicts.corrected([*[fact] * 20, likely, likely._replace(verdict="undecided", p=0.6)])
+    assert [check.verdict for check in found] == ["holds"] * 20 + ["undecided"] * 2
+    assert found[-2].rule.endswith(f"{verdicts.CHANCE}, as 2 statements are tested")
 
 
 def test_a_policy_that_serves_nobody_in_a_repetition_makes_no_gain_infinite() -> None:
@@ -277,7 +343,7 @@ def test_a_result_has_the_documented_form() -> None:
     assert found["setup"] == {"sides": [6, 20], "throws": 10, "seed": 4, "repeat": 3, "scale": "quick"}
     assert set(found["rows"][0]) == {"x", "algorithm", "metric", "value", "low", "high"}
     assert [row["x"] for row in found["rows"]] == [6, 6, 20, 20, 6, 20]
-    assert set(found["checks"][0]) == {"name", "paper", "ours", "verdict", "rule", "low", "high", "p", "judges"}
+    assert tuple(found["checks"][0]) == Check._fields
     assert found["paper"]["points"] == [{"x": 6, "algorithm": "fair", "metric": "eyes", "value": 3.5}]
     fair = next(row for row in found["rows"] if row["algorithm"] == "fair")
     assert fair["low"] < fair["value"] < fair["high"]

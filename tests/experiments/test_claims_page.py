@@ -109,6 +109,20 @@ def test_of_examples_only_those_in_a_panel_are_stored(tmp_path: Path) -> None:
         assert list(dict.fromkeys(metric for _, _, metric, _ in points)) == kept_metrics
 
 
+def test_single_runs_at_one_place_are_not_stored_as_more_repetitions(tmp_path: Path) -> None:
+    def cells(setup: Any) -> list[Cell]:
+        return [*RACE.cells(setup), *(Cell(sprint, (lane,)) for lane in range(4))]
+
+    claim = replace(RACE, cells=cells, panels=(*RACE.panels, Panel("sprint", "s", "points", runs=True)))
+    (result,) = runner.reproduce([(claim, {})], repeat=2)
+    again = stored.restore(claim, stored.load(stored.save(result, tmp_path)))
+    assert [(check.runs, check.rule) for check in again.checks] == [(2, result.checks[0].rule)]
+
+
+def sprint(lane: int, seed: int) -> list[Point]:
+    return [Point(2, "hare", "sprint", 1.0 + lane)]
+
+
 def test_verdicts_of_stored_results_follow_the_present_rules(tmp_path: Path) -> None:
     found = stored.load(stored.save(raced(), tmp_path))
     assert [check.verdict for check in stored.restore(RACE, found).checks] == ["holds"]
