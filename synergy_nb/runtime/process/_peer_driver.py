@@ -1,7 +1,7 @@
 """The real-time driver: runs one peer on an event loop, over links, and carries out its effects.
 
 It passes the time, messages and timers to the peer, and carries out its effects: sends go to the links, records to the
-journal, instructions to a :class:`DataHost`. It does not depend on Dask; ``plugin.py`` runs it on a worker.
+journal, instructions to a :class:`DataHost`. It does not depend on Dask; ``_plugin.py`` runs it on a worker.
 """
 
 from __future__ import annotations
