@@ -15,60 +15,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from synergy_nb.events import (
-    ActiveReplicasLost,
-    ApplicationContinued,
-    ApplicationEnded,
-    ApplicationPaused,
-    ApplicationRejected,
-    ApplicationRunning,
-    AttemptFailed,
-    BackupRestored,
-    CandidatesFound,
-    ComponentDeployed,
-    ComponentMoved,
-    CopiesBehind,
-    DeploymentConsidered,
-    EnginesChanged,
-    EnginesChosen,
-    Event,
-    GraphEvaluated,
-    GraphSelected,
-    Handlers,
-    LateRows,
-    LinesSkipped,
-    MoveBegun,
-    MoveGivenUp,
-    MovePostponed,
-    OriginSucceeded,
-    PlacementAttemptFailed,
-    PlacementBegun,
-    PlacementCompleted,
-    PlacementComputed,
-    PlacementFailed,
-    PlacementReleased,
-    ProbeAccepted,
-    ProbeDropped,
-    ProbingEnded,
-    ReplicaDecided,
-    ReplicaRebuilt,
-    ReplicasDeployed,
-    RequestPostponed,
-    RequestSubmitted,
-    SessionExpired,
-    SetupFailed,
-    SharedStreamMoved,
-    SharingFound,
-    SharingGivenUp,
-    SignaturesFound,
-    SinkMeasured,
-    SkippedLines,
-    StreamsDiscarded,
-    StreamsWeighed,
-    TakenOver,
-    TakeoverBegun,
-    awaited_text,
-)
+from synergy_nb import events
+from synergy_nb.events import Event, Handlers
 from synergy_nb.events.peer_names import readable
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.hot_spots import HotSpotAccounts
@@ -139,13 +87,13 @@ class RequestFacts(Subject):
         self.signatures: dict[str, tuple[str, list[tuple[float, float]]]] = {}
 
     @HANDLERS.add
-    def _request_submitted(self, event: RequestSubmitted) -> None:
+    def _request_submitted(self, event: events.RequestSubmitted) -> None:
         self.submitted, self.plan = event.time, event.plan
         self.qos, self.scheduling, self.drops = dict(event.qos), event.scheduling, event.overdue == "drop"
         self.hotspots, self.sources = event.hotspots, dict(event.sources)
 
     @HANDLERS.add
-    def _signatures_found(self, event: SignaturesFound) -> None:
+    def _signatures_found(self, event: events.SignaturesFound) -> None:
         stated = {name: ("as the plan states", list(rates)) for name, rates in event.stated.items()}
         measured = {name: ("as measured before", list(rates)) for name, rates in event.measured.items()}
         self.signatures = stated | measured
@@ -165,12 +113,12 @@ class EngineFacts(Subject):
         self.parts: dict[str, list[str]] = {}
 
     @HANDLERS.add
-    def _engines_chosen(self, event: EnginesChosen) -> None:
+    def _engines_chosen(self, event: events.EnginesChosen) -> None:
         self.engines = {operator: (engine, why) for operator, (engine, why) in event.reasons.items()}
         self.parts = {name: list(part) for name, part in event.parts.items()}
 
     @HANDLERS.add
-    def _engines_changed(self, event: EnginesChanged) -> None:
+    def _engines_changed(self, event: events.EnginesChanged) -> None:
         self.parts = {name: list(part) for name, part in event.parts.items()}
         for operator, (engine, _) in self.engines.items():
             if engine == "spark" and not any(operator in part for part in self.parts.values()):
@@ -197,24 +145,24 @@ class SharingFacts(Subject):
         self.producers: dict[str, list[tuple[str, str, str]]] = {}
 
     @HANDLERS.add
-    def _sharing_found(self, event: SharingFound) -> None:
+    def _sharing_found(self, event: events.SharingFound) -> None:
         self.sharable, self.unshared = self._names.lists(event.points), ""
 
     @HANDLERS.add
-    def _sharing_given_up(self, event: SharingGivenUp) -> None:
+    def _sharing_given_up(self, event: events.SharingGivenUp) -> None:
         self.unshared = self._names.readable(event.reason)
 
     @HANDLERS.add
-    def _request_postponed(self, event: RequestPostponed) -> None:
+    def _request_postponed(self, event: events.RequestPostponed) -> None:
         self.postponed.append(self._names.readable(event.reason))
 
     @HANDLERS.add
-    def _application_running(self, event: ApplicationRunning) -> None:
+    def _application_running(self, event: events.ApplicationRunning) -> None:
         self.shared = {tap: (of, operator) for tap, (of, operator) in event.shared.items()}
         self.producers = {tap: list(made) for tap, made in event.producers.items()}
 
     @HANDLERS.add
-    def _shared_stream_moved(self, event: SharedStreamMoved) -> None:
+    def _shared_stream_moved(self, event: events.SharedStreamMoved) -> None:
         self.producers = {tap: list(made) for tap, made in event.producers.items()}
 
 
@@ -232,61 +180,61 @@ class CompositionFacts(Subject):
     def __init__(self, names: PeerNames = ADDRESSES) -> None:
         super().__init__(names)
         self.candidates: dict[str, list[str]] = {}
-        self.accepted: list[ProbeAccepted] = []
-        self.dropped: list[ProbeDropped] = []
-        self.graphs: list[GraphEvaluated] = []
-        self.selected: GraphSelected | None = None
-        self.attempts: list[ProbingEnded] = []
+        self.accepted: list[events.ProbeAccepted] = []
+        self.dropped: list[events.ProbeDropped] = []
+        self.graphs: list[events.GraphEvaluated] = []
+        self.selected: events.GraphSelected | None = None
+        self.attempts: list[events.ProbingEnded] = []
         self.tried: list[str] = []
         self.refused: list[str] = []
-        self.deployed: list[DeploymentConsidered] = []
+        self.deployed: list[events.DeploymentConsidered] = []
         self.placed = ""
         self.disciplines: dict[str, list[str]] = {}
 
     @HANDLERS.add
-    def _placement_computed(self, event: PlacementComputed) -> None:
+    def _placement_computed(self, event: events.PlacementComputed) -> None:
         self.placed = self._names.readable(event.text)
 
     @HANDLERS.add
-    def _deployment_considered(self, event: DeploymentConsidered) -> None:
+    def _deployment_considered(self, event: events.DeploymentConsidered) -> None:
         self.deployed.append(event)
 
     @HANDLERS.add
-    def _candidates_found(self, event: CandidatesFound) -> None:
+    def _candidates_found(self, event: events.CandidatesFound) -> None:
         self.candidates = self._names.lists(event.candidates)
 
     @HANDLERS.add
-    def _probe_accepted(self, event: ProbeAccepted) -> None:
+    def _probe_accepted(self, event: events.ProbeAccepted) -> None:
         via = [self._names.of(peer) for peer in event.via]
         self.accepted.append(replace(event, peer=self._names.of(event.peer), via=via))
 
     @HANDLERS.add
-    def _probe_dropped(self, event: ProbeDropped) -> None:
+    def _probe_dropped(self, event: events.ProbeDropped) -> None:
         self.dropped.append(replace(event, at=self._names.of(event.at)))
 
     @HANDLERS.add
-    def _graph_evaluated(self, event: GraphEvaluated) -> None:
+    def _graph_evaluated(self, event: events.GraphEvaluated) -> None:
         self.graphs.append(replace(event, peers=self._names.graph(event.peers)))
 
     @HANDLERS.add
-    def _probing_ended(self, event: ProbingEnded) -> None:
+    def _probing_ended(self, event: events.ProbingEnded) -> None:
         self.attempts.append(event)
 
     @HANDLERS.add
-    def _attempt_failed(self, event: AttemptFailed | SetupFailed) -> None:
-        reasons = self.tried if isinstance(event, AttemptFailed) else self.refused
+    def _attempt_failed(self, event: events.AttemptFailed | events.SetupFailed) -> None:
+        reasons = self.tried if isinstance(event, events.AttemptFailed) else self.refused
         reasons.append(self._names.readable(event.reason))
 
     @HANDLERS.add
-    def _graph_selected(self, event: GraphSelected) -> None:
+    def _graph_selected(self, event: events.GraphSelected) -> None:
         self.selected = replace(event, peers=self._names.graph(event.peers))
 
     @HANDLERS.add
-    def _application_rejected(self, _event: ApplicationRejected) -> None:
+    def _application_rejected(self, _event: events.ApplicationRejected) -> None:
         self.selected = None
 
     @HANDLERS.add
-    def _component_deployed(self, event: ComponentDeployed) -> None:
+    def _component_deployed(self, event: events.ComponentDeployed) -> None:
         peers, peer = self.disciplines.setdefault(event.discipline, []), self._names.of(event.peer)
         peers += [peer] if peer not in peers else []
 
@@ -301,25 +249,25 @@ class ReplicationFacts(Subject):
 
     def __init__(self, names: PeerNames = ADDRESSES) -> None:
         super().__init__(names)
-        self.replicated: PlacementCompleted | None = None
-        self.replicas_deployed: ReplicasDeployed | None = None
+        self.replicated: events.PlacementCompleted | None = None
+        self.replicas_deployed: events.ReplicasDeployed | None = None
         self.placed_replicas: dict[str, int] = {}
-        self.weighed: StreamsWeighed | None = None
+        self.weighed: events.StreamsWeighed | None = None
 
     @HANDLERS.add
-    def _placement_completed(self, event: PlacementCompleted) -> None:
+    def _placement_completed(self, event: events.PlacementCompleted) -> None:
         primaries, backups = self._names.graph(event.primaries), self._names.lists(event.backups)
         self.replicated = replace(event, primaries=primaries, backups=backups)
         self.placed_replicas = {name: 1 + len(peers) for name, peers in backups.items()}
 
     @HANDLERS.add
-    def _replicas_deployed(self, event: ReplicasDeployed) -> None:
+    def _replicas_deployed(self, event: events.ReplicasDeployed) -> None:
         replicas, backups = self._names.lists(event.replicas), self._names.lists(event.backups)
         self.replicas_deployed = replace(event, replicas=replicas, backups=backups)
         self.placed_replicas = {name: 1 + len(peers) for name, peers in backups.items()}
 
     @HANDLERS.add
-    def _streams_weighed(self, event: StreamsWeighed) -> None:
+    def _streams_weighed(self, event: events.StreamsWeighed) -> None:
         self.weighed = event
 
     @property
@@ -348,8 +296,8 @@ class ReplicaFacts(Subject):
 
     def __init__(self, names: PeerNames, placement: ReplicationFacts) -> None:
         super().__init__(names)
-        self.replicas: list[ReplicaDecided] = []
-        self.replicas_lost: list[ActiveReplicasLost] = []
+        self.replicas: list[events.ReplicaDecided] = []
+        self.replicas_lost: list[events.ActiveReplicasLost] = []
         self.replicas_ended: set[str] = set()
         self.streams: list[StreamEvent] = []
         self.rebuilt: dict[str, str] = {}
@@ -360,31 +308,31 @@ class ReplicaFacts(Subject):
         self._placement = placement  # which has the event before this subject
 
     @HANDLERS.add
-    def _placement_begun(self, _event: PlacementBegun) -> None:
+    def _placement_begun(self, _event: events.PlacementBegun) -> None:
         self.replicas = []
 
     @HANDLERS.add
-    def _replica_decided(self, event: ReplicaDecided) -> None:
+    def _replica_decided(self, event: events.ReplicaDecided) -> None:
         passed = [(self._names.of(peer), self._names.readable(why)) for peer, why in event.passed]
         order = [self._names.of(peer) for peer in event.order]
         self.replicas.append(replace(event, at=self._names.of(event.at), order=order, passed=passed))
 
     @HANDLERS.add
-    def _placement_attempt_failed(self, event: PlacementAttemptFailed) -> None:
+    def _placement_attempt_failed(self, event: events.PlacementAttemptFailed) -> None:
         self.unplaced.append(self._names.readable(event.reason))
 
     @HANDLERS.add
-    def _placement_completed(self, event: PlacementCompleted) -> None:
+    def _placement_completed(self, event: events.PlacementCompleted) -> None:
         alone = uncovered(event.primaries, event.backups)
         self.uncovered = {self._names.of(peer): what for peer, what in alone.items()}
 
     @HANDLERS.add
-    def _replicas_deployed(self, event: ReplicasDeployed) -> None:
+    def _replicas_deployed(self, event: events.ReplicasDeployed) -> None:
         placed = sum(map(len, event.backups.values()))
         self.replicas = self.replicas[-placed:] if event.backups else []  # the others were tried
 
     @HANDLERS.add
-    def _active_replicas_lost(self, event: ActiveReplicasLost) -> None:
+    def _active_replicas_lost(self, event: events.ActiveReplicasLost) -> None:
         lost = replace(event, at=self._names.of(event.at), reason=self._names.readable(event.reason))
         self.replicas_lost.append(lost)
         self._end(event.operators)
@@ -394,19 +342,19 @@ class ReplicaFacts(Subject):
 
     @HANDLERS.add
     def _stream(self, event: StreamEvent) -> None:
-        if isinstance(event, ReplicaRebuilt | BackupRestored):
+        if isinstance(event, events.ReplicaRebuilt | events.BackupRestored):
             event = replace(event, at=self._names.of(event.at))
-        if isinstance(event, ReplicaRebuilt):
+        if isinstance(event, events.ReplicaRebuilt):
             self.rebuilt[event.operator] = event.source
-        elif isinstance(event, BackupRestored):
+        elif isinstance(event, events.BackupRestored):
             self._count(event.backups)
-        elif isinstance(event, StreamsDiscarded):
+        elif isinstance(event, events.StreamsDiscarded):
             self.replicas_ended.update(event.ended)
             self._end(event.ended)
         self.streams.append(event)
 
     @HANDLERS.add
-    def _taken_over(self, event: TakenOver) -> None:
+    def _taken_over(self, event: events.TakenOver) -> None:
         self._count(event.backups)
 
     def _count(self, backups: Mapping[str, Sequence[str]]) -> None:
@@ -416,7 +364,7 @@ class ReplicaFacts(Subject):
         self.left = {name: count for name, count in counts.items() if count < placed.get(name, 0)}
 
     @HANDLERS.add
-    def _copies_behind(self, event: CopiesBehind) -> None:
+    def _copies_behind(self, event: events.CopiesBehind) -> None:
         operator = event.operator
         self.behind[operator] = {self._names.of(peer): self._names.readable(why) for peer, why in event.peers.items()}
         self.left.pop(operator, None)
@@ -444,7 +392,7 @@ class MoveFacts(Subject):
         self.died: dict[str, str] = {}
 
     @HANDLERS.add
-    def _takeover_begun(self, event: TakeoverBegun) -> None:
+    def _takeover_begun(self, event: events.TakeoverBegun) -> None:
         lost = self._names.of(event.dead)
         moved = [f"{name} from {lost} to {self._names.of(peer)}" for name, peer in event.operators.items()]
         self.takeovers.append(", ".join(moved) or f"{lost} had backups alone")
@@ -452,44 +400,44 @@ class MoveFacts(Subject):
         self.came_from = {name: at for name, at in self.came_from.items() if name not in event.operators}
 
     @HANDLERS.add
-    def _graph_changed(self, event: TakenOver | ReplicaRebuilt | OriginSucceeded) -> None:
+    def _graph_changed(self, event: events.TakenOver | events.ReplicaRebuilt | events.OriginSucceeded) -> None:
         self.graph = self._names.graph(event.peers)
 
     @HANDLERS.add
-    def _replicas_ended(self, event: ActiveReplicasLost | StreamsDiscarded) -> None:
-        for name in event.operators if isinstance(event, ActiveReplicasLost) else event.ended:
+    def _replicas_ended(self, event: events.ActiveReplicasLost | events.StreamsDiscarded) -> None:
+        for name in event.operators if isinstance(event, events.ActiveReplicasLost) else event.ended:
             self.graph.pop(name, None)
 
     @HANDLERS.add
-    def _move_postponed(self, event: MovePostponed) -> None:
+    def _move_postponed(self, event: events.MovePostponed) -> None:
         waits = f"{event.operator} waited before it moved to {self._names.of(event.to)}"
         self.moves.append(f"{waits}: {self._names.readable(event.reason)}")
 
     @HANDLERS.add
-    def _move_begun(self, event: MoveBegun) -> None:
+    def _move_begun(self, event: events.MoveBegun) -> None:
         self.moving[event.operator] = self._names.of(event.at), self._names.of(event.to)
 
     @HANDLERS.add
-    def _component_moved(self, event: ComponentMoved) -> None:
+    def _component_moved(self, event: events.ComponentMoved) -> None:
         self.graph = self._names.graph(event.peers)
         self.came_from[event.operator] = before = self._names.of(event.at)
         self.moving.pop(event.operator, None)
         self.moves.append(f"{event.operator} from {before} to {self._names.of(event.to)} in {seconds(event.seconds)}")
 
     @HANDLERS.add
-    def _shared_stream_moved(self, event: SharedStreamMoved) -> None:
+    def _shared_stream_moved(self, event: events.SharedStreamMoved) -> None:
         self.graph = self._names.graph(event.peers)
         before, to = self._names.of(event.at), self._names.of(event.to)
         self.moves.append(f"{event.operator} of {event.of}, which it shares, from {before} to {to}")
 
     @HANDLERS.add
-    def _move_given_up(self, event: MoveGivenUp) -> None:
+    def _move_given_up(self, event: events.MoveGivenUp) -> None:
         self.moving.pop(event.operator, None)
         to, why = self._names.of(event.to), self._names.readable(event.reason)
         self.moves.append(f"{event.operator} did not move to {to}: {why}")
 
     @HANDLERS.add
-    def _application_ended(self, _event: ApplicationEnded) -> None:
+    def _application_ended(self, _event: events.ApplicationEnded) -> None:
         self.moving.clear()
 
 
@@ -504,19 +452,19 @@ class LossFacts(Subject):
     def __init__(self, names: PeerNames) -> None:
         super().__init__(names)
         self.late: dict[str, int] = {}
-        self.skipped: dict[str, SkippedLines] = {}
+        self.skipped: dict[str, events.SkippedLines] = {}
         self.overdue: dict[str, int] = {}
 
     @HANDLERS.add
-    def _late_rows(self, event: LateRows) -> None:
+    def _late_rows(self, event: events.LateRows) -> None:
         self.late[event.operator] = event.dropped
 
     @HANDLERS.add
-    def _lines_skipped(self, event: LinesSkipped) -> None:
+    def _lines_skipped(self, event: events.LinesSkipped) -> None:
         self.skipped[event.operator] = event.lines
 
     @HANDLERS.add
-    def _sink_measured(self, event: SinkMeasured) -> None:
+    def _sink_measured(self, event: events.SinkMeasured) -> None:
         self.overdue |= {name: max(lost, self.overdue.get(name, 0)) for name, lost in event.dropped.items()}
 
 
@@ -538,38 +486,38 @@ class OutcomeFacts(Subject):
         self._request = request  # which has the event before this subject
 
     @HANDLERS.add
-    def _placement_completed(self, _event: PlacementCompleted) -> None:
+    def _placement_completed(self, _event: events.PlacementCompleted) -> None:
         self.outcome, self.released = "placed", False
 
     @HANDLERS.add
-    def _placement_failed(self, event: PlacementFailed) -> None:
+    def _placement_failed(self, event: events.PlacementFailed) -> None:
         self.outcome = f"not placed: {self._names.readable(event.reason)}"
 
     @HANDLERS.add
-    def _placement_released(self, _event: PlacementReleased) -> None:
+    def _placement_released(self, _event: events.PlacementReleased) -> None:
         if self.outcome == "placed":
             self.outcome, self.released = "its replicas have been released", True
 
     @HANDLERS.add
-    def _application_running(self, event: ApplicationRunning) -> None:
+    def _application_running(self, event: events.ApplicationRunning) -> None:
         self.outcome, self.began = "running", event.time
         if self._request.submitted is not None:
             self.setup_s = event.time - self._request.submitted
 
     @HANDLERS.add
-    def _application_paused(self, event: ApplicationPaused) -> None:
-        self.outcome = f"paused: {self._names.readable(awaited_text(event.awaited))}"
+    def _application_paused(self, event: events.ApplicationPaused) -> None:
+        self.outcome = f"paused: {self._names.readable(events.awaited_text(event.awaited))}"
 
     @HANDLERS.add
-    def _application_continued(self, _event: ApplicationContinued) -> None:
+    def _application_continued(self, _event: events.ApplicationContinued) -> None:
         self.outcome = "running"
 
     @HANDLERS.add
-    def _session_expired(self, event: SessionExpired) -> None:
+    def _session_expired(self, event: events.SessionExpired) -> None:
         self._orphaned = self._names.of(event.origin)
 
     @HANDLERS.add
-    def _application_ended(self, event: ApplicationEnded) -> None:
+    def _application_ended(self, event: events.ApplicationEnded) -> None:
         reason = self._names.readable(event.reason)
         self.outcome = f"{event.status}: {reason}" if reason else event.status
 

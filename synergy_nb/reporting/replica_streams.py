@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from synergy_nb.events import (
-    ApplicationContinued,
-    ApplicationPaused,
-    BackupRestored,
-    LeadershipLost,
-    OriginSucceeded,
-    RebuildImpossible,
-    ReplicaRebuilt,
-    ReplicasDeployed,
-    RevivalImpossible,
-    StreamRevived,
-    StreamsDiscarded,
-    StreamsWeighed,
-    awaited_text,
-)
+from synergy_nb import events
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds, share, size
@@ -35,21 +21,21 @@ __all__ = [
 ]
 
 StreamEvent: TypeAlias = (
-    StreamsDiscarded
-    | StreamRevived
-    | RevivalImpossible
-    | ReplicaRebuilt
-    | BackupRestored
-    | RebuildImpossible
-    | OriginSucceeded
-    | LeadershipLost
-    | ApplicationPaused
-    | ApplicationContinued
+    events.StreamsDiscarded
+    | events.StreamRevived
+    | events.RevivalImpossible
+    | events.ReplicaRebuilt
+    | events.BackupRestored
+    | events.RebuildImpossible
+    | events.OriginSucceeded
+    | events.LeadershipLost
+    | events.ApplicationPaused
+    | events.ApplicationContinued
 )
 MOST_STREAMS: Final = 12  # largest number of streams whose utilities are listed
 
 
-def weighed_sentence(event: StreamsWeighed) -> str:
+def weighed_sentence(event: events.StreamsWeighed) -> str:
     """Sentence with the network cost and its target, and with the utilities of streams, the most useful first."""
     ranked = sorted(event.streams, key=lambda each: (-each[2], each[0], each[1]))
     names = ", ".join(f"{producer} to {reader} {utility:.2g}" for producer, reader, utility, _ in ranked[:MOST_STREAMS])
@@ -65,35 +51,35 @@ def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
     ``event``: event of the journal; ``readable``: function that replaces addresses of peers in a text by their names.
     """
     match event:
-        case StreamsDiscarded():
+        case events.StreamsDiscarded():
             names = ", ".join(f"{producer} to {reader}" for producer, reader in event.streams)
             ended = f"; {', '.join(event.ended)} ended with them" if event.ended else ""
             cost = f"network cost {size(event.cost)} on the way, {size(event.left)} now, target {size(event.bound)}"
             return f"discarded streams: {names}{ended}; {cost}"
-        case StreamRevived():
+        case events.StreamRevived():
             late = seconds(event.delay)
             return f"revived stream: {event.producer} to {event.reader}, whose other streams were {late} late"
-        case ReplicaRebuilt():
+        case events.ReplicaRebuilt():
             left = counts({original(event.operator): event.left})
             what = f"{event.operator} at {event.at} from the state of {event.source}"
             return f"rebuilt: {what} in {seconds(event.seconds)}; {left}"
-        case BackupRestored():
+        case events.BackupRestored():
             has = f"{event.operator} has {counted(1 + len(event.backups[event.operator]), 'replica')}"
             return f"new backup: {event.operator} at {event.at} in {seconds(event.seconds)}; {has}"
-        case RebuildImpossible():
+        case events.RebuildImpossible():
             return f"not rebuilt: {event.operator}: {readable(event.reason)}"
-        case OriginSucceeded():
+        case events.OriginSucceeded():
             return f"led on: by {readable(event.peer)}, as its origin {readable(event.origin)} died"
-        case LeadershipLost():
+        case events.LeadershipLost():
             return f"led on: {readable(event.peer)} lives, and leads it no more, as {readable(event.to)} does"
-        case ApplicationPaused():
-            return f"paused: {readable(awaited_text(event.awaited))}, for {seconds(event.patience)} at most"
-        case ApplicationContinued():
-            return f"continued: after {seconds(event.seconds)} of {readable(awaited_text(event.awaited))}"
+        case events.ApplicationPaused():
+            return f"paused: {readable(events.awaited_text(event.awaited))}, for {seconds(event.patience)} at most"
+        case events.ApplicationContinued():
+            return f"continued: after {seconds(event.seconds)} of {readable(events.awaited_text(event.awaited))}"
     return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"
 
 
-def cost_sentence(event: ReplicasDeployed) -> str:
+def cost_sentence(event: events.ReplicasDeployed) -> str:
     """The expected bandwidth and network cost of an application with active replicas, and without."""
     times = event.bandwidth / event.bandwidth_alone if event.bandwidth_alone else 1.0
     return (
@@ -102,7 +88,7 @@ def cost_sentence(event: ReplicasDeployed) -> str:
     )
 
 
-def streams_sentence(event: ReplicasDeployed) -> str:
+def streams_sentence(event: events.ReplicasDeployed) -> str:
     """The number of streams between any two operators, and to backups, with their expected bandwidth."""
     several = (
         f"{producer} to {reader} {counted(number, 'stream')}, {size(bandwidth)}/s"

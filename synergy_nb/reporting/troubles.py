@@ -9,23 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from synergy_nb.events import (
-    DataRefused,
-    Event,
-    FrameRefused,
-    FrameUnhandled,
-    HandlerFailed,
-    Handlers,
-    LinkBroken,
-    LinkOverflowed,
-    LinkRefused,
-    LinkResumed,
-    MessageRefused,
-    RecordingStopped,
-    RouteDropped,
-    SparkDied,
-    SparkFailed,
-)
+from synergy_nb import events
+from synergy_nb.events import Event, Handlers, LinkBroken
 from synergy_nb.plan.terms.units import counted
 
 __all__ = ["SENTENCES", "Trouble", "gathered", "joined", "observers", "trouble"]
@@ -62,7 +47,7 @@ def trouble(event: Event) -> str:
 
 
 @SENTENCES.add
-def _handler_failed(event: HandlerFailed) -> str:
+def _handler_failed(event: events.HandlerFailed) -> str:
     return f"handling {event.subject} raised {event.error}"
 
 
@@ -72,57 +57,57 @@ def _link_broken(event: LinkBroken) -> str:
 
 
 @SENTENCES.add
-def _frame_unhandled(event: FrameUnhandled) -> str:
+def _frame_unhandled(event: events.FrameUnhandled) -> str:
     return f"a message or data from {event.subject} could not be handled: {event.error}"
 
 
 @SENTENCES.add
-def _link_refused(event: LinkRefused) -> str:
+def _link_refused(event: events.LinkRefused) -> str:
     return f"a link with {event.subject} was refused: {event.reason}"
 
 
 @SENTENCES.add
-def _link_overflowed(event: LinkOverflowed) -> str:
+def _link_overflowed(event: events.LinkOverflowed) -> str:
     return f"messages to {event.subject} were dropped: {counted(event.queued, 'byte')} waited already"
 
 
 @SENTENCES.add
-def _link_resumed(event: LinkResumed) -> str:
+def _link_resumed(event: events.LinkResumed) -> str:
     return f"messages to {event.subject} are sent again, after {counted(event.dropped, 'message')} had been dropped"
 
 
 @SENTENCES.add
-def _frame_refused(event: FrameRefused) -> str:
+def _frame_refused(event: events.FrameRefused) -> str:
     return f"bytes from {event.subject} were refused: {event.reason}"
 
 
 @SENTENCES.add
-def _data_refused(event: DataRefused) -> str:
+def _data_refused(event: events.DataRefused) -> str:
     return f"data from {event.subject} were refused: {event.reason}"
 
 
 @SENTENCES.add
-def _recording_stopped(event: RecordingStopped) -> str:
+def _recording_stopped(event: events.RecordingStopped) -> str:
     return f"the recording of {event.subject} ends here: {event.reason}"
 
 
 @SENTENCES.add
-def _message_refused(event: MessageRefused) -> str:
+def _message_refused(event: events.MessageRefused) -> str:
     return f"a message of {event.subject} was refused: {event.reason}{event.message and f': {event.message}'}"
 
 
 @SENTENCES.add
-def _route_dropped(event: RouteDropped) -> str:
+def _route_dropped(event: events.RouteDropped) -> str:
     return f"a message to key {event.subject} was dropped: {event.reason}"
 
 
 @SENTENCES.add
-def _spark_died(event: SparkDied) -> str:
+def _spark_died(event: events.SparkDied) -> str:
     return f"the Spark server died and is restarted: {event.cause}"
 
 
 @SENTENCES.add
-def _spark_failed(event: SparkFailed) -> str:
+def _spark_failed(event: events.SparkFailed) -> str:
     return f"there is no Spark server: {event.cause}"
 
 

@@ -13,50 +13,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from synergy_nb.events import (
-    ApplicationEnded,
-    ApplicationRunning,
-    ClusterClosed,
-    ComponentDeployed,
-    ComponentFailed,
-    ComponentMoved,
-    ComponentUndeployed,
-    EnginesChanged,
-    EnginesChosen,
-    Event,
-    GraphSelected,
-    Handlers,
-    HotSpotDetected,
-    HotSpotDismissed,
-    LateRows,
-    LinesSkipped,
-    MigrationAnswered,
-    MigrationDecided,
-    MigrationEnded,
-    MoveBegun,
-    MoveGivenUp,
-    OperatorFailed,
-    PeerAnswers,
-    PeerDeclaredDead,
-    PeerJoined,
-    PeerLeft,
-    PeerMeasured,
-    PeerOverloaded,
-    PeerRefutedDeath,
-    PeerSilent,
-    PeerStarted,
-    PeerTrouble,
-    PlacementCompleted,
-    ReplicaRebuilt,
-    ReplicasLost,
-    RequestEvent,
-    RequestSubmitted,
-    SharedStreamMoved,
-    SinkFinished,
-    SinkMeasured,
-    TakenOver,
-    TakeoverBegun,
-)
+from synergy_nb import events
+from synergy_nb.events import Event, Handlers
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.events.journal import Journal
 from synergy_nb.reporting.formatting import rate, seconds
@@ -100,18 +58,18 @@ class JournalSeries:
 
     def read(self, journal: Journal) -> bool:
         """Read the new events of ``journal``; return whether any of them changes a view."""
-        events = journal.since(self._next)
-        if not events:
+        found = journal.since(self._next)
+        if not found:
             return False
-        self._next = events[-1].sequence + 1
-        return self.add_events(events)
+        self._next = found[-1].sequence + 1
+        return self.add_events(found)
 
-    def add_events(self, events: Iterable[Event]) -> bool:
+    def add_events(self, found: Iterable[Event]) -> bool:
         """Read events; return whether any of them changes a view."""
         mattered = False
-        for event in events:
+        for event in found:
             handle = self.SHOWN.get(type(event))
-            if handle is None or (isinstance(event, RequestEvent) and not self._concerns(event)):
+            if handle is None or (isinstance(event, events.RequestEvent) and not self._concerns(event)):
                 continue
             mattered = True
             self.now = max(self.now, event.time)
@@ -121,7 +79,7 @@ class JournalSeries:
 
     def _concerns(self, event: Event) -> bool:
         """Whether an event is about the application that is shown; trials never run, so no view shows them."""
-        if isinstance(event, RequestSubmitted) and event.trial:
+        if isinstance(event, events.RequestSubmitted) and event.trial:
             self._trials.add(event.subject)
         if event.subject in self._trials:
             return False
@@ -148,13 +106,13 @@ class JournalSeries:
     # -- peers ---------------------------------------------------------------------------------------------------
 
     @SHOWN.add
-    def _peer_started(self, event: PeerStarted) -> None:
+    def _peer_started(self, event: events.PeerStarted) -> None:
         peer = self.peer(event.peer)
         peer.name = event.name or peer.name
         self._return(event.peer, event.time)
 
     @SHOWN.add
-    def _peer_dead(self, event: PeerDeclaredDead) -> None:
+    def _peer_dead(self, event: events.PeerDeclaredDead) -> None:
         address = event.subject
         self.peer(address).dead = True
         for run in self.runs.values():
@@ -179,26 +137,26 @@ class JournalSeries:
             run.lost = run.lost - {address}
 
     @SHOWN.add
-    def _peer_in_ring(self, event: PeerJoined | PeerLeft) -> None:
-        self.peer(event.subject).left = isinstance(event, PeerLeft)
+    def _peer_in_ring(self, event: events.PeerJoined | events.PeerLeft) -> None:
+        self.peer(event.subject).left = isinstance(event, events.PeerLeft)
 
     @SHOWN.add
-    def _peer_silent(self, event: PeerSilent) -> None:
+    def _peer_silent(self, event: events.PeerSilent) -> None:
         self.peer(event.subject).silent = True
 
     @SHOWN.add
-    def _peer_alive(self, event: PeerRefutedDeath | PeerAnswers) -> None:
+    def _peer_alive(self, event: events.PeerRefutedDeath | events.PeerAnswers) -> None:
         self._return(event.subject, event.time)
 
     @SHOWN.add
-    def _trouble(self, event: PeerTrouble) -> None:
+    def _trouble(self, event: events.PeerTrouble) -> None:
         text = trouble(event)
         self.troubles[text] = joined(self.troubles.pop(text, None), event, text)  # so the latest error is the last
         if len(self.troubles) > MOST_ERRORS:
             del self.troubles[next(iter(self.troubles))]
 
     @SHOWN.add
-    def _measured(self, event: PeerMeasured) -> None:
+    def _measured(self, event: events.PeerMeasured) -> None:
         peer = self.peer(event.peer)
         self._return(event.peer, event.time)  # a peer that sends measurements is alive
         peer.cpu, peer.memory, peer.cores, peer.promised = event.cpu, event.memory, event.cores, event.promised
@@ -218,13 +176,13 @@ class JournalSeries:
                     component.hot = component.hot and stats.slack <= 0.0
 
     @SHOWN.add
-    def _cluster_closed(self, _event: ClusterClosed) -> None:
+    def _cluster_closed(self, _event: events.ClusterClosed) -> None:
         self.closed = True
 
     # -- sinks ---------------------------------------------------------------------------------------------------
 
     @SHOWN.add
-    def _qos(self, event: SinkMeasured) -> None:
+    def _qos(self, event: events.SinkMeasured) -> None:
         key = (event.subject, event.operator)
         first = key not in self.flows
         flow = self.flows.setdefault(key, LatestFlow(*key))
@@ -258,12 +216,12 @@ class JournalSeries:
         self.line("rate", of).append(event.time, flow.rate)
 
     @SHOWN.add
-    def _sink_finished(self, event: SinkFinished) -> None:
+    def _sink_finished(self, event: events.SinkFinished) -> None:
         key = (event.subject, event.operator)
         self.flows.setdefault(key, LatestFlow(*key)).finished = True
 
     @SHOWN.add
-    def _rows_lost(self, event: LateRows | LinesSkipped) -> None:
+    def _rows_lost(self, event: events.LateRows | events.LinesSkipped) -> None:
         self.run(event.subject).mark_loss(event)
 
     # -- applications --------------------------------------------------------------------------------------------
@@ -296,15 +254,15 @@ class JournalSeries:
             self.lines.pop(("slack", "/".join(key)), None)
 
     @SHOWN.add
-    def _submitted(self, event: RequestSubmitted) -> None:
+    def _submitted(self, event: events.RequestSubmitted) -> None:
         self._learn(event).origin = event.peer
 
     @SHOWN.add
-    def _engines(self, event: EnginesChosen | EnginesChanged) -> None:
+    def _engines(self, event: events.EnginesChosen | events.EnginesChanged) -> None:
         self._learn(event)
 
     @SHOWN.add
-    def _selected(self, event: GraphSelected) -> None:
+    def _selected(self, event: events.GraphSelected) -> None:
         self._graph(event.subject, event.peers)
 
     def _graph(self, application: str, peers: Mapping[str, str]) -> None:
@@ -317,13 +275,13 @@ class JournalSeries:
                 self._component(application, operator, peer).peer = peer
 
     @SHOWN.add
-    def _running(self, event: ApplicationRunning) -> None:
+    def _running(self, event: events.ApplicationRunning) -> None:
         self._graph(event.subject, event.peers)
         run = self._learn(event)
         run.status, run.reason, run.began = "running", "", event.time
 
     @SHOWN.add
-    def _replicated(self, event: PlacementCompleted) -> None:
+    def _replicated(self, event: events.PlacementCompleted) -> None:
         run = self._learn(event)
         run.roles = replace(run.roles, backups={name: tuple(peers) for name, peers in event.backups.items()})
         where = ", ".join(f"{name} on {' and '.join(peers)}" for name, peers in run.roles.backups.items() if peers)
@@ -331,21 +289,21 @@ class JournalSeries:
             run.mark(event.time, "note", "", f"backups were placed: {where}")
 
     @SHOWN.add
-    def _replicas_lost(self, event: ReplicasLost) -> None:
+    def _replicas_lost(self, event: events.ReplicasLost) -> None:
         self._lose(self.run(event.subject), event.at, event.time)
 
     @SHOWN.add
     def _active_replicas(self, event: ReplicaEvent) -> None:
         note(self._learn(event), event)
-        if isinstance(event, ReplicaRebuilt):
+        if isinstance(event, events.ReplicaRebuilt):
             self._graph(event.subject, event.peers)
 
     @SHOWN.add
-    def _taking_over(self, event: TakeoverBegun) -> None:
+    def _taking_over(self, event: events.TakeoverBegun) -> None:
         self._lose(self.run(event.subject), event.dead, event.time)
 
     @SHOWN.add
-    def _taken_over(self, event: TakenOver) -> None:
+    def _taken_over(self, event: events.TakenOver) -> None:
         run = self.run(event.subject)
         before = run.roles.peers
         self._graph(event.subject, event.peers)
@@ -358,7 +316,7 @@ class JournalSeries:
             run.mark(event.time, "good", "taken over", f"the backup on {peer} took over {', '.join(names)}")
 
     @SHOWN.add
-    def _moved(self, event: ComponentMoved) -> None:
+    def _moved(self, event: events.ComponentMoved) -> None:
         self._graph(event.subject, event.peers)
         component = self._component(event.subject, event.operator, event.to)
         why = f" in {seconds(event.seconds)}, {component.migration_reason}" if component.migration_reason else ""
@@ -368,18 +326,18 @@ class JournalSeries:
         self.run(event.subject).mark(event.time, "good", "moved", text)
 
     @SHOWN.add
-    def _move_begun(self, event: MoveBegun) -> None:
+    def _move_begun(self, event: events.MoveBegun) -> None:
         self._component(event.subject, event.operator, event.at).moving = event.to
 
     @SHOWN.add
-    def _shared_moved(self, event: SharedStreamMoved) -> None:
+    def _shared_moved(self, event: events.SharedStreamMoved) -> None:
         self._graph(event.subject, event.peers)
         run = self._learn(event)
         text = f"{event.operator} of {event.of}, which it shares, moved from {event.at} to {event.to}"
         run.mark(event.time, "good", "", text)
 
     @SHOWN.add
-    def _move_given_up(self, event: MoveGivenUp) -> None:
+    def _move_given_up(self, event: events.MoveGivenUp) -> None:
         run = self.run(event.subject)
         component = self._component(event.subject, event.operator, event.peer)
         component.peer, component.removed = run.roles.peers.get(event.operator, component.peer), False
@@ -387,7 +345,7 @@ class JournalSeries:
         run.mark(event.time, "note", "", f"{event.operator} did not move to {event.to}: {event.reason}")
 
     @SHOWN.add
-    def _ended(self, event: ApplicationEnded) -> None:
+    def _ended(self, event: events.ApplicationEnded) -> None:
         run = self.run(event.subject)
         if run.status in ENDED and event.status == "stopped":
             return  # it ended before its results were released
@@ -402,7 +360,7 @@ class JournalSeries:
         return self.run(event.subject if self.application is None else self.application)
 
     @SHOWN.add
-    def _hot_spot(self, event: HotSpotDetected) -> None:
+    def _hot_spot(self, event: events.HotSpotDetected) -> None:
         component = self._component(event.subject, event.operator, event.peer)
         if not component.hot:  # it is detected again and again as long as it lasts
             component.hot = True
@@ -410,11 +368,11 @@ class JournalSeries:
             self.run(event.subject).mark(event.time, "bad", "hot spot", text)
 
     @SHOWN.add
-    def _dismissed(self, event: HotSpotDismissed) -> None:
+    def _dismissed(self, event: events.HotSpotDismissed) -> None:
         self.run(event.subject).mark_once(event.time, f"{event.peer} does not act: {event.reason}")
 
     @SHOWN.add
-    def _decided(self, event: MigrationDecided) -> None:
+    def _decided(self, event: events.MigrationDecided) -> None:
         run = self._shown_run(event)
         what = component_text((event.subject, event.operator), run.application)
         rates = f"{rate(event.rate)} before, {rate(event.remaining_rate)} without"
@@ -430,14 +388,14 @@ class JournalSeries:
             self.components[event.subject, event.operator].migration_reason = f"since {slack} had no slack there"
 
     @SHOWN.add
-    def _answered(self, event: MigrationAnswered) -> None:
+    def _answered(self, event: events.MigrationAnswered) -> None:
         run = self._shown_run(event)
         what = component_text((event.subject, event.operator), run.application)
         text = f"{event.target} accepts {what}" if event.accepted else f"{event.target} refuses {what}: {event.reason}"
         run.mark(event.time, "note", "", text)
 
     @SHOWN.add
-    def _migration_ended(self, event: MigrationEnded) -> None:
+    def _migration_ended(self, event: events.MigrationEnded) -> None:
         run = self._shown_run(event)
         what = component_text((event.subject, event.operator), run.application)
         if event.failure:
@@ -447,7 +405,7 @@ class JournalSeries:
             run.mark(event.time, "good", "relieved", f"{what} left {event.peer} for {event.target}")
 
     @SHOWN.add
-    def _overloaded(self, event: PeerOverloaded) -> None:
+    def _overloaded(self, event: events.PeerOverloaded) -> None:
         self.peer(event.peer).overloaded = event.overloaded
         for run in self.runs.values():
             if run.status in ENDED or event.peer not in run.peers:
@@ -466,17 +424,17 @@ class JournalSeries:
         return self.components[key]
 
     @SHOWN.add
-    def _deployed(self, event: ComponentDeployed) -> None:
+    def _deployed(self, event: events.ComponentDeployed) -> None:
         component = self._component(event.subject, event.operator, event.peer)
         component.peer, component.deployed, component.removed, component.failure = event.peer, True, False, None
         component.discipline = event.discipline
 
     @SHOWN.add
-    def _undeployed(self, event: ComponentUndeployed) -> None:
+    def _undeployed(self, event: events.ComponentUndeployed) -> None:
         component = self._component(event.subject, event.operator, event.peer)
         if component.peer == event.peer:
             component.removed = True
 
     @SHOWN.add
-    def _operator_failed(self, event: OperatorFailed | ComponentFailed) -> None:
+    def _operator_failed(self, event: events.OperatorFailed | events.ComponentFailed) -> None:
         self._component(event.subject, event.operator, event.peer).failure = event.reason

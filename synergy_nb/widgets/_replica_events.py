@@ -7,70 +7,53 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from synergy_nb.events import (
-    ActiveReplicasLost,
-    ApplicationContinued,
-    ApplicationPaused,
-    BackupRestored,
-    LeadershipLost,
-    OriginSucceeded,
-    RebuildImpossible,
-    ReplicaRebuilt,
-    ReplicasDeployed,
-    RevivalImpossible,
-    SessionExpired,
-    StreamRevived,
-    StreamsDiscarded,
-    StreamsWeighed,
-    SuccessionBegun,
-    awaited_text,
-)
+from synergy_nb import events
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds, share, size
 from synergy_nb.widgets._latest_values import LatestComponent, LatestRun
 
 ReplicaEvent: TypeAlias = (
-    ReplicasDeployed
-    | ActiveReplicasLost
-    | ReplicaRebuilt
-    | BackupRestored
-    | RebuildImpossible
-    | StreamsDiscarded
-    | StreamsWeighed
-    | StreamRevived
-    | RevivalImpossible
-    | SuccessionBegun
-    | OriginSucceeded
-    | LeadershipLost
-    | ApplicationPaused
-    | ApplicationContinued
-    | SessionExpired
+    events.ReplicasDeployed
+    | events.ActiveReplicasLost
+    | events.ReplicaRebuilt
+    | events.BackupRestored
+    | events.RebuildImpossible
+    | events.StreamsDiscarded
+    | events.StreamsWeighed
+    | events.StreamRevived
+    | events.RevivalImpossible
+    | events.SuccessionBegun
+    | events.OriginSucceeded
+    | events.LeadershipLost
+    | events.ApplicationPaused
+    | events.ApplicationContinued
+    | events.SessionExpired
 )
 
 
 def note(run: LatestRun, event: ReplicaEvent) -> None:
     """Note an event about replicas, or the peer that leads them, in the record of its application, beside its facts."""
     match event:
-        case SuccessionBegun() | OriginSucceeded():
+        case events.SuccessionBegun() | events.OriginSucceeded():
             run.origin = event.peer
-            if isinstance(event, OriginSucceeded):
+            if isinstance(event, events.OriginSucceeded):
                 text = f"{event.peer} leads it on, as its origin {event.origin} died"
                 run.mark(event.time, "good", "led on", text)
-        case LeadershipLost():
+        case events.LeadershipLost():
             run.mark(event.time, "note", "", f"{event.peer} lives, and leads it no more, as {event.to} does")
-        case ApplicationPaused():
-            run.status, run.reason = "paused", awaited_text(event.awaited)
+        case events.ApplicationPaused():
+            run.status, run.reason = "paused", events.awaited_text(event.awaited)
             run.mark(event.time, "bad", "paused", f"paused: {run.reason}, for {seconds(event.patience)} at most")
-        case ApplicationContinued():
+        case events.ApplicationContinued():
             run.status, run.reason = "running", ""
             run.mark(event.time, "good", "continued", f"continued after a pause of {seconds(event.seconds)}")
-        case SessionExpired():
+        case events.SessionExpired():
             run.orphaned = run.orphaned or event.origin == run.origin
-        case ReplicasDeployed():
+        case events.ReplicasDeployed():
             backups = {name: tuple(peers) for name, peers in event.backups.items()}
             run.roles, run.lost_replicas = replace(run.roles, backups=backups), {}
-        case ActiveReplicasLost():
+        case events.ActiveReplicasLost():
             run.lost_replicas = run.lost_replicas | dict.fromkeys(event.operators, (event.at, event.reason))
             run.roles = run.roles.without(event.operators)
             left = ", ".join(
@@ -78,18 +61,18 @@ def note(run: LatestRun, event: ReplicaEvent) -> None:
             )
             text = f"{', '.join(event.operators)} at {event.at} lost, {event.reason}: {left}"
             run.mark(event.time, "bad", "" if event.at in run.lost else "replica lost", text)
-        case ReplicaRebuilt():
+        case events.ReplicaRebuilt():
             run.lost_replicas = {name: lost for name, lost in run.lost_replicas.items() if name != event.operator}
             left = f"{event.left} of {original(event.operator)} run"
             run.discarded = frozenset(each for each in run.discarded if event.operator not in each)
             text = f"{event.operator} rebuilt at {event.at} from the state of {event.source}: {left}"
             run.mark(event.time, "good", "replica rebuilt", text)
-        case BackupRestored():
+        case events.BackupRestored():
             run.roles = replace(run.roles, backups={name: tuple(peers) for name, peers in event.backups.items()})
             run.mark(event.time, "good", "new backup", f"{event.operator} has another backup at {event.at}")
-        case RebuildImpossible():
+        case events.RebuildImpossible():
             run.mark(event.time, "bad", "", f"{event.operator} is not rebuilt: {event.reason}")
-        case StreamsDiscarded():
+        case events.StreamsDiscarded():
             names = ", ".join(f"{producer} to {reader}" for producer, reader in event.streams)
             cost = f"network cost {size(event.left)} on the way instead of {size(event.cost)}"
             ended = {name: (run.roles.peers.get(name, ""), "all of its streams were discarded") for name in event.ended}
@@ -97,11 +80,11 @@ def note(run: LatestRun, event: ReplicaEvent) -> None:
             run.lost_replicas, run.roles = run.lost_replicas | ended, run.roles.without(event.ended)
             label = f"{counted(len(event.streams), 'stream')} discarded"
             run.mark(event.time, "note", label, f"discarded, least useful for their cost: {names}; {cost}")
-        case StreamRevived():
+        case events.StreamRevived():
             run.discarded -= {(event.producer, event.reader)}
             text = f"{event.producer} to {event.reader} revived, as its other streams were {seconds(event.delay)} late"
             run.mark(event.time, "good", "stream revived", text)
-        case RevivalImpossible():
+        case events.RevivalImpossible():
             text = f"{event.upstream} is {seconds(event.delay)} late at {event.reader}: {event.reason}"
             run.mark(event.time, "bad", "stream late", text)
 
