@@ -66,7 +66,7 @@ class Inlet(Protocol):
         """Note that a tap reads up to ``end`` now."""
 
     def commit(self, tap: int, end: Offset) -> None:
-        """A tap has committed up to ``end``; forget what all have."""
+        """Note that a tap has committed up to ``end``; forget what all taps have committed."""
 
     def drop(self, tap: int) -> None:
         """Note that a tap will not be read."""

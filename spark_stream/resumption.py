@@ -36,7 +36,7 @@ class Resumption(msgspec.Struct, frozen=True):
 
 
 def claim(folder: Path, epoch: int) -> None:
-    """Note that the query of a folder is now that of an epoch."""
+    """Note in the folder of a query by which epoch it is executed now."""
     draft = folder / f"{_EPOCH}.{os.getpid()}"
     draft.write_text(str(epoch), "ascii")
     draft.replace(folder / _EPOCH)

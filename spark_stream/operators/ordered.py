@@ -187,7 +187,7 @@ def compare(work: Work) -> DataFrame:
 
 
 def _with_counts(work: Work, windows: Windowed, row: str) -> Windowed:
-    """Union of both inputs of a comparison, with ``count`` of the second, so that a window is one group."""
+    """Both inputs of a comparison in one: the second one fills ``count``, so that a window is one group."""
     counts = windowed(work, port=1)
     (number,) = columns_of(work.schemas[1])
     left = windows.frame.select(windows.window.alias(WINDOW_COLUMN), named(row, " row"))

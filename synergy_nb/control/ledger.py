@@ -206,7 +206,7 @@ class Ledger:
         )
 
     def _processing(self, cores: float, external: bool) -> dict[Link, float]:
-        """Claim of ``cores`` for an operator, or for an ``external`` one, which the peer's thread does not execute."""
+        """Claim of ``cores`` for an operator; one that is ``external`` is not executed by the peer's thread."""
         if self.machine == self.cores:
             return {(CORES, ""): cores}
         return {(MACHINE, ""): cores} if external else {(CORES, ""): cores, (MACHINE, ""): cores}

@@ -59,13 +59,10 @@ def _largest(most: int, holds: Callable[[int], bool]) -> int:
 def merge_texts(base: str, ours: str, theirs: str) -> str:
     """Merge the changes that two people made to the same text.
 
+    Raises ``WrongValue`` if they changed the same place.
+
     >>> merge_texts("a: 1\\nb: 2\\n", "a: 5\\nb: 2\\n", "a: 1\\nb: 3\\n")
     'a: 5\\nb: 3\\n'
-
-    Raises
-    ------
-    WrongValue
-        If they changed the same place.
     """
     one, other = difference(base, ours), difference(base, theirs)
     if ours == theirs or not (other.removed or other.inserted):

@@ -127,15 +127,7 @@ def written_value(value: Any, *, flow: bool, like: str | None = None) -> str:
 class YamlText:
     """A YAML text with its nodes. A change leaves it as it is, and returns a new one.
 
-    Parameters
-    ----------
-    text
-        YAML text of one document.
-
-    Raises
-    ------
-    yaml.YAMLError
-        If the text is not one YAML document.
+    Raises ``yaml.YAMLError`` if the text is not one YAML document.
 
     Examples
     --------

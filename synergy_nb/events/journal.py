@@ -18,7 +18,7 @@ from synergy_nb.events import Event, decode_events, encode_events
 
 __all__ = ["Journal"]
 
-PAGE: Final = 1024  # events that are encoded together
+PAGE: Final = 1024  # number of events that are encoded together
 E = TypeVar("E", bound=Event)
 
 

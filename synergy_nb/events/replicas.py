@@ -156,7 +156,7 @@ class BackupRestored(RequestEvent, frozen=True, gc=False):
 
 
 class RebuildGivenUp(RequestEvent, frozen=True, gc=False):
-    """An attempt to rebuild an active replica or a backup at a peer ended without it, for a reason; others follow."""
+    """An attempt to rebuild an active replica or a backup at a peer failed, for a reason; other attempts follow."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 

@@ -28,14 +28,7 @@ class IllegalTransition(SynergyError, RuntimeError):
 def check(thing: str, follows: StateTable[S], before: S, after: S) -> None:
     """Raise :class:`IllegalTransition` unless a table lets one state of a thing follow another.
 
-    Parameters
-    ----------
-    thing
-        Kind and name of the thing, for the message.
-    follows
-        Table of its states.
-    before, after
-        Present state and the next one.
+    ``thing``: kind and name of the thing, for the message; ``before``, ``after``: present state and the next one.
     """
     if after not in follows[before]:
         expected = " or ".join(sorted(follows[before])) or "no change"

@@ -104,7 +104,7 @@ class RateRegression:
             self._before[place], self._levels[place] = known.get(ancestor, (0.0, None))
 
     def predict(self, carried: Mapping[str, float]) -> float:
-        """Predict the own rate in tuples/s that goes with carried rates; the last one at first."""
+        """Predict the own rate, tuples/s, from carried rates; at first it is the last own rate."""
         if self._coefficients is None:
             return self._last
         _, change = self._change(carried, self._coefficients)
@@ -141,7 +141,7 @@ class RateRegression:
         return inputs, change
 
     def _inputs(self, rates: Iterable[float | None]) -> Array:
-        """Return what the next change is a function of."""
+        """Return the values from which the next change is predicted."""
         last, slow = self._last, self._slow
         found = [*self._changes, slow - last, self._fast - last]
         for now, before, level in zip(rates, self._before, self._levels, strict=True):

@@ -150,7 +150,7 @@ class LocalApplication:
         self.most = _longest(dict.fromkeys(taus, 1.0), upstream or {})  # components here on one path
 
     def traffic(self, policy: str) -> Traffic:
-        """Traffic of its components at the peer; a policy reduces signatures to mean, minimum, or else maximum."""
+        """Traffic of its components at the peer; a policy reduces signatures to their mean, minimum or maximum."""
         known = self._traffic.get(policy)
         if known is None:
             parts = (Traffic.of(_count(c.load, policy), c.tau, c.scv, c.scv_arrivals) for c in self.components)

@@ -247,7 +247,7 @@ class Directory(DirectoryRoot):
         return known or root or name
 
     def _send_load(self) -> int:
-        """Send the load to the roots that have not answered that they store it; return their number."""
+        """Send the load to the roots that have not confirmed that they store it; return their number."""
         load = self._load
         if load is None:
             return 0
@@ -269,7 +269,7 @@ class Directory(DirectoryRoot):
         self._send_load()
 
     def _load_answered(self, root: str, version: int) -> None:
-        """Remember which version of the load a root stores, and send the present one soon unless it is that."""
+        """Remember which version of the load a root stores; if it is an older one, send the present load soon."""
         if self._load is None or root == self.peer.address:
             return
         self._load_versions[root] = version

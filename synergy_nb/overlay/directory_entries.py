@@ -124,7 +124,7 @@ class Store:
         return tuple(self._by_name)
 
     def put(self, copy: EntryCopy, now: float) -> bool:
-        """Store a copy if it or its load is newer, and return whether; a copy of the same version renews the lease."""
+        """Store a copy if it or its load is newer; return whether it is. A copy of equal version renews the lease."""
         entry = copy.entry
         held = self._by_name.get(entry.name, {}).get((entry.host, entry.kind))
         expires = now + min(copy.remaining, HELD_FRACTION * entry.lease)
@@ -168,7 +168,7 @@ class Store:
         return msgspec.structs.replace(entry, load=load)
 
     def renew(self, name: str, kind: str, host: str, version: int, now: float, remaining: float | None = None) -> bool:
-        """Extend the lease (by ``remaining`` seconds, or its whole length) of a stored version; return if it is."""
+        """Extend the lease of a stored version by ``remaining`` seconds or its whole length; return if it is stored."""
         named = self._by_name.get(name)
         held = None if named is None else named.get((host, kind))
         if held is None or held.version != version or held.removed or held.expires <= now:

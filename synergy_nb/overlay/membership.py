@@ -138,6 +138,7 @@ class Membership(Beliefs):
 
         A ping to a dead peer ends in a link that fails, which is a reason to suspect it: that would go on for ever.
         """
+        # (test_a_dead_peer_whose_link_fails_again_is_not_pinged_for_that)
         if address != self.peer.address and self._running and address not in self._probes and not self.is_dead(address):
             self._probe(address)
 
@@ -224,7 +225,7 @@ class Membership(Beliefs):
                 self._ping(other, self._number)
 
     def _patience(self, address: str) -> float:
-        """Factor of the time limits for a peer: this one may be late, or has said that it is."""
+        """Factor of the time limits for a peer: that peer has said that it is late, or this one is late itself."""
         member, own = self._members.get(address), self._health.stretch
         return own if member is None or member.stretch <= own else member.stretch
 
@@ -353,7 +354,7 @@ class Membership(Beliefs):
         self._ping(message.target, self._number)
 
     def _answer_askers(self, now: float, in_time: bool) -> None:
-        """Say which peers have not answered on behalf of others, unless this peer was stopped; forget old requests."""
+        """Tell those that asked which peers have not answered, unless this peer was stopped; forget old requests."""
         for number, relayed in list(self._relayed.items()):
             waited = now - relayed.sent
             if in_time and not relayed.told and waited >= 0.8 * self.period * self._patience(relayed.target):

@@ -352,8 +352,8 @@ class Pastry(Routing):
             if sender in self.leaves:
                 self.peer.send(sender, Leaves(self.leaves.members, False))
             else:
-                # a peer that takes this one for a leaf and is none here has neighbours that it does not know: two rings
-                # would stay two
+                # it takes this one for a leaf and is none here: so it lacks its nearest neighbours, and learns of them
+                # at once, not only by its next join request
                 self._point(sender, message.leaves)
         self._changed_since(version)
 
@@ -380,6 +380,8 @@ class Pastry(Routing):
         if near:
             self._exchanges += 1
             turn = self._exchanges % 3
+            # by its neighbours alone it would never hear of a peer between it and them
+            # (test_a_ring_that_goes_round_twice_is_straightened)
             if turn < 2 or self.leaves.whole:
                 self.peer.send(near[turn % len(near)], Leaves(self.leaves.members, True))
             else:

@@ -183,7 +183,7 @@ class _View:
         return found
 
     def elsewhere(self, rest: Sequence[str]) -> int:
-        """Number of groups for components that others take, if all links there carry as much as the widest one here."""
+        """Number of groups for components at other peers, if all links there carry as much as the widest one here."""
         widest = max((link.bandwidth for peer, link in self.links.items() if peer != self.own), default=0.0)
         groups, left = 0, 0.0
         for name in rest:

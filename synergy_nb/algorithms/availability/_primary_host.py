@@ -266,6 +266,7 @@ class PrimaryHost(Protocol):
         for *_, other in offers:
             if other != chosen:
                 # the others hold what they have offered until their time limits, unless they are told
+                # (test_an_application_stays_on_few_peers_where_links_are_looked_at_ahead)
                 withdrawn = PlacementWithdrawn(hop.task.request, hop.task.attempt, name, accepted=True)
                 self.peer.send(other, withdrawn)
                 passed.append((other, SPREAD))

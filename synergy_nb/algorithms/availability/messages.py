@@ -102,7 +102,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.degrees.get(operator, self.degree)
 
     def for_primary(self, operator: str) -> tuple[str, ...]:
-        """Candidates for the primary of an operator: its pinned peer, or those that earlier attempts leave."""
+        """Candidates for the primary of an operator: its pinned peer, or those that earlier attempts have left."""
         if operator in self.pinned:
             return (self.pinned[operator],)
         every = self.candidates[operator]

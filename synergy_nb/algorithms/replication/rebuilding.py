@@ -394,7 +394,7 @@ class ReplicaRebuilding:
         self._record_failure(request, replica, reason)
 
     def _record_failure(self, request: Request, replica: str, reason: str) -> None:
-        """End a try without success; the reason is recorded if it is another one than before."""
+        """End a try without success; the reason is recorded if it differs from the last one."""
         lost = self._lost.setdefault(request.name, {}).setdefault(replica, _LostReplica())
         lost.wait(self._peer.now)
         if reason != lost.reason:

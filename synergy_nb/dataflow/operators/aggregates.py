@@ -119,7 +119,7 @@ class WindowAggregate(OperatorLogic):
         return self._small_bytes + self._fresh_bytes + self._merged_bytes
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Bytes to gather rows, to reduce them and, if partial results have doubled, to merge them."""
+        """Bytes that a batch needs: to gather and reduce rows and, if partial results have doubled, to merge these."""
         rows = self._small_rows + batch.rows
         if rows < GATHERED:
             return 3.0 * value_bytes(batch.table)
@@ -131,7 +131,7 @@ class WindowAggregate(OperatorLogic):
         return reducing + MERGING * (self._fresh_bytes + self._merged_bytes)
 
     def close_needs(self, low: int) -> float:
-        """Bytes to merge partial results, copy those that remain, and spread those that are final over windows."""
+        """Bytes that a close needs: to merge partial results, copy what stays, and spread the rest over windows."""
         if low < self._due:
             return 0.0
         size = self.state_bytes

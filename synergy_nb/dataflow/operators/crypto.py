@@ -76,7 +76,7 @@ class Encrypt(OperatorLogic):
         self._columns = [(name, *_WRITE[context.inputs[0][name]]) for name in context.params["columns"]]
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Bytes for the values of a column as Python objects."""
+        """Bytes that a batch needs: for the values of a column as Python objects."""
         return 4.0 * batch.nbytes + _OBJECTS * batch.rows
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
@@ -108,7 +108,7 @@ class Decrypt(OperatorLogic):
         self._columns = sorted(context.params["columns"].items())
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Bytes for the values of a column as Python objects."""
+        """Bytes that a batch needs: for the values of a column as Python objects."""
         return 4.0 * batch.nbytes + _OBJECTS * batch.rows
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:

@@ -210,7 +210,7 @@ class Impacts:
         return Pattern.of([(seconds, load + even) for seconds, load in together(varied)], total)
 
     def _share(self, plan: Plan, operator: str) -> float:
-        """Load of an operator, as a share of what executes it."""
+        """Load of an operator as a share of what executes it: the peer's thread, or Spark."""
         ledger = self._ledger
         return plan.load(operator) / (ledger.machine if plan.on_spark(operator) else ledger.server)
 

@@ -112,7 +112,7 @@ class SinkReports:
         self._send(graph, status, reason, SENDS)
 
     def _send(self, graph: Graph, status: str, reason: str, times: int) -> None:
-        """Send them the end now, and a few times more."""
+        """Send the end to the other peers with sinks, now and a few times more."""
         if times and self._retained.get(graph.application, (None,))[0] is graph:
             for address in sorted(sink_peers(graph) - {self._peer.address}):
                 self._peer.send(address, End(graph.application, graph.attempt, reason, status))

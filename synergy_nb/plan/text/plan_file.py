@@ -145,7 +145,7 @@ class Written(NamedTuple):
     problems: list[Problem]  # problems with the form of the file
 
     def named(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Rename the field of problems with inputs to that of the file."""
+        """Give problems with inputs the name that the field has in the file."""
         return [
             msgspec.structs.replace(each, field=self.fields[each.operator])
             if each.field == "inputs" and each.operator in self.fields

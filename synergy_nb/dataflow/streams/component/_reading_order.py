@@ -52,7 +52,7 @@ class ReadingOrder:
     # -- recorded ---------------------------------------------------------------------------------------------------
 
     def record(self, work: Work, point: Point) -> None:
-        """Record executed work, which read one input from a point on."""
+        """Record that work was executed, which has read one input from a point on."""
         if work.dropped:
             position = max(chunk.end.position for chunk in work.chunks)
             point = Point(max(position, point.position), point.until)

@@ -20,17 +20,10 @@ __all__ = ["InputChanges", "change_inputs", "has_others", "output_of"]
 
 
 class InputChanges(NamedTuple):
-    """Inputs that changed.
+    """Inputs that changed."""
 
-    Parameters
-    ----------
-    left
-        Number of each input that is not read any more to the output that it read.
-    added, forgotten
-        Numbers of new inputs, and of those that there are no longer.
-    """
-
-    left: dict[int, Output]
+    left: dict[int, Output]  # number of each input that is not read any more to the output that it read
+    # added, forgotten: numbers of new inputs, and of those that there are no longer
     added: list[int]
     forgotten: list[int]
 

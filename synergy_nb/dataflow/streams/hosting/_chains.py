@@ -26,24 +26,12 @@ if TYPE_CHECKING:
 
 
 def chain(
-    components: Mapping[tuple[str, str], Component],
-    first: Component,
-    peer: str,
-    encoder: Callable[[Component], Encode | None],
+    components: Mapping[tuple[str, str], Component],  # all components of the peer, by application and operator
+    first: Component,  # component that is going to execute
+    peer: str,  # address of the peer
+    encoder: Callable[[Component], Encode | None],  # function that returns the encoder of a component's chunks
 ) -> tuple[Link, ...]:
-    """Return the components that execute at once what a component makes, one after another.
-
-    Parameters
-    ----------
-    components
-        All components of the peer, by application and operator.
-    first
-        Component that is going to execute.
-    peer
-        Address of the peer.
-    encoder
-        Function that returns the encoder of a component's chunks.
-    """
+    """Return the components that execute at once what a component makes, one after another."""
     found: list[Link] = []
     known = {first}
     while True:

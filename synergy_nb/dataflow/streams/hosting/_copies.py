@@ -33,16 +33,11 @@ LONGEST_S: Final = 8.0  # longest time between two requests, seconds
 class _Snapshot:
     """A snapshot that was announced, and the pieces of it that have arrived.
 
-    Parameters
-    ----------
-    state
-        Announcement of the snapshot.
-    known
-        Piece number to the bytes of a piece that this peer already has.
+    ``known``: piece number to the bytes of a piece that this peer already has.
     """
 
     def __init__(self, state: ComponentState, known: Mapping[int, bytes]) -> None:
-        self.state = msgspec.structs.replace(state, enclosed=())
+        self.state = msgspec.structs.replace(state, enclosed=())  # announcement of the snapshot
         enclosed = {piece.number: piece.data for piece in state.enclosed}
         named = [number for part in state.parts for number in part.pieces]
         found = ((number, known.get(number, enclosed.get(number))) for number in named)
@@ -97,49 +92,23 @@ READINESS_FOLLOWS: Final[StateTable[Readiness]] = {
 class Copy:
     """The copy of a component.
 
-    Parameters
-    ----------
-    output
-        Output of the component, in its present epoch.
-    limits
-        Limits of the log, bytes, for the component that takes over.
-
-    Attributes
-    ----------
-    log : StreamLog
-        Output that a reader of the component may still need.
-    state : State or None
-        Last complete snapshot, with all output before it present or covered by it.
-    pieces : dict
-        Piece number to bytes, for the pieces of that snapshot.
-    merge : InOrder
-        Receiving side of the stream.
-    retry_at : float
-        Time in seconds at which it subscribes, unless the subscription has been confirmed by then.
-    ack_at : float or None
-        Time in seconds at which it acknowledges its progress.
-    readiness : Readiness
-        Whether somebody could resume from it, and whether that was reported.
-    ready_by : float
-        Time in seconds at which its follower counts as ready even if it has not caught up.
-    move : int
-        Number of the move for which this peer follows the component; 0: for none.
-    least : int
-        Number of the first snapshot from which a follower may start; -1: any.
+    ``limits``: limits of the log, bytes, for the component that takes over.
     """
 
     def __init__(self, output: Output, limits: Limits = LIMITS) -> None:
-        self.output = output
-        self.merge = InOrder(None, output.epoch)
-        self.log = StreamLog(limits=limits, retains_all=True)
+        self.output = output  # output of the component, in its present epoch
+        self.merge = InOrder(None, output.epoch)  # receiving side of the stream
+        self.log = StreamLog(limits=limits, retains_all=True)  # output that a reader of the component may still need
+        # last complete snapshot, with all output before it present or covered by it
         self.state: ComponentState | None = None
-        self.pieces: dict[int, bytes] = {}
+        self.pieces: dict[int, bytes] = {}  # piece number to bytes, for the pieces of that snapshot
+        # time in seconds at which it subscribes, unless the subscription has been confirmed by then
         self.retry_at = 0.0
-        self.ack_at: float | None = None
-        self.readiness = Readiness.EMPTY
-        self.ready_by = math.inf
-        self.move = 0
-        self.least = -1
+        self.ack_at: float | None = None  # time in seconds at which it acknowledges its progress
+        self.readiness = Readiness.EMPTY  # whether somebody could resume from it, and whether that was reported
+        self.ready_by = math.inf  # time in seconds at which its follower counts as ready even if it has not caught up
+        self.move = 0  # number of the move for which this peer follows the component; 0: for none
+        self.least = -1  # number of the first snapshot from which a follower may start; -1: any
         self._coming: _Snapshot | None = None  # announced snapshot with missing pieces
         self._whole: list[_Snapshot] = []  # complete snapshots, without all output before them
 
@@ -267,7 +236,7 @@ class Copy:
         self._adopt(None)
 
     def snapshot(self, state: ComponentState, follower: Component | None) -> None:
-        """Handle the announcement of a snapshot; a follower needs only to reach the same point."""
+        """Handle the announcement of a snapshot; a follower only has to reach the same point."""
         if follower is not None:
             follower.log.trim(state.trimmed)
         seen = [self._coming.state] if self._coming is not None else []
@@ -329,14 +298,8 @@ class Copy:
 def has_caught_up(follower: Component, start: Point, emitted: Point) -> bool:
     """Whether a follower has executed all that has arrived, or has emitted more than the active component.
 
-    Parameters
-    ----------
-    follower
-        The follower.
-    start
-        Point in the output at which it began.
-    emitted
-        Point up to which the output of the active component has arrived here.
+    ``start``: point in the output at which it began; ``emitted``: point up to which the output of the active component
+    has arrived here.
     """
     reading = [port for port in follower.ports.values() if port.state is not CLOSED]
     if follower.running or any(port.state is ASKING or port.received < port.end for port in reading):

@@ -57,35 +57,25 @@ LEFT: Final = "it has had no snapshot since the component left it"
 
 
 class PeerRoles:
-    """Carries out deployments on one peer.
-
-    Parameters
-    ----------
-    peer
-        Address of the peer.
-    outbox, hosted, held
-        Effects of the peer, its components and its roles.
-    exchange, snapshots, orders
-        Subscriptions of the peer, snapshots of its components, and the orders of inputs that it knows.
-    creation, standbys, recovery
-        Makers of components and keepers of copies, and the questions about orders.
-    limits
-        Limits of each log, bytes.
-    """
+    """Carries out deployments on one peer."""
 
     def __init__(
         self,
-        peer: str,
+        peer: str,  # address of the peer
+        # outbox, hosted, held: effects of the peer, its components and its roles
         outbox: Outbox,
         hosted: HostedComponents,
         held: HeldRoles,
+        # exchange, snapshots, orders: subscriptions of the peer, snapshots of its components, and the orders of inputs
+        # that it knows
         exchange: Exchange,
         snapshots: Snapshots,
         orders: Orders,
+        # creation, standbys, recovery: makers of components and keepers of copies, and the questions about orders
         creation: Creation,
         standbys: Standbys,
         recovery: OrderRecovery,
-        limits: Limits,
+        limits: Limits,  # limits of each log, bytes
     ) -> None:
         self._peer = peer
         self._outbox = outbox
@@ -169,7 +159,7 @@ class PeerRoles:
                 self._exchange.readdress(component, now)
 
     def _serve(self, component: Component, deployment: Deployment, now: float, *, followed: bool) -> None:
-        """Set for whom a component of the application works: sharers, and if it is active its readers and copies."""
+        """Set for whom a component works: for sharers and, if it is active, for its readers and copies."""
         operator = component.operator
         component.set_sharers_limit(deployment.limits.get(operator, math.inf))
         if component.role is not Role.ACTIVE:

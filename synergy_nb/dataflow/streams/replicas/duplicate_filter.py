@@ -315,7 +315,7 @@ class DuplicateFilter:
             self._code = self._index = None
 
     def _resize(self, retained: slice | npt.NDArray[np.intp], room: int) -> None:
-        """Copy some slots to arrays with room for a number of slots."""
+        """Copy some slots to new arrays, which have room for a number of slots."""
 
         def copied(old: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
             new = np.zeros((room, *old.shape[1:]), dtype=np.int64)
