@@ -16,15 +16,6 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, SnapshotCut
 class Cuts:
     """The cuts of one component.
 
-    Attributes
-    ----------
-    number : int
-        Number of the last snapshot; -1: none.
-    stable : Point
-        Point in the output that a snapshot on all copies covers.
-    read : int
-        Bytes of inputs that were executed before the last snapshot.
-
     Examples
     --------
     >>> cuts = Cuts()
@@ -38,9 +29,9 @@ class Cuts:
     """
 
     def __init__(self) -> None:
-        self.number = -1
-        self.stable = ORIGIN
-        self.read = 0
+        self.number = -1  # number of the last snapshot; -1: none
+        self.stable = ORIGIN  # point in the output that a snapshot on all copies covers
+        self.read = 0  # bytes of inputs that were executed before the last snapshot
         self._found: dict[int, SnapshotCut] = {}
 
     def begin(self, size: int) -> None:

@@ -82,32 +82,16 @@ class _Progress:
 
 
 class Snapshots:
-    """The snapshots of the components of one peer.
-
-    Parameters
-    ----------
-    peer
-        Address of the peer.
-    outbox
-        Effects and frames of the peer.
-    known
-        Deployments that the peer knows.
-    hosted
-        Components of the peer.
-    exchange
-        Subscriptions and acknowledgements of the peer.
-    limits
-        Limits of each log, bytes.
-    """
+    """The snapshots of the components of one peer."""
 
     def __init__(
         self,
-        peer: str,
-        outbox: Outbox,
-        known: KnownDeployments,
+        peer: str,  # address of the peer
+        outbox: Outbox,  # effects and frames of the peer
+        known: KnownDeployments,  # deployments that the peer knows
         hosted: HostedComponents,
-        exchange: Exchange,
-        limits: Limits,
+        exchange: Exchange,  # subscriptions and acknowledgements of the peer
+        limits: Limits,  # limits of each log, bytes
     ) -> None:
         self._peer = peer
         self._outbox = outbox
@@ -120,14 +104,7 @@ class Snapshots:
     def soon(self, component: Component, at: float, *, hurry: bool = False) -> None:
         """Save a component at a time in seconds, or as soon as it is idle and its copies have the previous snapshot.
 
-        Parameters
-        ----------
-        component
-            Component to save.
-        at
-            Time in seconds.
-        hurry
-            Whether to save it at once, as some copy has to wait for that.
+        ``hurry``: whether to save it at once, as some copy has to wait for that.
         """
         progress = self._progress.setdefault(component, _Progress())
         progress.hurry = progress.hurry or hurry

@@ -48,34 +48,23 @@ OUTRUN_S: Final = 4.0  # seconds after that until it starts again if its produce
 
 
 class Standbys:
-    """The copies and followers of one peer.
-
-    Parameters
-    ----------
-    peer
-        Address of the peer.
-    outbox, known, hosted, held
-        Effects of the peer, deployments that it knows, its components and its roles.
-    exchange, orders, creation
-        Subscriptions of the peer, the orders of inputs that it knows, and the creation of components.
-    limits
-        Limits of each log, bytes.
-    machine
-        Function that returns the machine whose memory the peer can read.
-    """
+    """The copies and followers of one peer."""
 
     def __init__(
         self,
-        peer: str,
+        peer: str,  # address of the peer
+        # outbox, known, hosted, held: effects of the peer, deployments that it knows, its components and its roles
         outbox: Outbox,
         known: KnownDeployments,
         hosted: HostedComponents,
         held: HeldRoles,
+        # exchange, orders, creation: subscriptions of the peer, the orders of inputs that it knows, and the creation of
+        # components
         exchange: Exchange,
         orders: Orders,
         creation: Creation,
-        limits: Limits,
-        machine: Callable[[], str],
+        limits: Limits,  # limits of each log, bytes
+        machine: Callable[[], str],  # function that returns the machine whose memory the peer can read
     ) -> None:
         self._peer = peer
         self._outbox = outbox

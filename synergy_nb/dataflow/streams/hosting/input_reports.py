@@ -24,30 +24,15 @@ INTERVAL_S: Final = 1.0  # seconds between two reports
 
 
 class InputReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What has arrived on an input.
+    """What has arrived on an input."""
 
-    Parameters
-    ----------
-    producer
-        Operator that emits the stream.
-    port
-        Port of the reading operator that the stream feeds.
-    weight
-        Weight by order of arrival, since the component began.
-    tuples
-        Number of tuples of the stream up to the last one that has arrived.
-    promise
-        Event time of the last promise, µs.
-    complete
-        Whether the stream has every tuple that has not passed the filter yet, so that neither the component nor a copy
-        that takes over needs the others.
-    """
-
-    producer: str
-    port: int
-    weight: float
-    tuples: int
-    promise: int
+    producer: str  # operator that emits the stream
+    port: int  # port of the reading operator that the stream feeds
+    weight: float  # weight by order of arrival, since the component began
+    tuples: int  # number of tuples of the stream up to the last one that has arrived
+    promise: int  # event time of the last promise, µs
+    # whether the stream has every tuple that has not passed the filter yet, so that neither the component nor a copy
+    # that takes over needs the others
     complete: bool = True
 
 
@@ -60,34 +45,17 @@ class StreamsMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class InputsMeasured(msgspec.Struct, frozen=True):
-    """A report to the control side: what has arrived on the inputs of active replicas and of their readers.
-
-    Parameters
-    ----------
-    components
-        Report of each such component.
-    """
+    """A report to the control side: what has arrived on the inputs of active replicas and of their readers."""
 
     components: tuple[StreamsMeasured, ...]
 
 
 class InputReports:
-    """Reports of the components of a peer, once a second while there are any.
-
-    Parameters
-    ----------
-    components
-        Components of the peer.
-
-    Attributes
-    ----------
-    due : float
-        Time of the next report, seconds; infinite while there is nothing to report.
-    """
+    """Reports of the components of a peer, once a second while there are any."""
 
     def __init__(self, components: Mapping[tuple[str, str], Component]) -> None:
         self._components = components
-        self.due = math.inf
+        self.due = math.inf  # time of the next report, seconds; infinite while there is nothing to report
         # component to its complete inputs, each with the number of its last snapshot when that was seen first
         self._complete: WeakKeyDictionary[Component, dict[int, int]] = WeakKeyDictionary()
 
