@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from synergy_nb.events import Event
@@ -55,6 +56,13 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         left = asyncio.all_tasks(runner.get_loop())
         assert not left, f"left behind: {left}"
         return result
+
+
+CHANNELS = ("s", "one", "two", "three", "far", "results", "a stream")  # those of the tests
+
+
+def _log_data(log: Log, channel: str, sender: str, payload: bytes) -> None:
+    log(sender, channel, payload)
 
 
 class Log:
@@ -164,7 +172,7 @@ class Net:
             address,
             self.connector(address),
             on_message=logs["message"],
-            on_data=logs["data"],
+            channels={name: partial(_log_data, logs["data"], name) for name in CHANNELS},
             on_down=logs["down"],
             on_request=answer,
             record=record,

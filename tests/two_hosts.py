@@ -28,10 +28,11 @@ OPENED: list[Pair] = []
 class FakeRuntime:
     """A peer's runtime whose wire is the event loop: a frame arrives at a later turn of it."""
 
-    def __init__(self, address: str, net: dict[str, Host]) -> None:
+    def __init__(self, address: str, net: Mapping[str, FakeRuntime]) -> None:
         self.address = address
         self.loop = asyncio.get_running_loop()
         self.net = net
+        self.channels: dict[str, Callable[[str, bytes], None]] = {}
         self.events: list[tuple[str, str, dict[str, Any]]] = []
         self.frames = 0
         self.broken = False
@@ -44,7 +45,10 @@ class FakeRuntime:
             raise BufferError(f"link to {to} is full")
         assert to != self.address, "what stays on a peer must not go over the wire"
         self.frames += 1
-        self.loop.call_soon(self.net[to].on_data, self.address, channel, payload)
+        self.loop.call_soon(self.net[to].channels[channel], self.address, payload)
+
+    def on_channel(self, channel: str, receive: Callable[[str, bytes], None]) -> None:
+        self.channels[channel] = receive
 
     def record(self, kind: Callable[..., Event], /, *fields: Any, **named: Any) -> None:
         event = kind(self.clock(), self.address, *fields, **named)
@@ -57,7 +61,8 @@ class Pair:
     def __init__(self, **options: Any) -> None:
         OPENED.append(self)
         self.net: dict[str, Host] = {}
-        self.runtimes = {address: FakeRuntime(address, self.net) for address in "ab"}
+        self.runtimes: dict[str, FakeRuntime] = {}
+        self.runtimes.update((address, FakeRuntime(address, self.runtimes)) for address in "ab")
         self.failed: list[tuple[str, str, str]] = []
         self.finished: list[tuple[str, str]] = []
         self.measured: list[tuple[str, str, dict[str, Any]]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -41,10 +41,11 @@ def query() -> Plan:
 class _Peer:
     """A peer of this process, whose link to the others is the event loop."""
 
-    def __init__(self, address: str, peers: dict[str, StreamDriver]) -> None:
+    def __init__(self, address: str, peers: Mapping[str, _Peer]) -> None:
         self.address = address
         self.loop = asyncio.get_running_loop()
         self.sent = 0
+        self.channels: dict[str, Callable[[str, bytes], None]] = {}
         self.refused: list[str] = []
         self._peers = peers
 
@@ -55,7 +56,11 @@ class _Peer:
     def send_data(self, to: str, channel: str, payload: bytes) -> None:
         """Deliver a frame in a later turn of the loop."""
         self.sent += len(payload)
-        self.loop.call_soon(self._peers[to].on_frame, self.address, channel, payload)
+        self.loop.call_soon(self._peers[to].channels[channel], self.address, payload)
+
+    def on_channel(self, channel: str, receive: Callable[[str, bytes], None]) -> None:
+        """Have each frame of a channel be passed to a function."""
+        self.channels[channel] = receive
 
     def record(self, kind: Callable[..., Event], /, *fields: Any, **named: Any) -> None:
         """Store the reason of a failure."""
@@ -131,7 +136,8 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
         if fact.kind is FactKind.COMPONENT_FAILED:
             failed.append(fact.reason)
 
-    wires = {name: _Peer(name, peers) for name in ("one", "other")}
+    wires: dict[str, _Peer] = {}
+    wires.update((name, _Peer(name, wires)) for name in ("one", "other"))
     for name, wire in wires.items():
         peers[name] = StreamDriver(wire, made, read, on_fact=record)
     assignments = {

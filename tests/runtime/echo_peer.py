@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -138,6 +139,8 @@ class RecordingHost:
     def __init__(self, runtime: PeerRuntime) -> None:
         self.runtime = runtime
         self.closed = False
+        for channel in ("echo", "echoed"):
+            runtime.on_channel(channel, partial(self.arrived, channel))
 
     def carry_out(self, instruction: msgspec.Struct) -> None:
         assert isinstance(instruction, Deploy)
@@ -145,7 +148,7 @@ class RecordingHost:
             raise ValueError("cannot deploy the impossible")
         self.runtime.report(Deployed(instruction.what))
 
-    def on_data(self, sender: str, channel: str, payload: bytes) -> None:
+    def arrived(self, channel: str, sender: str, payload: bytes) -> None:
         self.runtime.record(DataArrived, sender, channel=channel, size=len(payload))
         if channel == "echo":
             self.runtime.links.send_data(sender, "echoed", payload)

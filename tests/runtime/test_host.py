@@ -205,25 +205,15 @@ async def test_damaged_data_and_data_without_a_reader_are_ignored() -> None:
     chunks = tuple(chunks_of([Batch(table(0, 3), 0, 0.0)], ORIGIN))
     for application in ("app", "other"):
         frame = Data(Output(application, "source"), Reader(application, "filter", 0, "b"), ORIGIN, chunks)
-        pair.net["b"].on_data("a", STREAM, encode_frame(frame))  # nothing like that is here yet
+        pair.runtimes["b"].channels[STREAM]("a", encode_frame(frame))  # nothing like that is here yet
     pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "a"})
-    pair.net["b"].on_data("a", STREAM, b"nothing that a frame looks like")
+    pair.runtimes["b"].channels[STREAM]("a", b"nothing that a frame looks like")
     assert numbers(await pair.results("a", "app")) == list(range(1000))
     refused = [
         detail["reason"] for kind, who, detail in pair.runtimes["b"].events if (kind, who) == ("data_refused", "a")
     ]
     assert len(refused) == 1
     assert not pair.failed
-
-
-@pytest.mark.parametrize("channel", ["", "data:app/source>filter:0", "streams", "x" * 200])
-async def test_data_on_an_unknown_channel_are_refused_and_recorded(channel: str) -> None:
-    pair = Pair()
-    pair.net["a"].on_data("b", channel, b"")
-    ((kind, subject, detail),) = pair.runtimes["a"].events
-    assert (kind, subject) == ("data_refused", "b")
-    assert repr(channel)[:50] in detail["reason"]
-    assert detail["reason"].endswith("expected 'stream' or 'shared'")
 
 
 async def test_senders_are_told_the_free_cores_of_their_readers() -> None:
@@ -401,7 +391,7 @@ async def test_data_that_are_late_are_no_error() -> None:
     pair.net["b"].carry_out(Deployment("app", 1))
     chunks = tuple(chunks_of([Batch(table(0, 3), 0, 0.0)], ORIGIN))
     late = Data(Output("app", "source"), Reader("app", "filter", 0, "b"), ORIGIN, chunks)
-    pair.net["b"].on_data("a", STREAM, encode_frame(late))
+    pair.runtimes["b"].channels[STREAM]("a", encode_frame(late))
     assert not [event for event in pair.runtimes["b"].events if event[0] == "data_refused"]
     assert pair.net["b"].hosting.components == {}
     assert not pair.failed

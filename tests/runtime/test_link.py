@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ async def test_control_data_and_requests_keep_one_order() -> None:
 
     b, _ = net.join(B, answer=answer)
     b._on_message = lambda sender, message: seen.append(message.decode())
-    b._on_data = lambda sender, channel, payload: seen.append(f"{channel}:{payload.decode()}")
+    b.on_channel("s", lambda sender, payload: seen.append(f"s:{payload.decode()}"))
     for number in range(5):
         a.send_data(B, "s", b"%d" % number)
         a.send(B, b"%d" % number)
@@ -392,10 +393,10 @@ async def test_bad_frames_and_failing_callbacks_do_not_end_the_link() -> None:
     a, _ = net.join(A)
     b, at_b = net.join(B)
 
-    def fail(sender: str, channel: str, payload: bytes) -> None:
-        raise ValueError("no such channel")
+    def fail(sender: str, payload: bytes) -> None:
+        raise ValueError("no such reader")
 
-    b._on_data = fail
+    b.on_channel("s", fail)
     a.send(B, b"1")
     await at_b["message"].reaches(1)
     (comm,) = net.opened
@@ -410,7 +411,7 @@ async def test_bad_frames_and_failing_callbacks_do_not_end_the_link() -> None:
         ("frame_refused", "unknown frame 7"),
         ("frame_refused", "unknown frame ('x', 3)"),
         ("frame_refused", "unknown frame {'a': 1}"),
-        ("frame_unhandled", "ValueError: no such channel"),
+        ("frame_unhandled", "ValueError: no such reader"),
     ]
 
 
@@ -449,6 +450,20 @@ async def test_closing_does_not_wait_for_a_stopped_peer() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("channel", ["", "data:app/source>filter:0", "streams", "x" * 200])
+async def test_data_on_an_unknown_channel_are_refused_and_recorded(channel: str) -> None:
+    net = Net()
+    a, _ = net.join(A)
+    b, at_b = net.join(B)
+    b.on_channel("known", lambda _sender, _payload: None)
+    a.send_data(B, channel, b"")
+    await at_b["record"].reaches(1)
+    ((kind, subject, detail),) = at_b["record"].entries
+    assert (kind, subject) == ("data_refused", A)
+    assert repr(channel)[:50] in detail["reason"]
+    assert detail["reason"].endswith(" or 'known'")
+
+
 # -- wide area ---------------------------------------------------------------------------------------------------------
 
 
@@ -461,8 +476,12 @@ async def test_a_shaped_link_delays_by_distance_and_size_and_keeps_the_order() -
     b, at_b = net.join(B)
     c, _ = net.join(C)
     times: list[tuple[str, float]] = []
-    b._on_data = lambda sender, channel, payload: times.append((channel, loop.time()))
-    c._on_data = b._on_data
+
+    def timed(channel: str, _sender: str, _payload: bytes) -> None:
+        times.append((channel, loop.time()))
+
+    for links, channel in ((b, "one"), (b, "two"), (b, "three"), (c, "far")):
+        links.on_channel(channel, partial(timed, channel))
     a.send_data(C, "far", b"x" * 84)
     a.send_data(B, "one", b"x" * 84)
     a.send_data(B, "two", b"x" * 184)

@@ -54,6 +54,7 @@ class Wire:
         self.address = address
         self.loop = asyncio.get_running_loop()
         self.world = world
+        self.channels: dict[str, Callable[[str, bytes], None]] = {}
         self.events: list[tuple[str, str, dict[str, Any]]] = []
         self.sent = 0
 
@@ -67,7 +68,10 @@ class Wire:
         if frozenset((self.address, to)) in self.world.cut:
             raise OSError("the link is broken")
         if to in self.world.drivers and self.address in self.world.drivers:
-            self.loop.call_soon(self.world.drivers[to].on_frame, self.address, channel, payload)
+            self.loop.call_soon(self.world.wires[to].channels[channel], self.address, payload)
+
+    def on_channel(self, channel: str, receive: Callable[[str, bytes], None]) -> None:
+        self.channels[channel] = receive
 
     def record(self, kind: Callable[..., Event], /, *fields: Any, **named: Any) -> None:
         event = kind(self.clock(), self.address, *fields, **named)

@@ -54,7 +54,8 @@ class Hosts(Pair):
         self.plan = plan
         self.application = application
         self.net: dict[str, Host] = {}
-        self.wires = {address: Wire(address, self.net) for address in "apbc"}
+        self.wires: dict[str, Wire] = {}
+        self.wires.update((address, Wire(address, self.wires)) for address in "apbc")
         self.runtimes = dict(self.wires)
         self.failed: list[tuple[str, str, str]] = []
         self.ready: list[tuple[str, str]] = []

@@ -15,7 +15,7 @@ from synergy_nb.events import Event, LinkBroken, decode_events
 from synergy_nb.events.peer_names import readable
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.troubles import Trouble, joined, observers, trouble
-from synergy_nb.runtime.process.error_publisher import AGAIN, CHANNEL, KNOWN
+from synergy_nb.runtime.process.error_publisher import AGAIN, KNOWN
 
 __all__ = ["ErrorNotices", "user_sees_output"]
 
@@ -43,11 +43,10 @@ class ErrorNotices:
         self._suppressed = 0  # errors that were not written, as there were too many
         self._closed = False
 
-    def receive(self, _sender: str, channel: str, payload: bytes) -> None:
+    def receive(self, _sender: str, payload: bytes) -> None:
         """Receive the report of a peer."""
-        if channel == CHANNEL:
-            for event in decode_events(payload):
-                self.add(event)
+        for event in decode_events(payload):
+            self.add(event)
 
     def add(self, event: Event) -> None:
         """Handle an error of a peer."""

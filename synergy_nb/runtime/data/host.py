@@ -48,7 +48,7 @@ from synergy_nb.runtime.data.instances import (
 )
 from synergy_nb.runtime.data.sources import Sample, SourceFeed, Stream
 from synergy_nb.runtime.data.spark_servers import SparkHost
-from synergy_nb.runtime.data.stream_driver import SHARED, STREAM, StreamDriver
+from synergy_nb.runtime.data.stream_driver import StreamDriver
 from synergy_nb.runtime.process.processor_share import ProcessorShare
 from synergy_nb.runtime.process.running_peer import Runtime
 from synergy_nb.traces import Skipped
@@ -317,15 +317,6 @@ class Host:
     def occupied(self) -> bool:
         """Whether an operator runs for long in a thread."""
         return self._driver.occupied
-
-    def on_data(self, sender: str, channel: str, payload: bytes) -> None:
-        """Receive a frame of another peer."""
-        if channel in (STREAM, SHARED):
-            self._driver.on_frame(sender, channel, payload)
-        else:
-            self._runtime.record(
-                events.DataRefused, sender, reason=f"channel {channel!r:.100}; expected {STREAM!r} or {SHARED!r}"
-            )
 
     def link_down(self, peer: str) -> None:
         """Handle a broken link: frames to or from a peer may be lost."""

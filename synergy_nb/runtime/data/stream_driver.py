@@ -43,7 +43,7 @@ from synergy_nb.dataflow.streams.hosting.input_reports import InputsMeasured
 from synergy_nb.dataflow.streams.log.chunking import TOGETHER_ROWS
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, Subscribe
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.log.values import Chunk, Point
+from synergy_nb.dataflow.streams.log.values import Chunk, Point, rows_of
 from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.events import DataRefused
 from synergy_nb.models.hot_spot_config import HotSpotConfig
@@ -167,8 +167,11 @@ class StreamDriver:
             self._receive,
             self._refuse,
         )
+        runtime.on_channel(STREAM, self._arrivals.add)
+        runtime.on_channel(SHARED, self._arrivals.add_slow)
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf  # time at which the timer fires, seconds
         self._called = False
         self._closed = False
         self._idle = asyncio.Event()
@@ -179,14 +182,11 @@ class StreamDriver:
     def converge(self, deployment: Deployment) -> None:
         """Carry out a deployment on this peer."""
         self._carry_out(self.hosting.converge(deployment, self._clock()))
+        self.soon()
         for feed in self.feeds.values():
             feed.copied()
         if not deployment.assignments:
             self._shared.arenas.release_unused()
-
-    def on_frame(self, sender: str, channel: str, payload: bytes) -> None:
-        """Receive a frame of another peer; record a damaged one, and request it again."""
-        self._arrivals.add(sender, payload, threaded=channel == SHARED)
 
     def _receive(self, sender: str, frame: Frame, began: float | None) -> None:
         if self._closed:
@@ -196,9 +196,12 @@ class StreamDriver:
         elif isinstance(frame, Subscribe):
             self._shared.note_machine(sender, frame.machine)
         effects = self.hosting.receive(sender, frame, self._clock())
-        if began is not None and isinstance(frame, Data) and 0 < sum(chunk.rows for chunk in frame.chunks) < LIGHT_ROWS:
-            self._overheads.observe(HOP, self._clock() - began)
+        if began is not None and isinstance(frame, Data) and frame.chunks:
+            first, last = frame.chunks[0], frame.chunks[-1]
+            if 0 < last.end.position - first.start.position < LIGHT_ROWS:
+                self._overheads.observe(HOP, self._clock() - began)
         self._carry_out(effects)
+        self.soon()
 
     def _refuse(self, sender: str, error: BaseException) -> None:
         """Request a frame again that was damaged, or whose reference is invalid."""
@@ -208,31 +211,37 @@ class StreamDriver:
             self._runtime.record(DataRefused, sender, reason=str(error))
         if not self._closed:
             self._carry_out(self.hosting.link_down(sender, self._clock()))
+            self.soon()
 
     def link_down(self, peer: str) -> None:
         """Handle a broken link: frames to or from a peer may be lost."""
         self._shared.note_machine(peer, "")
         if not self._closed:
             self._carry_out(self.hosting.link_down(peer, self._clock()))
+            self.soon()
 
     def collected(self, application: str, operator: str, read: Point, kept: Point) -> None:
         """Record that all clients have the results of a sink up to ``read``; discard those before ``kept``."""
         self._carry_out(self.hosting.collected(application, operator, read, kept, self._clock()))
+        self.soon()
 
     def abort(self, application: str, operator: str, error: BaseException) -> None:
         """Fail a component because of an error outside of its executions."""
         if not self._closed:
             self._carry_out(self.hosting.abort(application, operator, error, self._clock()))
+            self.soon()
 
     def committed(self, component: Component) -> None:
         """Handle that another engine has committed or handed over more of a component."""
         if not self._closed:
             self._carry_out(self.hosting.committed(component, self._clock()))
+            self.soon()
 
     def pause(self, component: Component, paused: bool) -> None:
         """Suspend or resume the execution of a component."""
         if not self._closed and component.paused != paused:
             self._carry_out(self.hosting.pause(component, paused, self._clock()))
+            self.soon()
 
     def drop(self, component: Component) -> None:
         """Stop the feed of a component that was removed."""
@@ -285,7 +294,6 @@ class StreamDriver:
                     self._on_fact(effect)
                 case PeerPrediction() | SlackViolation() | InputsMeasured():
                     self._predicted(effect)
-        self.soon()
 
     def _send(self, to: str, frame: Frame) -> None:
         shares_memory = self._shared.shares_memory(to)
@@ -319,9 +327,6 @@ class StreamDriver:
         if self._closed:
             return
         began = now = self._clock()
-        timer = self.hosting.next_timer
-        if timer is not None and timer <= now:
-            self._carry_out(self.hosting.tick(now))
         while now - began < TURN_SECONDS:
             emitted = self._emit(now)
             executed = self._execute(now)
@@ -330,22 +335,30 @@ class StreamDriver:
             now = self._clock()
         else:
             self.soon()
-        self._set_timer()
-
-    def _set_timer(self) -> None:
         at = self.hosting.next_timer
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at is not None:
-            self._timer = self._runtime.loop.call_later(max(at - self._clock(), 0.0), self.soon)
+        if at is None:
+            return
+        if at <= now:
+            self._carry_out(self.hosting.tick(now))
+            self.soon()
+        elif at < self._due:  # the timer is only ever moved earlier: to be woken for nothing costs less than to move it
+            if self._timer is not None:
+                self._timer.cancel()
+            self._due = at
+            self._timer = self._runtime.loop.call_later(at - now, self._wake)
+
+    def _wake(self) -> None:
+        self._timer, self._due = None, math.inf
+        self.soon()
 
     def _emit(self, now: float) -> bool:
         """Emit one chunk, and its promise, of each feed that has room downstream: so sharers of a stream keep up."""
         emitted = False
         for component, feed in tuple(self.feeds.items()):
+            if not feed.pending:
+                continue
             key = component.application, component.operator
-            if feed.pending and self.hosting.hosts(component) and self.hosting.may_emit(*key):
+            if self.hosting.hosts(component) and self.hosting.may_emit(*key):
                 chunks = [chunk := feed.pending.popleft()]
                 while chunk.rows and feed.pending and not feed.pending[0].rows:
                     chunks.append(feed.pending.popleft())
@@ -379,17 +392,19 @@ class StreamDriver:
     @property
     def occupied(self) -> bool:
         """Whether an execution runs for long in a thread: other calls of Polars may have to wait until it ends."""
+        if not self._executing:
+            return False
         now = self._clock()
         return any(now - began >= HEAVY_SECONDS for began in self._executing.values())
 
     def _is_light(self, work: Work) -> bool:
-        if (
-            self.occupied
-            or work.resumed
-            or work.rows >= LIGHT_ROWS
-            or not all(self._light(work.component, c) for c in work.chunks if not (work.dropped and c.rows))
-        ):
+        if not work.chunks or work.rows >= LIGHT_ROWS or self.occupied:  # without chunks it continues earlier work
             return False
+        component, dropped = work.component, work.dropped
+        tuples, promises = component.light_s < LIGHT_SECONDS, component.light_punctuation_s < LIGHT_SECONDS
+        for chunk in work.chunks:
+            if not (dropped or tuples if chunk.rows else promises):
+                return False
         return work.needs < LIGHT_BYTES
 
     def _light(self, component: Component, chunk: Chunk) -> bool:
@@ -415,15 +430,17 @@ class StreamDriver:
         self._end(work.component)
         if not self._closed:
             self._complete(work, outcome, started)
+            self.soon()
 
     def _complete(self, work: Work, outcome: ExecutionOutcome, started: float) -> None:
         component, chained = work.component, outcome.then
         note_speeds(work, outcome, self._share.at(outcome.finished))
-        effects = self.hosting.finished(work, outcome, self._clock())
-        whole = not (work.resumed or outcome.unfinished or outcome.error or chained)
-        made = any(chunk.rows for chunk in outcome.chunks)
-        if made and whole and work.rows < LIGHT_ROWS and not component.external:
-            self._overheads.observe(component.kind, self._clock() - started - work.rows * component.planned_s)
+        now = self._clock()
+        effects = self.hosting.finished(work, outcome, now)
+        if chained is None and not component.external and outcome.error is None and not outcome.unfinished:
+            rows = work.rows
+            if rows < LIGHT_ROWS and work.chunks and rows_of(outcome.chunks):
+                self._overheads.observe(component.kind, self._clock() - started - rows * component.planned_s)
         self._report(work, outcome)
         while chained is not None:
             self._report(*chained)
@@ -452,6 +469,7 @@ class StreamDriver:
         self._end(capture.component)
         if not self._closed:
             self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
+            self.soon()
 
     def _saved(self, capture: Capture, saved: SavedState, seconds: float) -> None:
         if not self._closed:
@@ -460,6 +478,7 @@ class StreamDriver:
         self._end(capture.component)
         if not self._closed:
             self._carry_out(self.hosting.saved(capture, self._clock()))
+            self.soon()
 
     def _encode(self, capture: Capture, saved: SavedState, seconds: float) -> None:
         began = self._clock()
@@ -474,6 +493,7 @@ class StreamDriver:
         self._rest()
         if not self._closed:
             self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
+            self.soon()
 
     def _restore(self, restore: Restore) -> None:
         self._begin(restore.component, heavy=restore.size >= HEAVY_BYTES)
@@ -486,6 +506,7 @@ class StreamDriver:
         self._end(restore.component)
         if not self._closed:
             self._carry_out(self.hosting.restored(restore, error, self._clock()))
+            self.soon()
 
     def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
         try:

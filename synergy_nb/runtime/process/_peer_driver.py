@@ -60,9 +60,6 @@ class DataHost(Protocol):
     def carry_out(self, instruction: msgspec.Struct) -> None:
         """Carry out an instruction; its outcome is a message to the peer, by ``PeerRuntime.report``."""
 
-    def on_data(self, sender: str, channel: str, payload: bytes) -> None:
-        """Receive one data frame."""
-
     def close(self) -> Any:
         """Stop everything."""
 
@@ -109,7 +106,6 @@ class PeerRuntime:
             address,
             connect,
             on_message=self._on_message,
-            on_data=self._on_data,
             on_down=self._on_link_down,
             on_request=self._on_request,
             record=self.record,
@@ -117,10 +113,13 @@ class PeerRuntime:
             shape=None if area is None else area.shape(address),
             on_mark=self._on_mark,
         )
+        self.send_data = self.links.send_data  #: queues a data frame on the link to a peer
+        self.on_channel = self.links.on_channel  #: has the frames of a channel be passed to a function
         self.bandwidths = LinkBandwidths(self.loop.time, self.report)
         self.messages = 0  # number of control messages that the peer has sent
         self._imposed_area = area
-        self._wall = time.time() - self.loop.time()
+        self._monotonic = self.loop.time
+        self._wall = time.time() - self._monotonic()
         self._effects: deque[Effect] = deque()
         self._carrying = False
         self._timer: asyncio.TimerHandle | None = None
@@ -136,11 +135,7 @@ class PeerRuntime:
 
     def clock(self) -> float:
         """Return :attr:`now`; thread-safe."""
-        return self.now
-
-    def send_data(self, to: str, channel: str, payload: bytes) -> None:
-        """Queue a data frame on the link to ``to``, see :meth:`~synergy_nb.runtime.transport.link.Links.send_data`."""
-        self.links.send_data(to, channel, payload)
+        return self._wall + self._monotonic()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -272,14 +267,6 @@ class PeerRuntime:
     def _on_mark(self, sender: str, size: int, contiguous: bool) -> None:
         if not self._closed and "://" in sender:  # no bandwidth is promised on links of clients
             self.bandwidths.mark(sender, size, contiguous)
-
-    def _on_data(self, sender: str, channel: str, payload: bytes) -> None:
-        if self._closed:
-            return
-        try:
-            self.host.on_data(sender, channel, payload)
-        except Exception as error:  # noqa: BLE001 - one bad batch must not end the link
-            self._error(f"data on {channel}", error)
 
     def _on_link_down(self, address: str, reason: str) -> None:
         ends = "://" not in address or reason.startswith(REPLACED)  # clients come and go

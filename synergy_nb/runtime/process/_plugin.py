@@ -217,7 +217,7 @@ def client_links(
     # connection arguments: `client.connection_args` of a Dask client, or `security.get_connection_args("client")`
     connection_args: Mapping[str, Any],
     *,
-    on_data: Callable[[str, str, bytes], None] | None = None,
+    channels: Mapping[str, Callable[[str, bytes], None]] | None = None,
     on_down: Callable[[str, str], None] | None = None,
     limits: LinkLimits | None = None,
 ) -> Links:
@@ -225,4 +225,4 @@ def client_links(
     limits = limits or LinkLimits()
     asyncio.get_running_loop()  # links belong to a loop: raise here rather than at the first request
     name = f"client-{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
-    return Links(name, connector(connection_args, limits), on_data=on_data, on_down=on_down, limits=limits)
+    return Links(name, connector(connection_args, limits), channels=channels, on_down=on_down, limits=limits)

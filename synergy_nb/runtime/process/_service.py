@@ -192,10 +192,6 @@ class Service:
             self.host.carry_out(instruction)
             self.measuring.wake()
 
-    def on_data(self, sender: str, channel: str, payload: bytes) -> None:
-        """Receive one data frame."""
-        self.host.on_data(sender, channel, payload)
-
     async def close(self) -> None:
         """Stop the operators."""
         self.measuring.close()

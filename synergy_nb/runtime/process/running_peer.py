@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from synergy_nb.events import Recorder
@@ -26,6 +27,9 @@ class Runtime(Protocol):
 
     def send_data(self, to: str, channel: str, payload: bytes) -> None:
         """Send ``payload`` to the host of the peer at ``to``."""
+
+    def on_channel(self, channel: str, receive: Callable[[str, bytes], None]) -> None:
+        """Have each frame of a channel be passed to a function, with the address of its sender."""
 
     @property
     def record(self) -> Recorder:

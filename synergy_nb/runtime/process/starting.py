@@ -33,6 +33,7 @@ from synergy_nb.runtime.client.waiting_display import waiting
 from synergy_nb.runtime.data.spark_servers import checked
 from synergy_nb.runtime.process._peer_factory import FACTORY
 from synergy_nb.runtime.process._plugin import client_links, install, refuses, runs_peer
+from synergy_nb.runtime.process.error_publisher import CHANNEL
 from synergy_nb.runtime.process.processes import start
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.transport.wide_area import WideArea
@@ -159,7 +160,7 @@ async def _started(
 
     arguments = {} if security is None else security.get_connection_args("client")
     notices = ErrorNotices(asyncio.get_running_loop().call_later)
-    links = client_links(arguments, on_data=notices.receive)
+    links = client_links(arguments, channels={CHANNEL: notices.receive})
     cluster = AsyncCluster(links, started.peers, close, local=started, spark=where, notices=notices)
     joined = await _joined(cluster, area, joining, on_progress)
     _record(joined, config)
@@ -250,7 +251,7 @@ async def _connected(
         await client.close()
         raise
     notices = ErrorNotices(asyncio.get_running_loop().call_later)
-    links = client_links(client.security.get_connection_args("client"), on_data=notices.receive)
+    links = client_links(client.security.get_connection_args("client"), channels={CHANNEL: notices.receive})
     cluster = AsyncCluster(links, peers, close, spark=where, notices=notices)
     joined = await _joined(cluster, area, JOINING, on_progress)
     _record(joined, config)

@@ -52,10 +52,9 @@ class Arrivals:
         self._refused = refused
         self._waiting: dict[str, deque[asyncio.Future[Frame]]] = {}  # by sender, while one is being decoded
 
-    def add(self, sender: str, payload: bytes, *, threaded: bool) -> None:
-        """Decode a frame and deliver it; in a thread if it is large, or ``threaded`` is true, as decoding is slow."""
-        queue = self._waiting.get(sender)
-        if queue is None and len(payload) < LARGE and not threaded:
+    def add(self, sender: str, payload: bytes) -> None:
+        """Decode a frame and deliver it; in a thread if it is large."""
+        if sender not in self._waiting and len(payload) < LARGE:
             began = self._clock()
             try:
                 frame = self._decode(payload)
@@ -63,7 +62,12 @@ class Arrivals:
                 self._refused(sender, error)
             else:
                 self._deliver(sender, frame, began)
-            return
+        else:
+            self.add_slow(sender, payload)
+
+    def add_slow(self, sender: str, payload: bytes) -> None:
+        """Decode a frame in a thread, and deliver it after those before it."""
+        queue = self._waiting.get(sender)
         if queue is None:
             queue = self._waiting[sender] = deque()
         future = self._loop.run_in_executor(self._pool, self._decode, payload)

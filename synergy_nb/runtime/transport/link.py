@@ -30,9 +30,18 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from synergy_nb.events import Event, FrameRefused, FrameUnhandled, LinkOverflowed, LinkRefused, LinkResumed, Recorder
+from synergy_nb.events import (
+    DataRefused,
+    Event,
+    FrameRefused,
+    FrameUnhandled,
+    LinkOverflowed,
+    LinkRefused,
+    LinkResumed,
+    Recorder,
+)
 from synergy_nb.runtime.transport._framing import framed
 from synergy_nb.runtime.transport.wire import (
     FRAME_OVERHEAD,
@@ -62,6 +71,9 @@ PROTOCOL_VERSION: Final = 3
 REPLACED: Final = "replaced by a new connection"
 HANDLER: Final = "synergy_link"  # name of the handler that a peer adds to its Dask worker
 REQUEST, ANSWER = 1, 2
+
+Receive: TypeAlias = Callable[[str, bytes], None]
+"""Callback for the frames of a channel: address of the sender, payload."""
 
 
 def _nowhere(_kind: Callable[..., Event], /, *_fields: object, **_named: object) -> None:
@@ -93,8 +105,9 @@ class Links:
         Coroutine that opens a comm to an address. It may raise ``OSError``, ``ValueError`` or ``RuntimeError``.
     on_message
         Callback ``(sender, message)`` for each control message.
-    on_data
-        Callback ``(sender, channel, payload)`` for each data frame.
+    channels
+        Name of each channel of data to the callback ``(sender, payload)`` of those whom it concerns, see
+        :meth:`on_channel`.
     on_down
         Callback ``(address, reason)``, once for each link that failed: queued and travelling frames are lost.
     on_request
@@ -118,7 +131,7 @@ class Links:
         connect: Callable[[str], Awaitable[Any]],
         *,
         on_message: Callable[[str, bytes], None] | None = None,
-        on_data: Callable[[str, str, bytes], None] | None = None,
+        channels: Mapping[str, Receive] | None = None,
         on_down: Callable[[str, str], None] | None = None,
         on_request: Callable[[str, str, bytes], Awaitable[bytes]] | None = None,
         record: Recorder | None = None,
@@ -131,7 +144,7 @@ class Links:
         self.shape = shape
         self._connect = connect
         self._on_message = on_message
-        self._on_data = on_data
+        self._channels: dict[str, Receive] = dict(channels or {})
         self._on_down = on_down
         self._on_request = on_request
         self._on_mark = on_mark
@@ -144,6 +157,10 @@ class Links:
         self._closed = False
 
     # -- sending -------------------------------------------------------------------------------------------------
+
+    def on_channel(self, channel: str, receive: Receive) -> None:
+        """Pass each data frame of a channel to a function, with the address of its sender."""
+        self._channels[channel] = receive
 
     def send(self, to: str, message: bytes) -> None:
         """Queue a control message on the link to ``to``; drop and report it if the link is full."""
@@ -422,8 +439,15 @@ class Links:
                 if self._on_message is not None:
                     self._call(link.to, self._on_message, link.to, frame)
             case (str(channel), bytes() as payload) if "://" in link.to:
-                if self._on_data is not None:
-                    self._call(link.to, self._on_data, link.to, channel, payload)
+                receive = self._channels.get(channel)
+                if receive is None:
+                    expected = " or ".join(map(repr, self._channels)) or "no data"
+                    self._record(DataRefused, link.to, reason=f"channel {channel!r:.100}; expected {expected}")
+                    return
+                try:
+                    receive(link.to, payload)
+                except Exception as error:  # noqa: BLE001 - one bad frame must not end the link
+                    self._record(FrameUnhandled, link.to, error=f"{type(error).__name__}: {error}")
             case (3, int(size), bool(contiguous)):
                 if self._on_mark is not None:
                     self._on_mark(link.to, size, contiguous)
