@@ -79,21 +79,16 @@ class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
     table: pl.DataFrame  # the tuples; a column `time` of type `Datetime("us")` holds the event time of each
     position: int  # position of the first tuple in its stream; positions count tuples from 0
     born: float  # wall-clock seconds at which the oldest item that caused these tuples entered the system at its source
+    rows: int = 0  # number of tuples
+    nbytes: int = 0  # bytes of the tuples in memory, as Polars estimates them; the unit of credits
+    end_position: int = 0  # position of the tuple that would follow the last one
 
-    @property
-    def rows(self) -> int:
-        """Number of tuples."""
-        return self.table.height
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tuples in memory, as Polars estimates them; the unit of credits."""
-        return int(self.table.estimated_size())
-
-    @property
-    def end_position(self) -> int:
-        """Position of the tuple that would follow the last one."""
-        return self.position + self.table.height
+    def __post_init__(self) -> None:
+        # Asked for at each step of the way, and three calls each in Polars: so once here, for good.
+        rows = self.table.height
+        _set(self, "rows", rows)
+        _set(self, "nbytes", int(self.table.estimated_size()))
+        _set(self, "end_position", self.position + rows)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Batch):
@@ -157,6 +152,7 @@ class _PunctuationHeader(msgspec.Struct, frozen=True, array_like=True, tag="punc
     born: float
 
 
+_set = msgspec.structs.force_setattr
 _encode_header = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(_BatchHeader | _PunctuationHeader | _ReferenceHeader).decode
 
@@ -168,10 +164,10 @@ def encode(item: Item) -> bytes:
     """
     if isinstance(item, Batch):
         header = _encode_header(_BatchHeader(item.position, item.born))
-        file = _room(item.table)
+        file = io.BytesIO() if item.nbytes < _LARGE else _room(item.nbytes)
         file.write(_PREFIX.pack(_MAGIC, _VERSION, len(header), 0))
         file.write(header)
-        _write_table(item.table, file)
+        _write_table(item.table, item.nbytes, file)
         with file.getbuffer() as view:
             _PREFIX.pack_into(view, 0, _MAGIC, _VERSION, len(header), zlib.crc32(view[_PREFIX.size :]))
         return file.getvalue()
@@ -240,8 +236,7 @@ def decode(data: bytes | bytearray | memoryview, table_of: Callable[[Reference],
         table = table_of(header.to)
     else:
         table = _read_table(view[start:])
-    _check_types(table)
-    kind = table.get_column("time").dtype if "time" in table.columns else None
+    kind = _check_types(table)
     if kind != TYPES["time"]:
         found_kind = "no such column" if kind is None else str(kind)
         raise ValueError(f"batch: column 'time': {found_kind}; expected {TYPES['time']}")
@@ -251,8 +246,9 @@ def decode(data: bytes | bytearray | memoryview, table_of: Callable[[Reference],
 
 def encode_table(table: pl.DataFrame) -> bytes:
     """Encode a table as an uncompressed Arrow IPC stream."""
-    file = _room(table)
-    _write_table(table, file)
+    size = int(table.estimated_size())
+    file = _room(size)
+    _write_table(table, size, file)
     return file.getvalue()
 
 
@@ -275,10 +271,15 @@ def _read_table(data: bytes | memoryview) -> pl.DataFrame:
         raise ValueError(f"table: no Arrow IPC stream: {_first_line(error)}") from None
 
 
-def _check_types(table: pl.DataFrame) -> None:
+def _check_types(table: pl.DataFrame) -> pl.DataType | None:
+    """Check the types of all columns; return that of the event times, or None without these."""
+    times = None
     for name, kind in zip(table.columns, table.dtypes, strict=True):  # its schema takes five times as long
         if kind not in _NAMES:
             raise ValueError(f"table: column {name!r}: type {kind}; expected one of {', '.join(TYPES)}")
+        if name == "time":
+            times = kind
+    return times
 
 
 def concatenated(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -332,10 +333,9 @@ def _check_times(table: pl.DataFrame) -> None:
         raise ValueError(f"column 'time': {missing} of {table.height} tuples have none; expected an event time in each")
 
 
-def _room(table: pl.DataFrame) -> io.BytesIO:
+def _room(size: int) -> io.BytesIO:
     """Create an empty file with memory for a large table: growing it while writing takes 2 ms for 2.4 MB."""
     file = io.BytesIO()
-    size = table.estimated_size()
     if size >= _LARGE:
         file.seek(int(size * 1.1))
         file.write(b"\0")
@@ -343,8 +343,8 @@ def _room(table: pl.DataFrame) -> io.BytesIO:
     return file
 
 
-def _write_table(table: pl.DataFrame, file: io.BytesIO) -> None:
-    if table.estimated_size() < _LARGE:
+def _write_table(table: pl.DataFrame, size: int, file: io.BytesIO) -> None:
+    if size < _LARGE:
         # Polars locks the table that it writes, and acquires the interpreter for each write; a thread that only reads
         # the table's height holds the interpreter and waits for the lock. So Polars gets a table of its own: 1 µs.
         table.clone().write_ipc_stream(file)

@@ -131,6 +131,7 @@ class OperatorLogic(ABC):
         self.late = 0
         self._position = 0
         self._low = [START] * max(len(context.inputs), 1)
+        self._texts = [sum(kind in ("str", "bytes") for kind in schema.values()) for schema in context.inputs] or [0]
         self._forwarded = START
         self._saved: WeakValueDictionary[int, pl.DataFrame] = WeakValueDictionary()  # tables by their numbers
         self._next_table = 0
@@ -186,7 +187,9 @@ class OperatorLogic(ABC):
             If the operator cannot process a value; the message names operator, column and value.
         """
         if isinstance(item, Batch):
-            table, kept = self._in_time(self._watermark_of(port), item.table)
+            low, table, kept = self._watermark_of(port), item.table, None
+            if low != START and item.rows:
+                table, kept = self._in_time(low, table)
             if table.height:
                 yield from self._outputs(self.process(port, table, item, kept), item.born)
             return
@@ -274,7 +277,7 @@ class OperatorLogic(ABC):
 
     def batch_needs(self, port: int, batch: Batch) -> float:
         """Estimate the bytes that :meth:`process` may need for ``batch``, in addition to the present state."""
-        return 3.0 * value_bytes(batch.table)
+        return 3.0 * (batch.nbytes + (_VIEW * batch.rows * self._texts[port] if batch.rows >= _MANY else 0))
 
     def close_needs(self, low: int) -> float:
         """Estimate the bytes that :meth:`close` may need, in addition to the present state."""
@@ -310,8 +313,6 @@ class OperatorLogic(ABC):
         return self._low[port]
 
     def _in_time(self, low: int, table: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series | None]:
-        if low == START or table.height == 0:
-            return table, None
         times = table.get_column("time").cast(pl.Int64)  # 2 µs a batch; to_physical() takes 100
         if times.min() >= low:  # type: ignore[operator]
             return table, None
@@ -322,10 +323,11 @@ class OperatorLogic(ABC):
 
     def _outputs(self, tables: Iterable[pl.DataFrame], born: float) -> Iterator[Item]:
         for table in tables:
-            for piece in table.iter_slices(OUTPUT_ROWS) if table.height > OUTPUT_ROWS else (table,):
-                if piece.height:
-                    position, self._position = self._position, self._position + piece.height
-                    yield Batch(piece, position, born)
+            rows = table.height
+            for piece in table.iter_slices(OUTPUT_ROWS) if rows > OUTPUT_ROWS else (table,) if rows else ():
+                made = Batch(piece, self._position, born)
+                self._position += made.rows
+                yield made
 
 
 def value_bytes(table: pl.DataFrame) -> int:

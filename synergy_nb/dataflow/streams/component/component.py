@@ -38,7 +38,7 @@ from synergy_nb.dataflow.streams.component.losses import Losses
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.log.merge import CLOSED, Port, WaitingChunk
-from synergy_nb.dataflow.streams.log.values import CLIENT, ORIGIN, Chunk, Output, Reader, SnapshotCut
+from synergy_nb.dataflow.streams.log.values import CLIENT, ORIGIN, Chunk, Output, Reader, SnapshotCut, rows_of
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
@@ -116,6 +116,7 @@ class Component(ComponentMetrics):
         super().__init__(measure_s=measure_s, share=share, speed=speed, now=now)
         self.application = application
         self.operator = operator
+        self.key = application, operator
         self.peer = peer
         self.role = role
         self.epoch = assignment.epoch + (role is Role.FOLLOWER)
@@ -270,10 +271,14 @@ class Component(ComponentMetrics):
     @property
     def first(self) -> WaitingChunk | None:
         """The next entry that may be executed; None if there is none."""
-        if self.running or self.failed or self.paused or self.logic is None or self.log.blocked:
+        log = self.log
+        if self.running or self.failed or self.paused or self.logic is None or (log.size > log.little and log.blocked):
             return None
         if self.steps is not None:
             return self._since
+        if len(self.ports) == 1 and self.reading.free and not self.reading.prescribed:
+            (port,) = self.ports.values()
+            return port.queue[0] if port.queue else None
         run = self.reading.next_run(self.ports) if self.reading.prescribed else None
         if run is not None:
             if run.port not in self.ports:
@@ -283,9 +288,6 @@ class Component(ComponentMetrics):
             return (port.queue[0] if port.queue else NOTHING) if arrived else None
         if not self.reading.free:
             return None
-        if len(self.ports) == 1:
-            (port,) = self.ports.values()
-            return port.queue[0] if port.queue else None
         waiting = (port.queue[0] for port in self.ports.values() if port.queue)
         return min(waiting, default=None, key=lambda one: one.sequence)
 
@@ -318,14 +320,16 @@ class Component(ComponentMetrics):
         self.running, self._since = True, first
         if self.steps is not None:
             return Work(self, self._port, [], [], self.log.end, encode)
-        run = self.reading.next_run(self.ports)
+        run = self.reading.next_run(self.ports) if self.reading.prescribed else None
         dropped = False
         if run is not None:
             self._port, dropped = run.port, run.dropped
             chunks = self.ports[run.port].run(run.upto)
         else:
-            heads = ((number, port.queue[0]) for number, port in self.ports.items() if port.queue)
-            self._port = next(number for number, head in heads if head is first)
+            for number, port in self.ports.items():
+                if port.queue and port.queue[0] is first:
+                    self._port = number
+                    break
             port = self.ports[self._port]
             dropped = self.terms.drops and first is not None and self.overdue(first.chunk, now)
             if dropped:
@@ -333,8 +337,11 @@ class Component(ComponentMetrics):
             else:
                 chunks = port.first(self._in_time(together, now) if self.terms.drops else together)
         if first is not None and not dropped:
-            self.queueing.add(now - first.arrived, max(sum(chunk.rows for chunk in chunks), 1))
-        items = coalesce([chunk.item for chunk in chunks if not (dropped and chunk.rows)])
+            self.queueing.add(now - first.arrived, max(rows_of(chunks), 1))
+        if len(chunks) == 1 and not dropped:
+            items = [chunks[0].item]
+        else:
+            items = coalesce([chunk.item for chunk in chunks if not (dropped and chunk.rows)])
         return Work(self, self._port, chunks, items, self.log.end, encode, dropped=dropped)
 
     def overdue(self, chunk: Chunk, now: float) -> bool:
@@ -356,7 +363,7 @@ class Component(ComponentMetrics):
     @property
     def waiting(self) -> int:
         """Number of tuples in its queues."""
-        return sum(entry.chunk.rows for port in self.ports.values() for entry in port.queue)
+        return sum(port.queued_rows for port in self.ports.values())
 
     def stats(self, now: float) -> dict[str, Any]:
         """Return the measurements (:meth:`.ComponentMetrics.measurements`) and the sizes of the queues."""
@@ -389,14 +396,15 @@ class Component(ComponentMetrics):
         self.running = False
         port = self.ports[work.port]
         self._account(outcome)
-        self.late += max(outcome.late - self._late, 0)
+        if outcome.late > self._late:
+            self.late += outcome.late - self._late
         self._late = outcome.late
         if work.chunks:
             if self.ordered:
                 self.reading.record(work, port.consumed)
             port.consume(work.chunks)
             if self.terms.drops:
-                rows = sum(chunk.rows for chunk in work.chunks)
+                rows = rows_of(work.chunks)
                 self.losses.count(rows, rows if work.dropped else 0)
                 self.dropped += rows if work.dropped else 0
             if self.terms.drops or self.external:
@@ -409,7 +417,8 @@ class Component(ComponentMetrics):
             self.prediction.finished(self._since, work, outcome)
         self.dirty = True
         self.produce(outcome.chunks, outcome.finished)
-        self.alignment.settle()
+        if isinstance(self.logic, MergedLogic):
+            self.alignment.settle()
         if self.external:
             self.committed()
         elif not self.copy_holders.waited:
@@ -425,16 +434,20 @@ class Component(ComponentMetrics):
         fresh = port.received.position - before  # tuples that have not been delivered yet, and will be discarded
         if fresh:
             self.arrived(fresh, now)
-        self.queueing.add(0.0, max(sum(chunk.rows for chunk in chunks), 1))
+        self.queueing.add(0.0, max(rows_of(chunks), 1))
 
     def produce(self, chunks: list[Chunk], now: float) -> None:
         """Append output to the log, with the order of inputs that led to it."""
-        records = self.ordered and bool(self.copy_holders.numbers or self.role is Role.FOLLOWER)
-        self.reading.carry(chunks, self.output.stream if records else None, self.cuts.stable)
+        records = bool(self.copy_holders.numbers or self.role is Role.FOLLOWER) and self.ordered
+        reading = self.reading
+        if records or reading.causes or reading.runs or reading.made:
+            reading.carry(chunks, self.output.stream if records else None, self.cuts.stable)
         if self.prediction is not None and chunks:
             chunks[0].rates = self.prediction.attached()
-        rows = sum(chunk.rows for chunk in chunks)
-        self.bytes_out += sum(chunk.size for chunk in chunks)
+        rows = 0
+        for chunk in chunks:
+            rows += chunk.rows
+            self.bytes_out += chunk.size
         self.tuples_out += rows
         self.departed(rows, now)
         self.log.append(chunks)
@@ -446,8 +459,9 @@ class Component(ComponentMetrics):
     def emit(self, chunks: Sequence[Chunk], now: float) -> None:
         """Append what a source has read, or another engine has made."""
         if not self.feeds:
-            self.arrived(sum(chunk.rows for chunk in chunks), now)
-            self.unsaved += 0 if self.external else sum(chunk.size for chunk in chunks)
+            self.arrived(rows_of(chunks), now)
+            for chunk in chunks if not self.external else ():
+                self.unsaved += chunk.size
         self.produce(list(chunks), now)
         self.dirty = True
 

@@ -20,30 +20,38 @@ class _SignatureMeter:
     """The signature of arriving or departing tuples, with an observation every :data:`RESOLUTION` seconds at most.
 
     It starts with the first tuples if these come later than a window after its creation.
+
+    Attributes
+    ----------
+    tuples : int
+        Tuples since the last observation; their owner counts them.
+    due : float
+        Time in seconds from which :meth:`observe` has something to do; infinite before the first tuples.
     """
 
     def __init__(self, now: float) -> None:
         self._signature = Signature(start=now)
-        self._until, self._tuples = now, 0
+        self._until = now
         self._begun = False
+        self.tuples = 0
+        self.due = math.inf
 
-    def add(self, tuples: int, now: float, tuple_s: float = 0.0) -> None:
-        """Count ``tuples``, each of which takes ``tuple_s`` seconds."""
+    def observe(self, now: float, tuple_s: float = 0.0) -> None:
+        """Take over the tuples that were counted, each of which takes ``tuple_s`` seconds; once it is :attr:`due`."""
         if not self._begun:
-            if not tuples:
+            if not self.tuples:
                 return
             self._begun = True
             if now > self._until + WINDOW:
-                self._signature, self._until = Signature(start=now), now
-                return
-        self._tuples += tuples
+                self._signature, self._until, self.tuples = Signature(start=now), now, 0
         if now >= self._until + RESOLUTION:
-            self._signature.observe(now, self._tuples, self._tuples * tuple_s)
-            self._until, self._tuples = now, 0
+            self._signature.observe(now, self.tuples, self.tuples * tuple_s)
+            self._until, self.tuples = now, 0
+        self.due = self._until + RESOLUTION
 
     def segments(self, now: float, tuple_s: float = 0.0) -> tuple[Segment, ...]:
         """Return its segments up to now, the earliest first."""
-        self.add(0, now, tuple_s)
+        self.observe(now, tuple_s)
         return self._signature.segments()
 
 
@@ -92,12 +100,18 @@ class ComponentMetrics:
         self.arrivals.add(tuples, now)
         if self.prediction is not None:
             self.prediction.arrived(tuples, now)
-        self._input_signature.add(tuples, now, self._tuple_s)
+        meter = self._input_signature
+        meter.tuples += tuples
+        if now >= meter.due or (tuples and meter.due == math.inf):
+            meter.observe(now, self._tuple_s)
 
     def departed(self, tuples: int, now: float) -> None:
         """Count ``tuples`` that were added to its stream."""
         self.departures.add(tuples, now)
-        self._output_signature.add(tuples, now)
+        meter = self._output_signature
+        meter.tuples += tuples
+        if now >= meter.due or (tuples and meter.due == math.inf):
+            meter.observe(now)
 
     def slept(self, seconds: float) -> None:
         """Count seconds that the present execution slept rather than computed."""

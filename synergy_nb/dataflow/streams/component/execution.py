@@ -18,7 +18,7 @@ from synergy_nb.dataflow.logic import ANYTHING, Logic, SavedState
 from synergy_nb.dataflow.memory_shares import MemoryExceeded
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS
-from synergy_nb.dataflow.streams.log.values import Chunk, Point, chunks_of
+from synergy_nb.dataflow.streams.log.values import Chunk, Point, chunks_of, rows_of
 from synergy_nb.dataflow.tuples import Batch, Item
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Work(NamedTuple):
     @property
     def rows(self) -> int:
         """Number of tuples to execute."""
-        return 0 if self.dropped else sum(chunk.rows for chunk in self.chunks)
+        return 0 if self.dropped else rows_of(self.chunks)
 
     @property
     def resumed(self) -> bool:
@@ -174,7 +174,12 @@ class Work(NamedTuple):
     def needs(self) -> float:
         """Bytes that it may need in addition to the state of its operator."""
         logic = self.component.logic
-        return 0.0 if logic is None else sum(logic.needs(self.port, item) for item in self.items)
+        if logic is None:
+            return 0.0
+        needs = 0.0
+        for item in self.items:
+            needs += logic.needs(self.port, item)
+        return needs
 
     def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> ExecutionOutcome:
         """Execute this and the chained components, in any thread, but never twice at the same time.
@@ -193,7 +198,8 @@ class Work(NamedTuple):
                 now = clock()
                 if any(link.component.overdue(chunk, now) for chunk in outcome.chunks):
                     return outcome  # the next component takes them from its queue, and drops some
-            items = coalesce([chunk.item for chunk in outcome.chunks])
+            chunks = outcome.chunks
+            items = [chunks[0].item] if len(chunks) == 1 else coalesce([chunk.item for chunk in chunks])
             work = Work(link.component, 0, outcome.chunks, items, link.end, link.encode, tuple(others))
             outcome.then = work, work.run(clock, window)
         return outcome
@@ -218,7 +224,10 @@ class Work(NamedTuple):
                     component.steps, outcome.unfinished = itertools.chain((step,), steps), True
                     break
                 elif isinstance(step, Batch):
-                    made += _slices(step, window // 2)
+                    if step.nbytes <= window // 2:
+                        made.append(step)
+                    else:
+                        made += _slices(step, window // 2)
                     size += step.nbytes
                 else:
                     made.append(step)

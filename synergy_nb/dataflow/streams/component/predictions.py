@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from synergy_nb.dataflow.deployments import Role
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
-from synergy_nb.dataflow.streams.log.values import CarriedRate, Chunk, Point
+from synergy_nb.dataflow.streams.log.values import CarriedRate, Chunk, Point, rows_of
 from synergy_nb.models.execution_times import Deviations, ExecutionTimes, Predicted, confidence_level
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.rate_combination import CombinedRate
@@ -140,7 +140,8 @@ class ComponentPredictions:
 
     def arrived(self, tuples: int, now: float) -> None:
         """Count tuples that arrived."""
-        self.peer.advance(now)
+        if now >= self.peer.next_count:
+            self.peer.advance(now)
         self._arrived += tuples
 
     def count(self) -> None:
@@ -253,7 +254,7 @@ class ComponentPredictions:
         self._read(work.chunks)
         if outcome.unfinished or work.dropped or first.arrived <= 0.0:  # a replay's entry has no time of arrival
             return
-        if work.rows or any(chunk.rows for chunk in outcome.chunks):
+        if outcome.finished >= self._pair_at and (work.rows or rows_of(outcome.chunks)):
             self.executed(first.arrived, outcome.finished)
 
     def committed(self, inputs: Sequence[Point], now: float) -> None:
@@ -360,6 +361,8 @@ class PeerPredictions:
         Components without slack that were not yet reported.
     due : float or None
         Time in seconds at which :meth:`tick` has work; None while no tuples have arrived.
+    next_count : float
+        Time in seconds from which :meth:`advance` has tuples to count.
     """
 
     def __init__(self, config: HotSpotConfig) -> None:
@@ -370,7 +373,7 @@ class PeerPredictions:
         self._loads = ExecutionTimes()  # pairs of total rate and load: the line of section 3.4.3
         self._components: dict[Key, ComponentPredictions] = {}
         self._limits: dict[str, Mapping[str, float]] = {}
-        self._second = -math.inf  # beginning of the present second
+        self._second = self.next_count = -math.inf  # beginning of the present second, and its end
         self._renew_at = self._report_at = -math.inf
 
     def take_violations(self) -> list[SlackViolation]:
@@ -408,9 +411,10 @@ class PeerPredictions:
 
     def advance(self, now: float) -> None:
         """Count the tuples of a second that has ended."""
-        if now < self._second + COUNT_S:
+        if now < self.next_count:
             return
         self._second = math.floor(now / COUNT_S) * COUNT_S
+        self.next_count = self._second + COUNT_S
         self._renew_at = now
         for each in self._components.values():
             each.count()

@@ -94,11 +94,12 @@ class Exchange:
 
     def flush(self, component: Component, now: float) -> None:
         """Send each reader the chunks that its window has room for."""
-        self._outbox.touch(component.application, component.operator)
+        self._outbox.touched[component.key] = None
         if component.role is not Role.ACTIVE:
             return
         log = component.log
-        blocked, confirming = log.blocked, component.copy_holders.confirming
+        blocked, holders = log.size > log.little and log.blocked, component.copy_holders
+        confirming = holders.confirming if holders.numbers else ()
         version = self._known.found[component.application].version
         for cursor in tuple(log.cursors.values()):
             if cursor.reader.port < COPY or cursor.state is LOST:
@@ -339,10 +340,11 @@ class Exchange:
             port.read_from(sender, frame.output.epoch, now, older=True)
         if frame.output.epoch != port.epoch:
             return
-        self._outbox.touch(component.application, component.operator)
+        self._outbox.touched[component.key] = None
         if port.state is CLOSED:
             return
-        component.losses.add(frame.losses)
+        if frame.losses:
+            component.losses.add(frame.losses)
         if frame.chunks:
             gap = self._receive(component, port, frame, now, confirms=not frame.unasked)
         else:
@@ -365,13 +367,14 @@ class Exchange:
         self._sequence += 1
         sequence, before, size, gap = self._sequence, port.received.position, 0, False
         prediction = component.prediction
-        if prediction is not None:
+        if prediction is not None and now >= prediction.peer.next_count:
             prediction.peer.advance(now)
         for chunk in frame.chunks:
             receipt = port.receive(port.epoch, chunk, sequence, now, confirms=confirms)
             if receipt is Receipt.NEW:
                 size += chunk.size
-                self._orders.add(chunk.determinants)
+                if chunk.determinants:
+                    self._orders.add(chunk.determinants)
                 if prediction is not None:
                     prediction.received(chunk, now)
             gap = gap or receipt is Receipt.GAP
@@ -393,7 +396,7 @@ class Exchange:
 
     def consumed(self, component: Component, now: float) -> None:
         """Acknowledge after a component has executed something, or after its copies cover more."""
-        self._outbox.touch(component.application, component.operator)
+        self._outbox.touched[component.key] = None
         for number, port in component.ports.items():
             if (port.received, port.consumed, port.durable) == port.acknowledged:
                 continue

@@ -74,6 +74,7 @@ from synergy_nb.dataflow.streams.log.frames import (
 )
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import CLIENT, COPY, Chunk, Encoding, Output, Point, Reader, encoded
+from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 
 __all__ = ["Hosting"]
@@ -217,7 +218,10 @@ class Hosting:
     def may_emit(self, application: str, operator: str) -> bool:
         """Whether a source may emit at present."""
         component = self._hosted.emitting((application, operator))
-        return component is not None and not component.log.blocked
+        if component is None:
+            return False
+        log = component.log
+        return log.size <= log.little or not log.blocked
 
     def emit(self, application: str, operator: str, chunks: Sequence[Chunk], now: float) -> list[Effect]:
         """Append the output of a source or of another engine; only while :meth:`may_emit` is true.
@@ -277,7 +281,8 @@ class Hosting:
             only if they are accepted, entered the system at about the same time, fit half a window, and are not
             expected to take long. A punctuation joins the tuples before it, however many they are.
         """
-        chosen = disciplines.first(self._hosted.runnable, self.discipline, accept)
+        runnable = self._hosted.runnable
+        chosen = disciplines.first(runnable, self.discipline, accept) if runnable else None
         if chosen is None:
             return None
         before = self._hosted.runnable.pop(chosen)
@@ -331,7 +336,7 @@ class Hosting:
 
     def _ended(self, work: Work, outcome: ExecutionOutcome, now: float) -> None:
         component = work.component
-        self._outbox.touch(component.application, component.operator)
+        self._outbox.touched[component.key] = None
         if not self._hosted.has(component):
             if outcome.then is not None:  # the chained component needs the determinants of its input
                 component.finished(work, outcome)
@@ -415,8 +420,11 @@ class Hosting:
     @property
     def next_timer(self) -> float | None:
         """Return the time in seconds at which :meth:`tick` has work; None: never."""
-        found = [at for at in (self._timers.next, self.predictions.due) if at is not None]
-        at = min((*found, self.inputs.due))
+        at, timers, predictions = self.inputs.due, self._timers.next, self.predictions.due
+        if timers is not None and timers < at:
+            at = timers
+        if predictions is not None and predictions < at:
+            at = predictions
         return at if at < math.inf else None
 
     def _done(self, now: float) -> list[Effect]:
@@ -430,13 +438,14 @@ class Hosting:
             component = self._hosted.found.get(key)
             if component is not None:
                 due = min(due, self._exchange.due(component))
-                self.inputs.note(component, now)
+                if isinstance(component.logic, MergedLogic):
+                    self.inputs.note(component, now)
                 first = component.first
                 if first is not None:
                     self._hosted.runnable[component] = first
                 else:
                     self._hosted.runnable.pop(component, None)
-                at = self._snapshots.at(component)
+                at = self._snapshots.at(component) if component.copy_holders.numbers else None
                 if at is not None and at < due:
                     due = at
                 if component.collectable:
@@ -452,9 +461,9 @@ class Hosting:
     def _emitted(self, component: Component, now: float) -> None:
         if component.role is not Role.ACTIVE:
             return
-        for cursor in component.log.laggards():
+        for cursor in component.log.laggards() if component.log.size > self.limits.retain else ():
             self._exchange.dismiss(component, cursor, now)
-        if component.copies:
+        if component.copy_holders.numbers:
             self._snapshots.soon(component, now + SNAPSHOT_S)
         self._exchange.flush(component, now)
 

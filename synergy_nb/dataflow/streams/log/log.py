@@ -283,36 +283,26 @@ class StreamLog:
     ----------
     cursors : dict
         Reader to its cursor.
+    start, end : Point
+        Point at which the first retained chunk begins, and point after the last one.
+    size, little : int
+        Bytes of all retained chunks, and those up to which no reader can be far behind: then it is not blocked.
     """
 
     def __init__(self, start: Point = ORIGIN, limits: Limits = LIMITS, *, retains_all: bool = False) -> None:
         self.cursors: dict[Reader, Cursor] = {}
         self.retains_all = retains_all
         self._limits = limits
-        self._little = min(limits.window // 2, limits.retain // 2)
+        self.little = min(limits.window // 2, limits.retain // 2)
         self._least = ORIGIN  # in a copy: point before which nobody needs anything
-        self._start = start
+        self.start = self.end = start
+        self.size = 0
         self._chunks: list[Chunk] = []
         self._ends: list[Point] = []
         self._sizes: list[int] = []  # bytes from the beginning of time up to the end of each chunk
         self._trimmed = 0  # bytes before the first retained chunk
 
     # -- chunks --------------------------------------------------------------------------------------------------
-
-    @property
-    def start(self) -> Point:
-        """Point at which the first retained chunk begins."""
-        return self._start
-
-    @property
-    def end(self) -> Point:
-        """Point after the last chunk."""
-        return self._ends[-1] if self._ends else self._start
-
-    @property
-    def size(self) -> int:
-        """Bytes of all retained chunks."""
-        return self._sizes[-1] - self._trimmed if self._sizes else 0
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -325,7 +315,7 @@ class StreamLog:
         ValueError
             If a chunk begins elsewhere.
         """
-        end, total = self.end, self._sizes[-1] if self._sizes else self._trimmed
+        end, total = self.end, self._trimmed + self.size
         for chunk in chunks:
             if chunk.start != end:
                 raise ValueError(f"chunk at {chunk.start}; expected {end}")
@@ -334,6 +324,7 @@ class StreamLog:
             self._chunks.append(chunk)
             self._ends.append(end)
             self._sizes.append(total)
+        self.end, self.size = end, total - self._trimmed
         self.trim()
 
     def chunks(self, since: Point) -> list[Chunk]:
@@ -348,13 +339,16 @@ class StreamLog:
     def restart(self, start: Point) -> None:
         """Drop all chunks, and begin at another point."""
         self._chunks, self._ends, self._sizes = [], [], []
-        self._trimmed, self._start = 0, start
+        self._trimmed = self.size = 0
+        self.start = self.end = start
 
     def cut(self, end: Point) -> None:
         """End the log at a point, which it may not have reached: drop what is after it, but no promise before it."""
         while self._chunks and self.end.position > end.position:
             chunk = self._chunks.pop()
             del self._ends[-1], self._sizes[-1]
+            self.end = self._ends[-1] if self._ends else self.start
+            self.size = self._sizes[-1] - self._trimmed if self._sizes else 0
             if chunk.start.position < end.position:
                 self.append([chunk.before(end.position)])
         if self.end.position != end.position:
@@ -377,7 +371,7 @@ class StreamLog:
         A prescribed order may withhold a promise until tuples after it have arrived. In that case the tuples executed
         since that promise count; otherwise the window might have no room for the tuples that it waits for.
         """
-        index = self._after(cursor.consumed)
+        index = bisect_right(self._ends, cursor.consumed)
         if index < len(self._chunks):
             chunk = self._chunks[index]
             index += bool(chunk.rows) and chunk.end.position <= cursor.consumed.position
@@ -390,7 +384,7 @@ class StreamLog:
     def behind(self, point: Point, size: int) -> Point:
         """Return the earliest retained point with at most ``size`` bytes of chunks from there to a point."""
         offset = self._offset(point) - size
-        return self._start if offset <= self._trimmed else self._ends[bisect_left(self._sizes, offset)]
+        return self.start if offset <= self._trimmed else self._ends[bisect_left(self._sizes, offset)]
 
     # -- readers -------------------------------------------------------------------------------------------------
 
@@ -446,7 +440,7 @@ class StreamLog:
         """
         cursor = self.cursors.get(reader)
         if cursor is None:
-            since = self._start if since is None else since
+            since = self.start if since is None else since
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
         cursor.on_lag, cursor.group = on_lag, group
         replaced = [old for old in self.cursors.values() if reader.replaces(old.reader)]
@@ -479,19 +473,19 @@ class StreamLog:
         if since is None and cursor is not None and reader.port != COPY:
             since = cursor.durable
         elif since is None:
-            since = self._start if reader.port == COPY else self.end
+            since = self.start if reader.port == COPY else self.end
         elif cursor is not None and cursor.state is not EXPECTED and reader.port != COPY:
             # An old request is one of before what is durable: the reader has read on since then. Any other may be that
             # of a component that was created anew at the same peer, as a follower often is, which has read nothing.
             old = cursor.on_lag is not OnLag.RESYNC and since < cursor.durable
-            since = max(since, cursor.received if old else self._start, self._start)
-        if since < self._start and since.position < self._start.position:
+            since = max(since, cursor.received if old else self.start, self.start)
+        if since < self.start and since.position < self.start.position:
             if reader.port != COPY:
-                kept = self._start.position
+                kept = self.start.position
                 raise LogTrimmed(
                     f"tuples from position {since.position} on are requested; those from {kept} on are retained"
                 )
-            since = self._start
+            since = self.start
         if cursor is None:
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
         cursor.subscribe(since)
@@ -550,13 +544,14 @@ class StreamLog:
         """
         if cursor.state is EXPECTED or cursor.state is LOST:
             return []
-        index, last = self._after(cursor.sent), len(self._chunks)
+        index, last = bisect_right(self._ends, cursor.sent), len(self._chunks)
         if confirming and cursor.reader.port != COPY:
             last = self._after(self.confirmed(confirming))
         if index >= last:
             return []
         chunks = self._chunks
-        flying = max(self._offset(cursor.sent) - self._executed(cursor), 0)
+        sent = self._sizes[index - 1] if index else self._trimmed
+        flying = 0 if cursor.sent == cursor.consumed else max(sent - self._executed(cursor), 0)
         begun = index
         while index < last:
             size = chunks[index].size
@@ -571,7 +566,7 @@ class StreamLog:
     @property
     def blocked(self) -> bool:
         """Whether the component that makes the output has to wait for a reader."""
-        if self.size <= self._little:  # no reader can be far behind
+        if self.size <= self.little:  # no reader can be far behind
             return False
         if self.retains_all:  # of a follower, which knows no readers: the active one says what to trim
             return self.size >= self._limits.retain
@@ -624,6 +619,8 @@ class StreamLog:
 
     def laggards(self) -> list[Cursor]:
         """Return the sharers with more unread bytes than are retained for sharers; each only once, then it is lost."""
+        if self.size <= self._limits.retain:  # nobody can be further behind than that
+            return []
         end = self._offset(self.end)
         sharers = [each for each in self.cursors.values() if each.on_lag is OnLag.FAIL and each.state is not LOST]
         late = [cursor for cursor in sharers if end - self._offset(cursor.durable) > self._limits.retain]
@@ -638,9 +635,14 @@ class StreamLog:
         if self.retains_all:
             least = self._least = max(self._least, ORIGIN if least is None else least)
         elif least is None:
-            waited = [c.durable for c in self.cursors.values() if c.on_lag is not OnLag.RESYNC and c.state is not LOST]
-            least = min(waited, default=self.end)
-        index = self._after(least)
-        if index:
-            self._trimmed, self._start = self._sizes[index - 1], self._ends[index - 1]
-            del self._chunks[:index], self._ends[:index], self._sizes[:index]
+            for cursor in self.cursors.values():
+                if cursor.on_lag is not OnLag.RESYNC and cursor.state is not LOST:
+                    least = cursor.durable if least is None or cursor.durable < least else least
+            least = self.end if least is None else least
+        if not self._ends or least < self._ends[0]:
+            return
+        index = bisect_right(self._ends, least)
+        trimmed, self.start = self._sizes[index - 1], self._ends[index - 1]
+        self.size -= trimmed - self._trimmed
+        self._trimmed = trimmed
+        del self._chunks[:index], self._ends[:index], self._sizes[:index]

@@ -120,8 +120,8 @@ class InOrder:
         Points up to which chunks have arrived, have been executed, and are covered by a snapshot on all backups.
     queue : deque of Entry
         Chunks that wait to be executed.
-    queued : int
-        Bytes of the queue.
+    queued, queued_rows : int
+        Bytes and tuples of the queue.
     state : InputState
         Whether the producer is known to have this reader's subscription.
     unacknowledged : int
@@ -131,8 +131,8 @@ class InOrder:
     """
 
     __slots__ = (
-        "consumed", "durable", "end", "epoch", "joined", "late", "queue", "queued", "received", "state",
-        "unacknowledged",
+        "consumed", "durable", "end", "epoch", "joined", "late", "queue", "queued", "queued_rows", "received",
+        "state", "unacknowledged",
     )  # fmt: skip
 
     def __init__(
@@ -144,7 +144,7 @@ class InOrder:
         self.durable = ORIGIN
         self.unacknowledged = 0
         self.queue: deque[WaitingChunk] = deque()
-        self.queued = 0
+        self.queued = self.queued_rows = 0
         self.epoch = epoch
         self.state = SUBSCRIBED if subscribed else ASKING
         self.end = ORIGIN
@@ -223,6 +223,7 @@ class InOrder:
     def _put(self, chunk: Chunk, sequence: int, now: float) -> None:
         self.queue.append(WaitingChunk(sequence, now, chunk))
         self.queued += chunk.size
+        self.queued_rows += chunk.rows
         self.received = chunk.end
 
     def receive(
@@ -247,6 +248,10 @@ class InOrder:
             return Receipt.GAP
         if confirms and self.state is not SUBSCRIBED:
             self._become(SUBSCRIBED)
+        received = self.received
+        if chunk.rows and chunk.start == received and chunk.end.until == received.until:  # usual: what comes next
+            self._put(chunk, sequence, now)
+            return Receipt.NEW
         promised = self._promise(chunk.start.until, chunk.born, sequence, now)
         if not chunk.rows:
             fresh = self._promise(chunk.end.until, chunk.born, sequence, now, chunk)
@@ -270,7 +275,7 @@ class InOrder:
             Predicate that decides whether a chunk may join the preceding ones, whose tuples and bytes are passed; None:
             no chunk is joined.
         """
-        alone = self.beginning  # what is executed together has its promises after its tuples
+        alone = self.late and self.beginning  # what is executed together has its promises after its tuples
         removed = [self._pop()]
         if alone:
             return removed
@@ -358,7 +363,7 @@ class InOrder:
     def clear(self) -> None:
         """Drop what waits to be executed."""
         self.queue.clear()
-        self.queued = 0
+        self.queued = self.queued_rows = 0
 
     def overtake(self, upto: Point) -> None:
         """Record that tuples up to a point were executed without waiting here: they are discarded when they arrive."""
@@ -369,17 +374,22 @@ class InOrder:
     def _pop(self) -> Chunk:
         chunk = self.queue.popleft().chunk
         self.queued -= chunk.size
+        self.queued_rows -= chunk.rows
         return chunk
 
     def _put_back(self, chunk: Chunk) -> None:
         self.queue.appendleft(WaitingChunk(0, 0.0, chunk))
         self.queued += chunk.size
+        self.queued_rows += chunk.rows
 
     def consume(self, chunks: list[Chunk]) -> None:
         """Record that chunks have been executed."""
+        position, until = self.consumed
         for chunk in chunks:
-            self.consumed = self.consumed.joined(chunk.end)
+            end = chunk.end
+            position, until = max(position, end[0]), max(until, end[1])
             self.unacknowledged += chunk.size
+        self.consumed = Point(position, until)
 
 
 class Port(InOrder):

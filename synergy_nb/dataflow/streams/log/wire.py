@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -133,25 +133,25 @@ def encode(frame: Frame, *, near: bool = False) -> bytes:
     near
         Whether the receiver shares memory with this peer, and can read batches there.
     """
-    return b"".join(parts(frame, near=near))
-
-
-def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
-    """Encode a frame as several byte strings, none of which is a copy."""
     payloads: list[bytes] = []
     header: _Header
     match frame:
         case Data():
-            payloads = [_payload(chunk, near) for chunk in frame.chunks]
-            chunks = tuple(
-                _Chunk(chunk.start, chunk.end, chunk.size, chunk.determinants, chunk.losses, chunk.rates, len(payload))
-                for chunk, payload in zip(frame.chunks, payloads, strict=True)
-            )
+            chunks: list[_Chunk] = []
+            for chunk in frame.chunks:
+                payload = chunk.payload
+                if payload is None or (chunk.region is not None and not near):
+                    encoded(chunk)
+                    payload = chunk.payload
+                    assert payload is not None
+                payloads.append(payload)
+                carried = (chunk.determinants, chunk.losses, chunk.rates)
+                chunks.append(_Chunk(chunk.start, chunk.end, chunk.size, *carried, len(payload)))
             header = _Data(
                 output=frame.output,
                 reader=frame.reader,
                 start=frame.start,
-                chunks=chunks,
+                chunks=tuple(chunks),
                 began=frame.began,
                 trimmed=frame.trimmed,
                 end=frame.end,
@@ -182,20 +182,11 @@ def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
         case _:
             header = frame
     data = _encode(header)
-    yield _PREFIX.pack(_MAGIC, _VERSION, len(data), zlib.crc32(data))
-    yield data
-    yield from payloads
+    return b"".join((_PREFIX.pack(_MAGIC, _VERSION, len(data), zlib.crc32(data)), data, *payloads))
 
 
 def _outline(piece: Piece) -> _Piece:
     return _Piece(piece.number, piece.check, len(piece.data))
-
-
-def _payload(chunk: Chunk, near: bool) -> bytes:
-    if chunk.payload is None or (chunk.region is not None and not near):
-        encoded(chunk)
-    assert chunk.payload is not None
-    return chunk.payload
 
 
 def decode(
@@ -228,16 +219,15 @@ def decode(
     rest = view[begin:]
     match header:
         case _Data():
-            lengths = [chunk.length for chunk in header.chunks]
-            chunks = tuple(
-                _chunk(chunk, item_of(payload))
-                for chunk, payload in zip(header.chunks, _cut(rest, lengths), strict=True)
-            )
+            chunks: list[Chunk] = []
+            payloads = _cut(rest, [each.length for each in header.chunks])
+            for outline, payload in zip(header.chunks, payloads, strict=True):
+                chunks.append(_chunk(outline, item_of(payload)))
             return Data(
                 header.output,
                 header.reader,
                 header.start,
-                chunks,
+                tuple(chunks),
                 header.began,
                 header.trimmed,
                 header.end,
@@ -266,19 +256,21 @@ def decode(
             (piece,) = _pieces((header.piece,), rest)
             return PieceReply(header.output, header.reader, piece)
         case Ack() | Subscribe() | Unsubscribe() | PieceRequest() | Recall() | Determinants() | LastOrder():
-            list(_cut(rest, []))
+            _cut(rest, [])
             return header
     raise TypeError(f"header: {type(header).__name__}; expected one of the frames")
 
 
-def _cut(view: memoryview, lengths: list[int]) -> Iterator[memoryview]:
+def _cut(view: memoryview, lengths: list[int]) -> list[memoryview]:
     """Cut the payloads apart; together they have to use all bytes."""
     expected = sum(lengths)
     if min(lengths, default=0) < 0 or expected != len(view):
         raise ValueError(f"frame: {len(view)} bytes of payload; expected {expected}")
+    payloads: list[memoryview] = []
     for length in lengths:
-        yield view[:length]
+        payloads.append(view[:length])
         view = view[length:]
+    return payloads
 
 
 def _pieces(outlines: tuple[_Piece, ...], view: memoryview) -> tuple[Piece, ...]:
