@@ -39,7 +39,7 @@ def spread(runs: Sequence[float], *, digits: int = 6) -> dict[str, Any]:
 
 
 def measurement(name: str, value: float, unit: str, detail: dict[str, Any] | None = None) -> dict[str, Any]:
-    """One entry of the documented form; ``unit`` is s, tuples/s, events/s, hops, MB or cores."""
+    """One entry of the documented form; ``unit`` is s, tuples/s, events/s, hops, calls, MB or cores."""
     return {"name": name, "value": value, "unit": unit, "detail": detail or {}}
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from synergy_experiments.bench import (
     admissions,
+    batches,
     feeds,
     flows,
     growth,
@@ -40,6 +41,7 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "compose": local_peers.compose,
     "admission": admissions.admission,
     "hop": local_peers.hop,
+    "batch": batches.batch,
     "dataflow": throughput.dataflow,
     "ingest": ingest.ingest,
     "feeds": feeds.feeds,

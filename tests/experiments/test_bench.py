@@ -18,12 +18,13 @@ from synergy_experiments.bench.rivals import RIVALS, missing, reference
 from synergy_experiments.bench.throughput import leading, tuples, written
 from synergy_nb import Cluster
 
-UNITS = {"of all tuples", "of those admitted", "s", "tuples/s", "events/s", "hops", "MB", "cores"}
+UNITS = {"of all tuples", "of those admitted", "s", "tuples/s", "events/s", "hops", "calls", "MB", "cores"}
 DETAIL = {
     "ready": {"joined", "import", "close", "candidates_found"},
     "compose": {"p50", "p99", "messages_a_request", "probes_a_request", "discovery_p50", "probing_p50"},
     "admission": {"admitted", "admitted_kept", "refused", "refused_would_have_kept", "measured_to_projected"},
     "hop": {"hops", "operator_on_the_same_peer"},
+    "batch": {"calls", "functions_of_a_leg", "leg"},
     "dataflow": {"tuples", "equal", "cpu_s_a_million"},
     "ingest": {"cases", "least_to_polars", "least_to_duckdb", "most_growth_mb", "way"},
     "feeds": {"rates", "rows", "cpu_s_a_million", "equal"},
@@ -60,7 +61,7 @@ def test_the_documented_measurements_are_those_that_exist() -> None:
     assert set(suite.NAMES) == set(DETAIL)
 
 
-@pytest.mark.parametrize("name", ["dht", "kernel", "sim", "view"])
+@pytest.mark.parametrize("name", ["batch", "dht", "kernel", "sim", "view"])
 def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
     result = suite.run(name, small=True)
     check(result, name)
