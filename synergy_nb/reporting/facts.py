@@ -558,8 +558,9 @@ class Facts:
         self.troubles: list[Trouble] = gathered(events)
         # parts of the projected delay for which a request was refused, if the caller has computed them
         self.delay: RefusedDelay | None = None
+        subjects = self._subjects
         for event in events:
-            for subject in self._subjects:
+            for subject in subjects:
                 subject.add(event)
             self.hot_spots.add(event)
         self.course.conclude(state)
@@ -567,19 +568,20 @@ class Facts:
             self.replication.replicated, self.of_replicas.uncovered = None, {}
 
     @property
-    def _subjects(self) -> tuple[Subject, ...]:
-        return (self.asked, self.on_engines, self.sharing, self.composition, self.replication, self.of_replicas,
-                self.movement, self.losses, self.course)  # fmt: skip
+    def _subjects(self) -> list[Subject]:
+        return [each for each in vars(self).values() if isinstance(each, Subject)]
 
     def __getattr__(self, name: str) -> Any:
-        for subject in self._subjects if not name.startswith("_") else ():
-            if name in vars(subject):
+        for subject in self._subjects:
+            if name in vars(subject) and not name.startswith("_"):
                 return getattr(subject, name)
-        raise AttributeError(f"an account has no fact {name!r}; expected one of {', '.join(dir(self))}")
+        raise AttributeError(f"an account has no fact {name!r}; expected one of {', '.join(self._facts())}")
 
     def __dir__(self) -> list[str]:
-        facts = (name for subject in self._subjects for name in vars(subject) if not name.startswith("_"))
-        return sorted({*super().__dir__(), *facts})
+        return [*super().__dir__(), *self._facts()]
+
+    def _facts(self) -> list[str]:
+        return sorted(name for subject in self._subjects for name in vars(subject) if not name.startswith("_"))
 
     def readable(self, text: str) -> str:
         """Replace the addresses of peers in a text by their names."""

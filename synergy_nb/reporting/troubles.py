@@ -39,7 +39,7 @@ def trouble(event: Event) -> str:
 
     Examples
     --------
-    >>> trouble(HandlerFailed(1.0, "a", "Probe", error="KeyError: 'filter'"))
+    >>> trouble(events.HandlerFailed(1.0, "a", "Probe", error="KeyError: 'filter'"))
     "handling Probe raised KeyError: 'filter'"
     """
     describe = SENTENCES.get(type(event))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import msgspec
 import pytest
 
@@ -92,3 +95,13 @@ def test_every_number_of_a_requirement_is_in_the_account() -> None:
             said = str(Explanation("r", [msgspec.structs.replace(ASKED, qos={name: 3e7})], {}))
             assert "requirements: " in said, name
     assert "at most 30 MB of memory for each operator" in said
+
+
+def test_a_fact_of_any_subject_is_an_attribute_of_the_account() -> None:
+    account = Explanation("r1", [RequestSubmitted(1.0, A, "r1", plan="top", operators=[], qos={"delay": 1.0})], {})
+    assert account.qos is account.asked.qos
+    assert {"qos", "takeovers", "outcome", "why"} <= set(dir(account))
+    for copied in (copy.copy(account), pickle.loads(pickle.dumps(account))):
+        assert str(copied) == str(account)
+    with pytest.raises(AttributeError, match=r"no fact 'quality'; expected one of accepted, attempts, began, behind, "):
+        _ = account.quality
