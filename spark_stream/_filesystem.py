@@ -66,7 +66,7 @@ def write_classes(folder: Path) -> None:
 
 
 class _ClassFile:
-    """A public class with public methods; constants are numbered from 1 in the order of their first use."""
+    """A class file of a public class with public methods; constants get numbers from 1 at their first use."""
 
     def __init__(self, name: str, parent: str) -> None:
         self._constants: dict[bytes, int] = {}

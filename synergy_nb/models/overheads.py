@@ -65,7 +65,7 @@ LINK: Final = "link"
 REFERENCE: Final = "filter"
 FADING_COUNT: Final = 100  # effective number of observations of the fading mean and variance
 OUTLIER: Final = 5.0  # standard deviations from the mean to which outliers are clipped
-EARLY: Final = 9  # number of first observations that are clipped relative to their median
+EARLY: Final = 9  # number of first observations, which are clipped to a multiple of their median
 LEAST: Final = 0.25  # least overhead of a kind of operator, as a share of that of the reference
 #: Correlation of the times of two stages of one path. It was .19 (quartiles .15 and .24) in 40 plans on an idle machine
 #: and .17 (.11 and .23) in 20 plans on a busy one, where tuples were followed through each stage.

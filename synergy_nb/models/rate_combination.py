@@ -133,7 +133,7 @@ class CombinedRate:
         return PredictedRate(combined) if best is None or now is None else PredictedRate(combined, *best)
 
     def observe(self, rate: float, carried: Mapping[str, float]) -> None:
-        """Add the own k-th rate with the rates that its tuples carried; see :class:`.RatePredictor`."""
+        """Add the next own rate, with the rates that its tuples carried; see :class:`.RatePredictor`."""
         rate = float(rate)
         self.literal.observe(rate, carried)
         self._regression.observe(rate, carried)

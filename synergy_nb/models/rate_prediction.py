@@ -144,7 +144,7 @@ class CorrelatedRate:
         return rate / before * self.last if before > LEAST else self.last
 
     def observe(self, rate: float, carried: Mapping[str, float]) -> None:
-        """Add the own k-th rate with the rates that its tuples carried; see :class:`RatePredictor`."""
+        """Add the next own rate, with the rates that its tuples carried; see :class:`RatePredictor`."""
         checked_rates(rate, carried)
         for ancestor, moments in self._moments.items():
             paired = carried.get(ancestor)

@@ -174,7 +174,7 @@ def handled(request: str, steps: Iterable[Step], *, noted: bool = False) -> list
 
 
 def _about(message: Message, request: str) -> bool:
-    """Whether a message belongs to a request if a peer handled or sent it in a step of that request."""
+    """Whether a message belongs to a request, in a step of which a peer has handled or sent it."""
     return subject(message) == request or (subject(message) == "" and type(message) not in HOUSEKEEPING)
 
 

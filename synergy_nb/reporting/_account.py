@@ -35,8 +35,8 @@ REQUIREMENTS: Final = {
 
 #: Requirements that are numbers of replicas.
 REPLICAS: Final = {"degree": "replica", "active": "active replica", "synchronized": "replica", "ordered": "replica"}
-SHOWN: Final = 8  # largest numbers of errors of peers, of dropped probes, and of segments of a signature, in the text
-FEW: Final = 4  # largest numbers of graphs that were not chosen, and of placements that failed
+SHOWN: Final = 8  # maximum number of errors of peers, of dropped probes, and of segments of a signature in the text
+FEW: Final = 4  # maximum number of graphs that were not chosen, and of placements that failed, in the text
 
 #: Stages of the search for a peer (section 2.3.2).
 STAGES: Final = {

@@ -20,7 +20,7 @@ from synergy_nb.reporting._reasons import Reasons
 from synergy_nb.reporting.formatting import seconds
 
 MOST_GRAPHS: Final = 40
-MOST_DROPPED: Final = 40  # candidates that are shown of one operator
+MOST_DROPPED: Final = 40  # maximum number of candidates that are shown of one operator
 ROW: Final = (
     "display:grid;grid-template-columns:minmax(110px,1fr) minmax(90px,1fr) 3fr;gap:2px 14px;align-items:baseline"
 )
@@ -97,7 +97,7 @@ def _reasons(explanation: Reasons, replicas: list[str], backups: list[str]) -> I
 
 
 def _losses(explanation: Reasons, operator: str) -> Iterable[str]:
-    """The active replicas that an operator has lost."""
+    """The active replicas that an operator has lost, as HTML."""
     for lost in explanation.of_replicas.replicas_lost:
         gone = [name for name in lost.operators if original(name) == operator]
         if gone:
@@ -105,7 +105,7 @@ def _losses(explanation: Reasons, operator: str) -> Iterable[str]:
 
 
 def _bars(explanation: Reasons, dropped: list[ProbeDropped]) -> Iterable[str]:
-    """What each dropped candidate had, as a bar beside the line of what was required."""
+    """A bar for each dropped candidate: what it had, beside the line of what was required."""
     for drop in dropped[:MOST_DROPPED]:
         words = explanation.readable(drop.explanation) or compared(drop)
         bar = ""

@@ -18,8 +18,8 @@ __all__ = ["Applications", "Identified", "ListedApplication", "UnknownApplicatio
 
 T = TypeVar("T")
 HEADING = ("application", "state", "delay", "tuples", "peers", "stop with")
-ENDED_SHOWN = 10  # ended applications that a table shows, the latest ones
-LONGEST = 60  # characters of a reason in a table
+ENDED_SHOWN = 10  # maximum number of ended applications that a table shows: the latest ones
+LONGEST = 60  # maximum number of characters of a reason in a table
 
 
 class UnknownApplication(ClusterError, KeyError):

@@ -26,11 +26,11 @@ __all__ = ["HotSpot", "HotSpotAccounts", "HotSpotEvent", "Migration", "basis_tex
 HotSpotEvent: TypeAlias = (
     HotSpotDetected | HotSpotDismissed | MigrationDecided | MigrationProjected | MigrationAnswered | MigrationEnded
 )
-SHOWN: Final = 8  # largest number of hot spots of an application in the text
+SHOWN: Final = 8  # maximum number of hot spots of an application in the text
 
 
 class Migration(msgspec.Struct):
-    """A component that a peer has selected to leave it: the decision, the answers of other peers, and the end."""
+    """A component that a peer has selected to leave it, with the decision, the answers of other peers, and the end."""
 
     decided: MigrationDecided
     answers: list[MigrationAnswered] = []
@@ -53,7 +53,7 @@ class HotSpot(msgspec.Struct):
 
 
 class HotSpotAccounts:
-    """The hot spots of one application, and those of others because of which its components migrate."""
+    """The hot spots of one application, and those of others that have made its components migrate."""
 
     #: Types of events about hot spots, with the methods that add them.
     HANDLERS: Final = Handlers()
@@ -80,7 +80,7 @@ class HotSpotAccounts:
 
     @HANDLERS.add
     def _dismissed(self, event: HotSpotDismissed) -> None:
-        """Add the reason why a peer did not act; equal dismissals of a component become one."""
+        """Add the reason why a peer did not act; equal reasons for a component are added once."""
         earlier = self._at(event.peer, (event.subject, event.operator))
         if not earlier:
             return
@@ -141,7 +141,7 @@ class HotSpotAccounts:
             migration.ended = event
 
     def _open(self, peer: str, application: str, operator: str) -> Migration | None:
-        """Migration of a component away from a peer that has not ended."""
+        """The migration of a component away from a peer that is not over yet."""
         for spot in reversed(self.found):
             for migration in reversed(spot.migrations):
                 decided = migration.decided

@@ -46,7 +46,7 @@ def lacking(measured: Mapping[str, Any], late: Mapping[str, int], skipped: Mappi
 
 
 def lacking_rows(late: Mapping[str, int], skipped: Mapping[str, SkippedLines]) -> list[tuple[str, str]]:
-    """Return the same in words, each with a heading, for the summary of an application."""
+    """Return what is lacking in words, each with a heading, for the summary of an application."""
     rows = [(f"late at {name}", f"{counted(number, 'row')} dropped") for name, number in late.items()]
     return rows + [(lines.heading(name), str(lines)) for name, lines in skipped.items()]
 

@@ -37,7 +37,7 @@ ONLY_SIMULATED_APPLICATION: Final[Mapping[str, str]] = {
 
 
 class NotHere(ClusterError, AttributeError):
-    """A cluster has this name and a simulation has not, or the other way round; so for their applications."""
+    """A cluster has this name and a simulation does not, or the reverse; likewise for their applications."""
 
 
 class OneSided:

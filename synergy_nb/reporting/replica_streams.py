@@ -32,7 +32,7 @@ StreamEvent: TypeAlias = (
     | events.ApplicationPaused
     | events.ApplicationContinued
 )
-MOST_STREAMS: Final = 12  # largest number of streams whose utilities are listed
+MOST_STREAMS: Final = 12  # maximum number of streams whose utilities are listed
 
 
 def weighed_sentence(event: events.StreamsWeighed) -> str:

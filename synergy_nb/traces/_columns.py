@@ -62,7 +62,7 @@ def text_kinds(
 
 
 def inferred(sample: pl.DataFrame) -> dict[str, str]:
-    """Infer the type of each column of texts: the first that all values have which are not empty."""
+    """Infer the type of each column of texts: the first type that fits all values which are not empty."""
     kinds = {}
     for name in sample.columns:
         values = sample.get_column(name)

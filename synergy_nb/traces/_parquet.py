@@ -17,8 +17,8 @@ from synergy_nb.traces._typed_columns import Malformed, Tally, doubt_of, exactly
 
 #: Errors of damaged files; Polars panics at some of them.
 _DAMAGED: Final = (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
-_WHOLE: Final = 32 << 20  # bytes of a row group that is read at once, by Polars, in half of the time
-_SLICE: Final = 8 << 20  # bytes of a slice of a larger one
+_WHOLE: Final = 32 << 20  # bytes of a row group up to which Polars reads it at once, in half of the time
+_SLICE: Final = 8 << 20  # bytes of a slice of a row group that is larger
 _BUFFER: Final = 1 << 20  # bytes of a column that are read at once
 
 

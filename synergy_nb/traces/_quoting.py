@@ -14,7 +14,7 @@ Bits: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 """One bit for each byte of a text, the first in the highest place."""
 
 _QUOTE, _LINE_FEED, _RETURN = b'"\n\r'
-_CACHED: Final = 1 << 16  # bytes that are compared at once, so that they fit the processor's cache
+_CACHED: Final = 1 << 16  # bytes that are compared at once: they fit the processor's cache
 _SHIFTS: Final = (1, 2, 4, 8, 16, 32)
 
 

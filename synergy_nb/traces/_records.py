@@ -22,7 +22,7 @@ AFTER_QUOTE: Final = f"a separator or a line end after a closing quote: {_REMEDY
 NOT_CLOSED: Final = f"a closing quote: {_REMEDY}"
 NOT_UTF8: Final = "text in UTF-8, or another encoding of the file as encoding='windows-1252'"
 LONE_RETURN: Final = "a line that ends with a line feed, without other carriage returns than those before it"
-_UNDECODED: Final = re.compile("[\udc80-\udcff]")  # bytes that are no UTF-8, as Python decodes them
+_UNDECODED: Final = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, in the form in which Python decodes them
 
 
 class Rejected(NamedTuple):

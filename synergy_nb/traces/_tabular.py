@@ -28,11 +28,12 @@ from synergy_nb.traces.first_lines import BOM, first_line, names_of, separator_o
 from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, pieces, too_long, whole_lines
 from synergy_nb.traces.times import BASIC_DATES
 
-SAMPLE: Final = 1000  # rows from which the types of CSV columns are inferred when none are stated
-_SAMPLED: Final = (1 << 16, 1 << 18, 8 << 20)  # bytes in which these rows are searched; the first mostly suffice
+SAMPLE: Final = 1000  # number of rows from which the types of CSV columns are inferred if none are stated
+# bytes of the beginning in which these rows are searched, one size after another; the first is mostly enough
+_SAMPLED: Final = (1 << 16, 1 << 18, 8 << 20)
 _PARSED: Final = {"int": TYPES["int"], "float": TYPES["float"]}  # types that the CSV reader parses with the same result
-_PART: Final = 1 << 17  # bytes of a part of a block that needs the line parser somewhere
-_FEW: Final = 1 << 12  # characters that the line parser splits at first
+_PART: Final = 1 << 17  # bytes of each part of a block of which some line needs the line parser
+_FEW: Final = 1 << 12  # number of characters that the line parser splits at first
 _TCP_EXPECTED: Final = "6 fields: timestamp source destination source-port destination-port bytes"
 
 
@@ -304,7 +305,7 @@ class _FastParser:
         return None
 
     def _as_wide(self, raw: pl.DataFrame, text: bytes, quotes: Quoting | None) -> bool:
-        """Whether no line was too short: the CSV reader refuses longer lines, but fills up shorter ones."""
+        """Whether no line was too short: the CSV reader refuses longer lines, but completes shorter ones."""
         if not raw.get_column(self._names[-1]).null_count():
             return True
         if len(self._names) == 1:  # an empty line, which is no row, looks like an empty value

@@ -24,9 +24,9 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import decode_table, encode_table
 
-IN_MEMORY: Final = 64 << 20  # bytes of rows that stay in memory
-RUN: Final = 32 << 20  # bytes of a run
-PIECE: Final = 1 << 19  # bytes of a run that are read at once
+IN_MEMORY: Final = 64 << 20  # maximum number of bytes of rows that stay in memory
+RUN: Final = 32 << 20  # bytes of rows in a run
+PIECE: Final = 1 << 19  # bytes of a run that are read at a time
 MERGED_RUNS: Final = 64  # largest number of runs that are merged at once, as their pieces are in memory
 
 Times: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -71,7 +71,7 @@ class TimeSurvey:
         self.rows += len(times)
 
     def bounds(self) -> Times:
-        """Least time of each batch and all batches after it."""
+        """Return, for each batch, the least time in it and in all later ones."""
         least: Times = np.frombuffer(self._least, dtype=np.int64)
         bounds: Times = np.minimum.accumulate(least[::-1])[::-1]
         return bounds
@@ -154,7 +154,7 @@ class RowStore:
 
 
 class _Run:
-    """A run: rows in pieces, in a file or, without one, in memory; with their least and greatest time."""
+    """A sorted run of rows, in pieces, in a file or in memory; with its least and greatest time."""
 
     def __init__(self, file: IO[bytes] | None) -> None:
         self.least = self.most = 0

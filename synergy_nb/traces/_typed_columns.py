@@ -144,7 +144,7 @@ def doubt_of(raw: pl.DataFrame, table: pl.DataFrame, bad: Bad | None, clock: str
 
 
 def value_at(column: pl.Series, row: int) -> Any:
-    """Value of a column for a message; a time that Python does not have as its number."""
+    """Value of a column for a message; a time outside of Python's range is given as its number."""
     number = column.to_physical()[row]
     if isinstance(column.dtype, pl.Duration):
         return f"{number} {column.dtype.time_unit}"
@@ -156,7 +156,7 @@ def value_at(column: pl.Series, row: int) -> Any:
 
 
 def expected(kind: str, value: Any, unit: str | None = None) -> str:
-    """Text about what was expected instead of a value that is none of a type."""
+    """Text that says what was expected instead of a value that does not have a type."""
     if kind == "time":
         return expected_time(value, unit)
     if kind == "float" and isinstance(value, int | Decimal):
@@ -185,7 +185,7 @@ def convert(column: pl.Series, kind: str, unit: str | None = None) -> pl.Series:
 
 
 def _lossless(column: pl.Series, kind: str) -> pl.Series:
-    """Convert a column of another type than text; null where the value would be another one."""
+    """Convert a column of another type than text; null where the conversion would change the value."""
     dtype = column.dtype
     plain = dtype.is_numeric() or isinstance(dtype, pl.Boolean)
     if isinstance(dtype, pl.Datetime | pl.Date):

@@ -332,7 +332,7 @@ def _records(folder: Path) -> dict[str, str]:
 
 
 def _recorded(fetched: DownloadedFile) -> DownloadedFile:
-    """Record the checksum of a first download."""
+    """Record the checksum of a file that is downloaded for the first time."""
     if fetched.check == "none":
         folder = fetched.path.parent
         records = {**_records(folder), fetched.path.name: fetched.sha256}

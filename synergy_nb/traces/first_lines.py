@@ -10,7 +10,7 @@ from synergy_nb.traces._records import fields_of
 
 __all__ = ["BOM", "first_line", "names_of", "separator_of"]
 
-#: Mark at the beginning of a text in UTF-8, which is no part of it.
+#: Mark at the beginning of a text in UTF-8 that is no part of the text.
 BOM: Final = b"\xef\xbb\xbf"
 _QUOTED: Final = re.compile('"(?:[^"]|"")*"')
 _VALUE: Final = re.compile(r"[+-]?\d[\d.:TtZz+ -]*|[+-]?\d[\d.]*[eE][+-]?\d+")

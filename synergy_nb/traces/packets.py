@@ -35,15 +35,16 @@ Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 SCHEMA: Final = dict(TRACE_SCHEMAS["packets"])
 DUTY: Final = 0.3  # share of the time for which a source is ON
-BURST: Final = 20.0  # mean packets of an ON period
-SLICE: Final = 65_536  # expected packets of a slice of time that is generated at once
-LEAST: Final = 1024  # least number of packets of a slice
-AHEAD: Final = 10.0  # seconds of a stream that are generated at once, within these bounds
-PERIODS: Final = 256  # periods that a source draws at once
+BURST: Final = 20.0  # mean number of packets of an ON period
+SLICE: Final = 65_536  # expected number of packets of a slice of time, which is generated at once
+LEAST: Final = 1024  # least number of packets of a slice of time
+AHEAD: Final = 10.0  # seconds of a stream that a slice covers, within these bounds
+PERIODS: Final = 256  # number of periods that a source draws at once
 # Services by popularity, and the bytes of a packet: acknowledgements, the old default segment, Ethernet's largest.
 SERVICES: Final = ((80, 0.40), (443, 0.25), (25, 0.10), (53, 0.10), (22, 0.05), (20, 0.05), (119, 0.05))
 SIZES: Final = ((40, 0.45), (552, 0.20), (1040, 0.05), (1500, 0.30))
-FLAGS: Final = ("SYN", "SYN-ACK", "ACK")  # flags of the first packet of a flow, of the second one, and of all others
+# flags of the first packet of a flow, of the second one, and of each later one
+FLAGS: Final = ("SYN", "SYN-ACK", "ACK")
 _NANO: Final = 1_000_000_000
 _LONGEST: Final = 1e16  # nanoseconds: keeps sums of Pareto draws within 64 bits
 
@@ -165,7 +166,7 @@ def generate(parameters: Parameters, rows: int | None = None) -> Iterator[Item]:
 
 
 def _at_once(parameters: Parameters) -> int:
-    """Number of packets that are generated at once."""
+    """Number of packets to generate at once."""
     return max(min(round(AHEAD * parameters.rate), SLICE), LEAST)
 
 
@@ -214,7 +215,7 @@ def tables(parameters: Parameters) -> Iterator[pl.DataFrame]:
 
 
 def _flagged(table: pl.DataFrame, number: Ints) -> pl.DataFrame:
-    """Add flags to packets by their numbers in their flows; returning packets have source and destination exchanged."""
+    """Add flags to packets by their numbers in their flows; returning ones have source and destination exchanged."""
     answers = pl.Series(number == 1)
     there, back = ("source", "source_port"), ("destination", "destination_port")
     pairs = zip((*there, *back), (*back, *there), strict=True)

@@ -287,7 +287,7 @@ def _micros(table: pl.DataFrame) -> Times:
 
 
 def _batches(tables: Iterable[pl.DataFrame], bounds: Times) -> Iterator[Item]:
-    """Yield each table as a batch with its punctuation; ``bounds`` is the least time of each and all later ones."""
+    """Yield each table as a batch with its punctuation; ``bounds``: the least time in it and in all later ones."""
     position = 0
     for index, found in enumerate(tables):
         yield Batch(found, position, 0.0)

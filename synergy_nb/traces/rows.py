@@ -316,7 +316,7 @@ def _is_text(text: str) -> bool:
 
 
 def _callers_level() -> int:
-    """Level of the line outside this package that led to a warning of the function that calls this one."""
+    """Stack level of the user's line that led to a warning of the function that calls this one."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("synergy_nb."):
         frame, level = frame.f_back, level + 1

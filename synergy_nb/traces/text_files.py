@@ -20,7 +20,7 @@ from synergy_nb.plan.terms.units import did_you_mean
 __all__ = ["BLOCK", "LONGEST", "UTF8", "beginning", "head", "likely_encoding", "pieces", "too_long", "whole_lines"]
 
 BLOCK: Final = 2 << 20  # bytes of a piece: larger ones are not parsed faster, and need more memory
-LONGEST: Final = 32 << 20  # largest number of bytes of a line, as lines are not split
+LONGEST: Final = 32 << 20  # maximum number of bytes of a line: lines are not split
 UTF8: Final = "utf-8"  # encoding of a text that states none
 _WESTERN: Final = "windows-1252"  # encoding of most files that are in neither UTF-8 nor UTF-16
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -31,7 +31,7 @@ PACKED: Final = {
     b"\xfd7zXZ": "xz",
     b"(\xb5/\xfd": "zstd",
 }
-_READ: Final = 1 << 16  # bytes of a gzipped file that are read at once
+_READ: Final = 1 << 16  # bytes of a gzipped file that are read at a time
 
 
 def head(path: Path) -> bytes:
@@ -199,7 +199,7 @@ def _pieces(path: Path, size: int, encoding: str) -> Iterator[bytes]:
 
 
 def _packed(start: bytes) -> str:
-    """Program that has packed a file, by its first bytes; empty if it is none of these."""
+    """Program that has packed a file, by its first bytes; empty if no known program has."""
     if start[257:262] == b"ustar":
         return "tar"
     return next((program for mark, program in PACKED.items() if start.startswith(mark)), "")

@@ -45,7 +45,7 @@ class Opened(msgspec.Struct, frozen=True):
 
     @property
     def again(self) -> bool:
-        """Whether a second reading of the file costs less than storing its rows, as for Parquet."""
+        """Whether it costs less to read the file again than to store its rows, as for Parquet."""
         return self._again is not None
 
     def judged(self, tally: Tally) -> Iterator[pl.DataFrame]:

@@ -34,10 +34,10 @@ from synergy_nb.traces.trace_files import Opened
 
 __all__ = ["WHOLE", "size_of_rows", "size_of_table", "size_of_trace", "sized_by_traces", "sizes_of_rows"]
 
-WHOLE: Final = 1 << 18  # bytes of a text that is read as a whole
-_PIECE: Final = 1 << 16  # bytes of each piece of a longer one
-_SAMPLE: Final = 4000  # largest number of rows of which values are compared
-_INLINE: Final = 12  # bytes of a text that its place in a column holds
+WHOLE: Final = 1 << 18  # bytes of a text up to which all of it is read
+_PIECE: Final = 1 << 16  # bytes of each piece that is read of a longer text
+_SAMPLE: Final = 4000  # maximum number of rows whose values are compared
+_INLINE: Final = 12  # bytes of a text up to which a column holds it in place
 
 
 def sized_by_traces(plan: Plan) -> Plan:
@@ -78,7 +78,7 @@ def size_of_rows(rows: Any, clock: str = "time") -> SourceSize:
 
 
 def size_of_table(table: pl.DataFrame, clock: str = "time") -> SourceSize:
-    """Look at a table whose rows are all those of a source."""
+    """Look at a table that has all rows of a source."""
     widths, distinct = _values(table, table.height)
     return SourceSize(float(table.height), _duration(table, clock), True, widths, distinct)
 

@@ -30,7 +30,7 @@ STYLE: Final = """
 .synergy-chart circle{stroke:var(--card);stroke-width:1.4}.synergy-chart circle.reach{fill:transparent;stroke:none}
 .synergy-chart .p50-label{fill:var(--p50);font-weight:650}.synergy-chart .p99-label{fill:var(--p99);font-weight:650}
 """
-TINY = 1e-9  # value of a delay of zero on a logarithmic scale, seconds
+TINY = 1e-9  # delay at which a delay of zero is drawn on a logarithmic scale, seconds
 _LINE = 15.0  # least distance of two labels, in pixels
 
 

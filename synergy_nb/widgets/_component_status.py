@@ -29,7 +29,7 @@ STATES: Final = {
     "dead": "peer dead",
     "stopped": "ended",
 }
-BEHIND: Final = 1.0  # waiting input from which a component counts as overloaded, seconds
+BEHIND: Final = 1.0  # waiting input, in seconds of its input rate, from which on a component counts as overloaded
 
 
 def named(readings: JournalSeries, text: str) -> str:
@@ -113,7 +113,7 @@ def _above(plan: Plan, tap: str) -> list[str]:
 
 
 def _shared_piece(readings: JournalSeries, run: LatestRun, tap: str, operator: str) -> dict[str, Any]:
-    """The piece of an operator that the application need not execute, as it uses a stream of another application."""
+    """The piece of an operator that the application need not execute, because another one makes its stream."""
     of = run.sharing.shared[tap][0]
     exact = [peer for _, name, peer in run.sharing.producers.get(tap, ()) if name == operator]
     peers = exact[:1] or sorted({peer for _, _, peer in run.sharing.producers.get(tap, ())})
@@ -232,14 +232,14 @@ def _predicted(component: LatestComponent, stats: ComponentMeasurements) -> list
 
 
 def _measured_s(stats: ComponentMeasurements) -> float:
-    """Measured execution time t_e of a component, seconds: that which is predicted, where it is; or queue and work."""
+    """Measured execution time t_e of a component, seconds: the one that is also predicted, else queue and work."""
     if stats.measured_s is not None:
         return stats.measured_s
     return stats.queueing_s + stats.processing_s
 
 
 def _slack(component: LatestComponent, stats: ComponentMeasurements | None) -> dict[str, Any] | None:
-    """Slack of a component and its predictions beside what was measured, in words; None if they are not known."""
+    """Slack of a component, and its predictions beside the measurements, in words; None if they are not known."""
     if stats is None or stats.slack is None:
         return None
     return {

@@ -28,7 +28,7 @@ from synergy_nb.widgets.running_plan import PlanRuns
 if TYPE_CHECKING:
     from synergy_nb.editing.sampling import SampledRows
 
-RESULTS: Final = 20  # rows of the results of a sink that a page shows
+RESULTS: Final = 20  # maximum number of rows of the results of a sink that a page shows
 
 
 class EditorPages(BundledView):

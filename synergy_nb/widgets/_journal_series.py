@@ -25,8 +25,8 @@ from synergy_nb.widgets._line_history import Line
 from synergy_nb.widgets._replica_events import ReplicaEvent, note
 
 TRAILING: Final = 2.0  # interval of the throughput, seconds; results of windows arrive in bursts
-MOST_APPLICATIONS: Final = 50  # applications; of more, those that ended first are discarded
-MOST_ERRORS: Final = 100  # different errors of peers; of more, the oldest are discarded
+MOST_APPLICATIONS: Final = 50  # maximum number of applications; those that ended first are discarded beyond it
+MOST_ERRORS: Final = 100  # maximum number of different errors of peers; the oldest are discarded beyond it
 
 
 class JournalSeries:
@@ -129,7 +129,7 @@ class JournalSeries:
         run.mark(time, "bad", f"{address} died", f"{address} died with {', '.join(had)}")
 
     def _return(self, address: str, time: float) -> None:
-        """Mark that a peer lives which had been declared dead, with each application that it was lost to."""
+        """Mark that a peer which was declared dead lives, in each application that had lost it."""
         self.peer(address).dead = self.peer(address).silent = False
         for run in self.runs.values():
             if address in run.lost and run.status not in ENDED:

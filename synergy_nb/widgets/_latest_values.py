@@ -14,9 +14,9 @@ from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.facts import EngineFacts, ReplicationFacts, RequestFacts, SharingFacts
 
-WITHIN: Final = 0.01  # share of the results that may be late if a limit counts as met
+WITHIN: Final = 0.01  # share of the results that may be late for a limit to count as met
 FIRSTS: Final = 30.0  # seconds over which it counts which active replica was first
-MARKS: Final = 40  # marks of an application; of more, the oldest are discarded
+MARKS: Final = 40  # maximum number of marks of an application; the oldest are discarded beyond it
 
 
 class LatestPeer(msgspec.Struct):

@@ -6,9 +6,10 @@ import math
 from array import array
 from typing import Final
 
-RECENT: Final = 1024  # recent points of a line, not thinned
-COARSE: Final = 2048  # thinned points of the older history
-SILENCE: Final = 5.0  # seconds without a point that interrupt a line, or five times its usual distance of points
+RECENT: Final = 1024  # number of recent points of a line, which are not thinned
+COARSE: Final = 2048  # number of thinned points of the older history
+# seconds without a point that interrupt a line; or five times the usual distance of its points, if that is longer
+SILENCE: Final = 5.0
 
 
 class Line:

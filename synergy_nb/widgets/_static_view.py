@@ -18,8 +18,8 @@ from synergy_nb.widgets._status_text import shown_flows, status_pieces
 
 WIDTH: Final = 760.0
 CHART: Final = (WIDTH, 240.0)  # width and height of the chart, in pixels
-POINTS: Final = 240  # points of a line in a picture
-SHOWN: Final = 8  # number of shown sinks; twice as many peers are shown
+POINTS: Final = 240  # maximum number of points of a line in a picture
+SHOWN: Final = 8  # maximum number of sinks that are shown; of peers, twice as many
 _TONES: Final = {"bad": "▲", "good": "✓", "note": "·"}
 
 _STYLE: Final = (
@@ -138,7 +138,7 @@ def _delays(
 
 
 def _thinned(times: Sequence[float], values: Sequence[float], zero: float) -> list[tuple[float, float]]:
-    """At most :data:`POINTS` points: the greatest of each of as many equal intervals."""
+    """At most :data:`POINTS` points: the greatest value in each of so many equal intervals."""
     known = [(at - zero, value) for at, value in zip(times, values, strict=True) if not math.isnan(value)]
     step = math.ceil(len(known) / POINTS) or 1
     return [max(known[start : start + step], key=lambda point: point[1]) for start in range(0, len(known), step)]

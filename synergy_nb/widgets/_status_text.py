@@ -21,14 +21,15 @@ from synergy_nb.widgets._journal_series import JournalSeries
 from synergy_nb.widgets._latest_values import LatestComponent, LatestFlow, LatestPeer, LatestRun
 from synergy_nb.widgets._replica_events import stream_pieces
 
-WORST: Final = 8  # number of errors of peers that are shown
-PAST: Final = 5  # number of ended applications in the view of a cluster
-APART: Final = 0.15  # measured load beyond the promised one that is explained, as a share of the capacity
+WORST: Final = 8  # maximum number of errors of peers that are shown
+PAST: Final = 5  # maximum number of ended applications in the view of a cluster
+# difference between measured and promised load from which on it is explained, as a share of the capacity
+APART: Final = 0.15
 LOADS: Final = (
     "Measured is the processor time of the peer, of the cores that it offers. Promised is what admitted plans have "
     "reserved there, by the costs that they state or that peers have measured."
 )
-_STATUS: Final[dict[str, tuple[str, str, str]]] = {  # glyph, word, tone
+_STATUS: Final[dict[str, tuple[str, str, str]]] = {  # glyph, word and tone of each status
     Status.COMPOSING: ("○", "being composed", "note"),
     Status.RUNNING: ("●", "running", "good"),
     Status.PAUSED: ("◌", "paused", "bad"),

@@ -15,7 +15,7 @@ from synergy_nb.widgets.bundled_view import BundledView
 
 __all__ = ["ACTS", "KnobPanel", "Knobbed"]
 
-MOST_PEERS: Final = 1000  # largest number of peers from which a page lets users choose
+MOST_PEERS: Final = 1000  # maximum number of peers from which a page lets users choose
 
 
 class Knobbed(Protocol):

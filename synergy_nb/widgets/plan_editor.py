@@ -325,7 +325,7 @@ class PlanEditor(EditorPages):
         return self._runs
 
     def _show(self, live: dict[str, Any]) -> None:
-        """Show how the application that was submitted last runs; when it has ended, the plan is no longer its draft."""
+        """Show how the application that was submitted last runs; once it has ended, the plan is no draft of it."""
         self.live = live
         if self._running and self.document["running"] != (not self._running[-1].ended):
             self.document = self._contents()

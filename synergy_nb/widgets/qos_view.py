@@ -40,11 +40,11 @@ from synergy_nb.widgets.bundled_view import BundledView
 __all__ = ["QoSView"]
 
 BETWEEN: Final = 0.1  # least time between two messages to pages, seconds
-FORGOTTEN: Final = 20.0  # time after its last message for which a page counts as open, seconds
-GRACE: Final = 5.0  # time that messages of pages may take through a kernel that was busy, seconds
+FORGOTTEN: Final = 20.0  # seconds after its last message for which a page counts as open
+GRACE: Final = 5.0  # longest time that messages of pages may be held up by a busy kernel, seconds
 # seconds after which a new page receives the whole state unasked, as it cannot ask while a cell occupies the kernel
 OFFERS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-SPARK: Final = 256  # points of a peer's load in the first message to a page, which draws two minutes of them
+SPARK: Final = 256  # number of points of a peer's load in the first message to a page, which draws two minutes of them
 LEAST_WIDTH: Final = 118.0  # least width of an operator's box, pixels: a peer's name and a rate fit in
 WITH_BACKUP: Final = 140.0  # least width of a box with the name of a backup's peer, pixels
 HEIGHT: Final = 61.0

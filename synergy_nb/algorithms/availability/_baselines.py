@@ -167,7 +167,7 @@ def _possible(
     primaries: Mapping[str, str],
     limits: ResidualLimits | None,
 ) -> Iterator[tuple[str, ...]]:
-    """Peers with room for the replicas of an operator, in the order of preference; the primary's first."""
+    """Yield the peers that can have the replicas of an operator together, the primary's first; preferred ones first."""
     for primary in wanted:
         if limits is not None and not limits.fits(plan, operator, primary, primaries):
             continue

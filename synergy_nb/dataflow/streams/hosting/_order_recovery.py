@@ -73,7 +73,7 @@ class Recovery:
         self._question = 0
 
     def begin(self, deployment: Deployment, now: float) -> None:
-        """Ask all peers of a deployment."""
+        """Expect the answers of all peers of a deployment, which may know the order."""
         self._deployment = deployment
         self._question += 1
         self.missing = set(deployment.peers)
