@@ -477,6 +477,14 @@ def test_components_of_one_path_at_one_peer_are_relieved_together() -> None:
     assert (moved.subject, moved.operator, moved.at) == ("b", "f0", "peer-2")
 
 
+def test_a_time_without_a_trusted_line_waits_in_proportion_to_the_rate_of_the_peer() -> None:
+    """By a time that does not depend on the rate nothing would help as long as the component stays."""
+    ring = Ring(2, 1)
+    ring.simulation.report("peer-1", PredictionsMade(PeerPrediction((), 0.0, 200.0, 0.5, 0.5)))
+    found = Prediction("a", "f0", 100.0, 100.0, "", 0.05, 0.05, "last measurement", 0.0, 0.0, -1.0, 0.01, 0.0)
+    assert ring.synergy["peer-1"].hot_spots.monitor.line(found) == pytest.approx((0.01, 0.04 / 200.0))
+
+
 def test_the_published_load_is_the_share_of_the_time_that_the_data_path_measures() -> None:
     """Its times are those at this peer: divided by its cores, they would count its speed twice."""
     ring = Ring(2, 1, config=lambda n: PeerConfig(name=f"peer-{n}", cores=4.0, seed=n))

@@ -136,7 +136,11 @@ def test_a_discarded_stream_is_revived_when_the_other_one_is_late() -> None:
     roles, expanded = world.graph("app").roles, replicated(run.plan, 2)
     assert [each for each in roles.reads(expanded, "f").values() if each] == [left, gone]
     assert roles.ports(expanded, "f") == (0, 0)
+    late = RevivalRequested("app", world.graph("app").attempt, world.graph("app").epoch - 1, "f", 0, revived.delay)
+    world.control.call(PLACED["f"], world.synergy[PLACED["f"]].peer.send, "a", late)
     world.run(20.0)
+    impossible = [each for each in run.of(RevivalImpossible) if each.reader == "f"]
+    assert not impossible, "a repetition that crosses the new graph has no effect"
     assert len(run.of(StreamsDiscarded)) == 1, "and not at once discarded again"
     assert len(of_f()) == 1, "the revived stream makes progress, so nothing else is asked for"
     run.ends()
