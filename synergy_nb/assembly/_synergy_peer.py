@@ -124,26 +124,40 @@ class SynergyPeer:
         kernel: Callable[[str, int], Peer] = Peer,
     ) -> None:
         self.config = config
-        self.peer = peer = kernel(address, config.seed)
-        composing = config.composition
+        self.peer = kernel(address, config.seed)
         self.latency = Latency()
         self.ledger = Ledger(
             config.cores,
             config.bandwidth,
             machine.bandwidth_from,
             promise_measured=config.promise_measured,
-            enforce=composing.enforce,
+            enforce=config.composition.enforce,
             uplink=machine.uplink,
             downlink=machine.downlink,
             server=machine.server,
         )
+        # In the order of the house, from below: each step is given what the steps before it have made
+        self._make_overlay(self.peer, config)
+        self._make_session(self.peer, config, machine)
+        self._make_requests(self.peer, config, self._make_deciders(self.peer, config, machine))
+        self._follow_leaders()
+        self._make_migration(self.peer, config, machine)
+        self._make_driver_port(self.peer, config, machine)
+
+    def _make_overlay(self, peer: Peer, config: PeerConfig) -> None:
+        """Make what knows other peers: ring, failure detector, directory, and the loads in it."""
         self.pastry = Pastry(peer, self.latency)
         self.membership = Membership(peer, self.pastry, config.pings)
         self.directory = Directory(peer, self.pastry, self.membership)
         self.streams = PublishedStreams(self.directory)
         self.loads = LoadLevels(peer, self.directory, self.ledger, OverlappingLevels(config.load_levels))
-        if composing.choice == "balanced":
+        if config.composition.choice == "balanced":
             self.ledger.on_change.append(self.loads.promises_changed)
+        self.loads.on_overload.append(self._overloaded)
+
+    def _make_session(self, peer: Peer, config: PeerConfig, machine: Machine) -> None:
+        """Make what takes part in applications, and leads those of this peer."""
+        composing = config.composition
         # sessions of the applications in which it takes part
         self.session = Session(
             peer,
@@ -154,12 +168,17 @@ class SynergyPeer:
             self._offer_of_spark,
             composing.projection,
             machine.processing,
+            self._deployed,
+            self._placed,
         )
-        self.session.commitments.on_deploy.append(self._deployed)
+
+    def _make_deciders(self, peer: Peer, config: PeerConfig, machine: Machine) -> dict[str, Decider]:
+        """Make what decides which peers execute a plan; return it by the mode of placement."""
+        composing, latency = config.composition, machine.latency or self.latency
         self.probing = Probing(
             peer,
             self.ledger,
-            machine.latency or self.latency,
+            latency,
             composing,
             config.components,
             machine.overheads,
@@ -176,7 +195,7 @@ class SynergyPeer:
         self.survey = CandidateSurvey(
             peer,
             self.ledger,
-            machine.latency or self.latency,
+            latency,
             machine.overheads or Overheads(),
             self.session.impacts.project,
             self._offers,
@@ -201,6 +220,11 @@ class SynergyPeer:
         }
         if self.placement is not None:
             deciders["replicated"] = ReplicaPlacement(self.placement, self.composition)
+        return deciders
+
+    def _make_requests(self, peer: Peer, config: PeerConfig, deciders: dict[str, Decider]) -> None:
+        """Make what leads the requests of this peer from their submission to their graph."""
+        composing = config.composition
         # finder of the alternatives of plans
         self.alternatives = Alternatives(
             peer, self.membership.is_dead, composing.sharing, self._offer_of_spark, backtracks=composing.backtracks
@@ -216,7 +240,10 @@ class SynergyPeer:
             Claims(peer, self.streams, composing.patience),
             config.name,
         )
-        self._follow_leaders()
+
+    def _make_migration(self, peer: Peer, config: PeerConfig, machine: Machine) -> None:
+        """Make what changes the graphs of running applications: hot spots, rebuilding, collection of streams."""
+        latency = machine.latency or self.latency
         # protocol that predicts hot spots of this peer, and has components migrate away from them
         self.hot_spots = HotSpots(
             peer,
@@ -236,19 +263,21 @@ class SynergyPeer:
                 self.directory,
                 self.membership,
                 self.survey,
-                machine.latency or self.latency,
+                latency,
                 _preferred,
             )
         self.collection = StreamCollection(
             peer,
             self.session.changes,
-            machine.latency or self.latency,
+            latency,
             self.membership.is_dead,
             config.replication,
             (lambda *_: None) if rebuilding is None else rebuilding.want,
             self.session.rebuilds.settled,
         )
-        self.loads.on_overload.append(self._overloaded)
+
+    def _make_driver_port(self, peer: Peer, config: PeerConfig, machine: Machine) -> None:
+        """Make what handles the messages of the driver, and have the kernel pass messages to all protocols."""
         skipped = SkippedReports(peer, self.session.components, self.session.members, self.requests)
         parts = Parts(
             self.pastry, self.membership, self.directory, self.loads, self.streams, self.ledger, self.session,
@@ -283,7 +312,6 @@ class SynergyPeer:
         placement, succession = self.placement, self.session.succession
         if placement is None:
             return
-        succession.placement = lambda request: placement.attempt(request.name)
         succession.on_superseded.append(lambda request: placement.forget(request.name))
 
         def succeeded(request: Request, record: Entrusted) -> None:
@@ -315,6 +343,10 @@ class SynergyPeer:
         if name not in self.probing.offers:
             self.probing.offers.add(name)
             self.loads.offer(name, {"peer": self.config.name})
+
+    def _placed(self, request: Request) -> int:
+        """Number of the attempt by which the replicas of a request were placed; 0 for none."""
+        return 0 if self.placement is None else self.placement.attempt(request.name)
 
     def _running(self, component: tuple[str, str]) -> float | None:
         """Time from a source until a tuple leaves a component here, projected, seconds; None if it cannot be shared."""

@@ -83,6 +83,10 @@ class Session(Protocol):
         # projection, processing: parameters of the projection of impact, see `Impacts`
         projection: ProjectionConfig | None = None,
         processing: Callable[[Plan, str], float] = Plan.processing_time,
+        # function that is called with each component that this peer is to execute
+        deployed: Callable[[Plan, str], None] = lambda _plan, _operator: None,
+        # function that returns the number of the attempt by which the replicas of a request were placed; 0 for none
+        placed: Callable[[Request], int] = lambda _request: 0,
     ) -> None:
         super().__init__(peer)
         self.ledger = ledger
@@ -137,12 +141,12 @@ class Session(Protocol):
         )  # fmt: skip
         self.sharers = SharedStreams(self.changes, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
         # components that this peer commits during set-up
-        self.commitments = Commitments(self.participation, self.impacts, self.sharers.admit, self.agreements)
+        self.commitments = Commitments(self.participation, self.impacts, self.sharers.admit, self.agreements, deployed)
         leading = Leading(
             self.agreements, self.copies, self.feedbacks, self.rebuilds, self.sharers, self.sinks, self.takeovers,
             self._end_leading, self._fail, self._end_application, self.stop,
         )  # fmt: skip
-        self.succession = Succession(self.changes, leading)  # leadership after the death of an origin
+        self.succession = Succession(self.changes, leading, placed)  # leadership after the death of an origin
         self.verdicts = Verdicts(
             self.changes, self.takeovers, self.moves, self.rebuilds, self.sharers, self.succession, self._fail,
         )  # fmt: skip

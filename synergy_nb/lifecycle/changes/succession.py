@@ -135,11 +135,12 @@ class Succession(GraphChanger):
         self,
         changes: GraphChanges,  # the protocol for changed graphs
         leading: Leading,  # parts of the session that lead an application
+        # function that returns the number of the attempt by which the replicas of a request were placed; 0 for none
+        placed: Callable[[Request], int],
     ) -> None:
         super().__init__(changes)
         self._leading = leading
-        # function that returns the number of the attempt by which the replicas of a request were placed; 0 for none
-        self.placement: Callable[[Request], int] = lambda _request: 0
+        self._placed = placed
         # listeners, called with each application that this peer leads instead of its origin
         self.on_succeeded: list[Callable[[Request, Entrusted], None]] = []
         # listeners, called with each application of this peer that another one leads now
@@ -163,7 +164,7 @@ class Succession(GraphChanger):
         if graph.successor:
             # the application does not run before the successor has confirmed: nobody could lead it after its origin
             request.unconfirmed.add("")
-            placed = self.placement(request)
+            placed = self._placed(request)
             record = Entrusted(
                 request.plan.to_bytes(), request.decided_by, request.spread, request.submitted, placed, request.lease
             )

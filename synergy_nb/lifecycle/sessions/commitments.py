@@ -35,6 +35,9 @@ class Commitments:
         # reason of a refusal, or two empty texts
         admit: Callable[[Graph], tuple[str, str]],
         agreements: Agreements,  # agreements of origins to what a component adds to the delays of their applications
+        deployed: Callable[
+            [Plan, str], None
+        ],  # function that is called with each component that this peer is to execute
     ) -> None:
         self.peer = participation.peer
         self.deploying = participation.deploying
@@ -44,8 +47,7 @@ class Commitments:
         self.join = participation.join
         self.admit = admit
         self.agreements = agreements
-        # listeners, called with each component that this peer is to execute
-        self.on_deploy: list[Callable[[Plan, str], None]] = []
+        self._deployed = deployed
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Confirm: self._confirm, Share: self._share}
 
     def _share(self, sender: str, message: Share) -> None:
@@ -128,8 +130,7 @@ class Commitments:
             return
         member.deployed.add(operator)
         self.components.add(graph, plan, operator)
-        for listener in self.on_deploy:
-            listener(plan, operator)
+        self._deployed(plan, operator)
         if member.deployed == member.operators:
             self.ledger.expire(graph.application)  # release reservations of graphs that were not chosen
         self.deploying.deploy(graph.application)
