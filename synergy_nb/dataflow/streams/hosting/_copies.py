@@ -31,13 +31,14 @@ LONGEST_S: Final = 8.0  # longest time between two requests, seconds
 
 
 class _Snapshot:
-    """A snapshot that was announced, and the pieces of it that have arrived.
+    """A snapshot that was announced, and the pieces of it that have arrived."""
 
-    ``known``: piece number to the bytes of a piece that this peer already has.
-    """
-
-    def __init__(self, state: ComponentState, known: Mapping[int, bytes]) -> None:
-        self.state = msgspec.structs.replace(state, enclosed=())  # announcement of the snapshot
+    def __init__(
+        self,
+        state: ComponentState,
+        known: Mapping[int, bytes],  # piece number to the bytes of a piece that this peer already has
+    ) -> None:
+        self.state = msgspec.structs.replace(state, enclosed=())
         enclosed = {piece.number: piece.data for piece in state.enclosed}
         named = [number for part in state.parts for number in part.pieces]
         found = ((number, known.get(number, enclosed.get(number))) for number in named)
@@ -72,7 +73,12 @@ class _Snapshot:
 
 
 class Readiness(StrEnum):
-    """What a copy is good for."""
+    """What a copy is good for.
+
+    A copy does not say whether somebody executes from it: that is the role of its peer. It goes from one snapshot to
+    the next without a gap, so it is never less ready than it was, except by a new epoch: the numbers of snapshots and
+    of their pieces begin anew, and a piece of the same number is another one (``test_stream_snapshots``).
+    """
 
     EMPTY = "empty"  #: It has no snapshot: nobody could resume from it.
     OUTDATED = "outdated"  #: Its snapshot is one of an earlier epoch: it serves if the present component dies at once.
@@ -90,24 +96,24 @@ READINESS_FOLLOWS: Final[StateTable[Readiness]] = {
 
 
 class Copy:
-    """The copy of a component.
+    """The copy of a component."""
 
-    ``limits``: limits of the log, bytes, for the component that takes over.
-    """
-
-    def __init__(self, output: Output, limits: Limits = LIMITS) -> None:
-        self.output = output  # output of the component, in its present epoch
+    def __init__(
+        self,
+        output: Output,  # of the component, in its present epoch
+        limits: Limits = LIMITS,  # of the log, bytes, for the component that takes over
+    ) -> None:
+        self.output = output
         self.merge = InOrder(None, output.epoch)  # receiving side of the stream
         self.log = StreamLog(limits=limits, retains_all=True)  # output that a reader of the component may still need
-        # last complete snapshot, with all output before it present or covered by it
+        # last complete snapshot, with all output before it present or covered by it; and the bytes of its pieces
         self.state: ComponentState | None = None
-        self.pieces: dict[int, bytes] = {}  # piece number to bytes, for the pieces of that snapshot
-        # time in seconds at which it subscribes, unless the subscription has been confirmed by then
-        self.retry_at = 0.0
-        self.ack_at: float | None = None  # time in seconds at which it acknowledges its progress
-        self.readiness = Readiness.EMPTY  # whether somebody could resume from it, and whether that was reported
-        self.ready_by = math.inf  # time in seconds at which its follower counts as ready even if it has not caught up
-        self.move = 0  # number of the move for which this peer follows the component; 0: for none
+        self.pieces: dict[int, bytes] = {}
+        self.readiness = Readiness.EMPTY
+        self.retry_at = 0.0  # time at which it subscribes, unless the subscription is confirmed by then, seconds
+        self.ack_at: float | None = None  # time at which it acknowledges its progress, seconds
+        self.ready_by = math.inf  # time at which its follower counts as ready even if it has not caught up, seconds
+        self.move = 0  # number of the move for which this peer follows the component; 0: none
         self.least = -1  # number of the first snapshot from which a follower may start; -1: any
         self._coming: _Snapshot | None = None  # announced snapshot with missing pieces
         self._whole: list[_Snapshot] = []  # complete snapshots, without all output before them
@@ -236,7 +242,7 @@ class Copy:
         self._adopt(None)
 
     def snapshot(self, state: ComponentState, follower: Component | None) -> None:
-        """Handle the announcement of a snapshot; a follower only has to reach the same point."""
+        """Handle the announcement of a snapshot; a follower needs only to reach the same point."""
         if follower is not None:
             follower.log.trim(state.trimmed)
         seen = [self._coming.state] if self._coming is not None else []

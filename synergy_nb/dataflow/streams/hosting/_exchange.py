@@ -5,10 +5,15 @@ window, or after 50 ms. A producer retransmits what has not been acknowledged fo
 long as acknowledgements took before, and asks a reader that blocks it for its progress. Each timeout is doubled after
 it has passed in vain: on a slow link, data that are on their way must not be retransmitted over and over.
 
-Frames that were overtaken may have the two ends disagree: a late answer confirms a subscription that the producer has
-not received, or a late Unsubscribe of a former component removes a cursor. So a producer also asks the readers that its
-deployment names and that have not subscribed. An acknowledgement of such a reader, which believes that it has,
-subscribes it from what it has received.
+A subscription has two ends, each with a state and a table: what the reader knows is the state of its input
+(``InputState`` in ``log/merge``), what the producer knows is the state of the reader's cursor (``CursorState`` in
+``log/log``). Each changes by what its own end hears, so they differ while frames are on their way. One difference would
+last: a reader that believes that it is subscribed asks nobody, and a producer that only expects it sends nothing.
+
+Frames that were overtaken may have the two ends disagree so: a late answer confirms a subscription that the producer
+has not received, or a late Unsubscribe of a former component removes a cursor. So a producer also asks the readers that
+its deployment names and that have not subscribed. An acknowledgement of such a reader, which believes that it has,
+subscribes it from what it has received (``test_stream_hosting`` loses and reorders each of these frames).
 """
 
 from __future__ import annotations
@@ -39,27 +44,7 @@ STALL_S: Final = 2.0  # seconds without progress after which nothing more is ret
 
 
 class Exchange:
-    """Subscriptions, acknowledgements and retransmission of one peer.
-
-    Parameters
-    ----------
-    peer
-        Address of the peer.
-    outbox
-        Effects and frames of the peer.
-    known
-        Deployments that the peer knows.
-    hosted
-        Components of the peer.
-    orders
-        Orders of inputs that came with chunks.
-    limits
-        Limits of each log, bytes.
-    machine
-        Function that returns the machine whose memory the peer can read.
-    unused_cores
-        Function that returns the unused cores of the peer, which acknowledgements report.
-    """
+    """Subscriptions, acknowledgements and retransmission of one peer."""
 
     def __init__(
         self,
@@ -70,8 +55,8 @@ class Exchange:
         orders: Orders,
         limits: Limits,
         *,
-        machine: Callable[[], str],
-        unused_cores: Callable[[], float],
+        machine: Callable[[], str],  # returns the machine whose memory the peer can read
+        unused_cores: Callable[[], float],  # returns the unused cores of the peer, which acknowledgements report
     ) -> None:
         self._peer = peer
         self._outbox = outbox
