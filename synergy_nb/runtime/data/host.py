@@ -55,89 +55,56 @@ from synergy_nb.traces import Skipped
 
 __all__ = ["Host", "Runtime"]
 
-SEVERAL: Final = 16  # decoded plans that are cached
+SEVERAL: Final = 16  # number of decoded plans that are cached
 
 
 class Host:
-    """Executes the components of one peer.
-
-    Parameters
-    ----------
-    runtime
-        The running peer.
-    failed
-        Callback (application, operator, reason) for an operator or a source that fails; all others continue.
-    finished
-        Callback (application, operator) for a sink that has received the end of its stream.
-    measured
-        Callback (application, operator, record) for each sink every ``measure_s``; the record is also journaled.
-    on_slow_reader
-        Callback (application, operator, reader, reason) for an operator with a shared stream that has waited too
-        long for one of its own readers.
-    prepared
-        Callback (application, operator) for a part on Spark that accepts tuples.
-    skipped
-        Callback (application, component, source, lines) for malformed lines that a source skips.
-    copies
-        Callback for facts about copies of components, with the hosting that states them.
-    memory
-        Limit of the state of all components, including their next steps, bytes; infinite: no limit.
-    limits
-        Limits of each log, bytes.
-    standstill_s
-        Seconds that an idle consumer may block sharers of its stream before that is reported.
-    keys
-        Name to secret, for ``encrypt`` and ``decrypt``.
-    samples
-        Function that returns this peer's load and ping times, for sources with connector ``peers``; None: without.
-    read
-        Function that opens the stream of a source with connector ``trace`` or ``packets``, see
-        :func:`~synergy_nb.runtime.data.instances.read_paced`.
-    measure_s
-        Seconds between two measurements of the sinks.
-    unused_cores, on_unused_cores
-        Function that returns the unused cores of this peer, for its producers; callback for those of other peers.
-    machine
-        Function that returns the machine whose memory this peer can read, see
-        :func:`~synergy_nb.runtime.transport.arenas.machine`; empty where it reads only its own.
-    spark
-        Spark servers of this peer; None if it executes no parts on Spark.
-    overheads
-        Overheads of the peer, which record the measured time of items beside the processing of their tuples.
-    share
-        Share of a processor that this process gets; None: a whole one.
-    hotspots
-        Parameters of hot spots.
-    predicted
-        Callback with the measurements and predictions of the components once a second, and with each component whose
-        tuples persistently have no slack.
-    """
+    """Executes the components of one peer."""
 
     def __init__(
         self,
         runtime: Runtime,
         *,
+        # callback (application, operator, reason) for an operator or a source that fails; all others continue
         failed: Callable[[str, str, str], None] = lambda _application, _operator, _reason: None,
+        # callback (application, operator) for a sink that has received the end of its stream
         finished: Callable[[str, str], None] = lambda _application, _operator: None,
+        # callback (application, operator, record) for each sink every `measure_s`; the record is also journaled
         measured: Callable[[str, str, dict[str, Any]], None] | None = None,
+        # callback (application, operator, reader, reason) for an operator with a shared stream that has waited too long
+        # for one of its own readers
         on_slow_reader: Callable[[str, str, str, str], None] = lambda _application, _operator, _reader, _reason: None,
+        # callback (application, operator) for a part on Spark that accepts tuples
         prepared: Callable[[str, str], None] = lambda _application, _operator: None,
+        # callback (application, component, source, lines) for malformed lines that a source skips
         skipped: Callable[[str, str, str, events.SkippedLines], None] = lambda *_found: None,
+        # callback for facts about copies of components, with the hosting that states them
         copies: Callable[[Fact, Hosting], None] = lambda _fact, _hosting: None,
+        # limit of the state of all components, including their next steps, bytes; infinite: no limit
         memory: float = math.inf,
-        limits: Limits = LIMITS,
+        limits: Limits = LIMITS,  # limits of each log, bytes
+        # seconds that an idle consumer may block sharers of its stream before that is reported
         standstill_s: float = STANDSTILL_S,
-        keys: Mapping[str, bytes] | None = None,
+        keys: Mapping[str, bytes] | None = None,  # name to secret, for `encrypt` and `decrypt`
+        # function that returns this peer's load and ping times, for sources with connector `peers`; None: without
         samples: Callable[[], Iterable[Sample]] | None = None,
+        # function that opens the stream of a source with connector `trace` or `packets`, see `read_paced`
         read: Callable[[Mapping[str, Any], Skipped], tuple[Stream, bool]] = read_paced,
-        measure_s: float = 1.0,
+        measure_s: float = 1.0,  # seconds between two measurements of the sinks
+        # unused_cores, on_unused_cores: function that returns the unused cores of this peer, for its producers;
+        # callback for those of other peers
         unused_cores: Callable[[], float] = float,
         on_unused_cores: Callable[[str, float], None] = lambda _address, _cores: None,
+        # function that returns the machine whose memory this peer can read, see `machine`; empty where it reads only
+        # its own
         machine: Callable[[], str] = str,
-        spark: SparkHost | None = None,
+        spark: SparkHost | None = None,  # Spark servers of this peer; None if it executes no parts on Spark
+        # overheads of the peer, which record the measured time of items beside the processing of their tuples
         overheads: Overheads | None = None,
-        share: ProcessorShare | None = None,
+        share: ProcessorShare | None = None,  # share of a processor that this process gets; None: a whole one
         hotspots: HotSpotConfig | None = None,
+        # callback with the measurements and predictions of the components once a second, and with each component whose
+        # tuples persistently have no slack
         predicted: Callable[[DriverMessage], None] = lambda _message: None,
     ) -> None:
         self._runtime = runtime
@@ -196,10 +163,7 @@ class Host:
     def carry_out(self, instruction: object) -> None:
         """Carry out a deployment, whose failures are reported through ``failed``, or set departure limits.
 
-        Raises
-        ------
-        TypeError
-            If the instruction is of another kind.
+        Raises ``TypeError`` if the instruction is of another kind.
         """
         if isinstance(instruction, DepartureLimits):
             self.hosting.predictions.set_limits(instruction.application, instruction.limits)
@@ -384,24 +348,12 @@ class Host:
     ) -> Portion:
         """Return results of a sink from the place of a reader on.
 
-        Parameters
-        ----------
-        application
-            Id of the application.
-        operator
-            Operator id of the sink; None: the only one of the application on this peer.
-        reader
-            Name of the reader: each has its own place.
-        since
-            Point up to which the reader has everything; None: it has nothing yet, and begins with the oldest result
-            that is retained.
-        max_bytes
-            Limit of the results, bytes, but at least one batch if there is any.
+        ``operator``: operator id of the sink; None: the only one of the application on this peer; ``reader``: name of
+        the reader: each has its own place; ``since``: point up to which the reader has everything; None: it has nothing
+        yet, and begins with the oldest result that is retained; ``max_bytes``: limit of the results, bytes, but at
+        least one batch if there is any.
 
-        Raises
-        ------
-        LookupError
-            If there is no such sink.
+        Raises ``LookupError`` if there is no such sink.
         """
         now = self._clock()
         if (ended := self._ended(application, operator)) is not None:
@@ -431,10 +383,7 @@ class Host:
     async def arrival(self, application: str, operator: str | None, since: Point, seconds: float) -> None:
         """Return when the sink has something after a point or has ended, at the latest after ``seconds``.
 
-        Raises
-        ------
-        LookupError
-            If there is no such sink.
+        Raises ``LookupError`` if there is no such sink.
         """
         sink = self._sinks.find(application, operator)
 

@@ -59,74 +59,44 @@ __all__ = ["SHARED", "STREAM", "StreamDriver"]
 STREAM: Final = "stream"  # channel of the link for frames
 SHARED: Final = "shared"  # channel of frames that refer to text in shared memory, which has to be scanned
 LIGHT_ROWS: Final = 64  # most tuples of an execution on the loop's thread
-LIGHT_SECONDS: Final = 0.6e-3  # longest time that such chunks have taken so far
+# such chunks are executed there only if they are expected to take less than this, seconds
+LIGHT_SECONDS: Final = 0.6e-3
 LIGHT_BYTES: Final = 1 << 20  # most memory that their execution may need
-HEAVY_SECONDS: Final = 0.05  # time from which on the loop's thread must not wait for an execution
-HEAVY_BYTES: Final = 64 << 20  # memory from which on an execution is expected to take so long
+HEAVY_SECONDS: Final = 0.05  # seconds of an execution from which on the loop's thread must not wait for it
+HEAVY_BYTES: Final = 64 << 20  # bytes of an execution from which on it is expected to take so long
 TURN_SECONDS: Final = 1e-3  # time on the loop's thread before other tasks run
 
 Key = tuple[str, str]
 
 
 class StreamDriver:
-    """The streams of one peer.
-
-    Parameters
-    ----------
-    runtime
-        The running peer: its address, loop, clock and link.
-    create
-        Function that creates the logic of a new component of a deployed application; None for a source.
-    read
-        Function that opens a source: its component, the point from which it is read, and the callback for pending
-        chunks. It returns None if the source cannot be read and its component has failed.
-    on_fact
-        Callback for each fact.
-    arrived
-        Callback with application and operator of a sink that has results to collect.
-    executed
-        Callback for each execution and its outcome, after hosting has handled it.
-    limits
-        Limits of each log, bytes.
-    memory
-        Memory that all components of the peer share; None: no limit.
-    unused_cores, on_unused_cores
-        Function that returns the unused cores of this peer, for its producers; callback for those of other peers.
-    machine
-        Function that returns the machine whose memory this peer can read, see
-        :func:`~synergy_nb.runtime.transport.arenas.machine`; empty where it reads only its own.
-    overheads
-        Overheads of the peer, which record the measured time of chunks of few tuples beside the processing of these.
-    share
-        Share of a processor that this process gets; None: a whole one.
-    hotspots
-        Parameters of hot spots.
-    predicted
-        Callback for each report of predictions, and of tuples without slack.
-
-    Attributes
-    ----------
-    feeds
-        Component to the feed that emits for it without an execution here: a source, or a part on another engine.
-    """
+    """The streams of one peer."""
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Runtime,  # the running peer: its address, loop, clock and link
+        # function that creates the logic of a new component of a deployed application; None for a source
         create: Callable[[Deployment, Component], Logic | None],
+        # function that opens a source: its component, the point from which it is read, and the callback for pending
+        # chunks. It returns None if the source cannot be read and its component has failed
         read: Callable[[Component, Point, Callable[[], None]], SourceFeed | None],
         *,
-        on_fact: Callable[[Fact], None],
+        on_fact: Callable[[Fact], None],  # callback for each fact
+        # callback with application and operator of a sink that has results to collect
         arrived: Callable[[str, str], None] = lambda _application, _operator: None,
         executed: Callable[[Work, ExecutionOutcome], None] = lambda _work, _outcome: None,
-        limits: Limits = LIMITS,
-        memory: Memory | None = None,
+        limits: Limits = LIMITS,  # limits of each log, bytes
+        memory: Memory | None = None,  # memory that all components of the peer share; None: no limit
+        # unused_cores, on_unused_cores: function that returns the unused cores of this peer, for its producers;
+        # callback for those of other peers
         unused_cores: Callable[[], float] = float,
         on_unused_cores: Callable[[str, float], None] = lambda _address, _cores: None,
         machine: Callable[[], str] = str,
+        # overheads of the peer, which record the measured time of chunks of few tuples beside the processing of these
         overheads: Overheads | None = None,
-        share: ProcessorShare | None = None,
+        share: ProcessorShare | None = None,  # share of a processor that this process gets; None: a whole one
         hotspots: HotSpotConfig | None = None,
+        # callback for each report of predictions, and of tuples without slack
         predicted: Callable[[PeerPrediction | SlackViolation | InputsMeasured], None] = lambda _effect: None,
     ) -> None:
         self._shared = Shared(machine)
@@ -143,6 +113,7 @@ class StreamDriver:
             hotspots=hotspots,
             speed=lambda: self._share.value,
         )
+        # component to the feed that emits for it without an execution here: a source, or a part on another engine
         self.feeds: dict[Component, SourceFeed] = {}
         self._runtime = runtime
         self._clock = runtime.clock
@@ -204,7 +175,7 @@ class StreamDriver:
         self.soon()
 
     def _refuse(self, sender: str, error: BaseException) -> None:
-        """Request a frame again that was damaged, or whose reference is invalid."""
+        """Ask again for a frame that was damaged, or whose reference is invalid."""
         if isinstance(error, StaleReference):
             self._shared.failed()
         else:
@@ -352,7 +323,7 @@ class StreamDriver:
         self.soon()
 
     def _emit(self, now: float) -> bool:
-        """Emit one chunk, and its promise, of each feed that has room downstream: so sharers of a stream keep up."""
+        """Emit one chunk, with its promise, of each feed that has room downstream: so all sharers keep up."""
         emitted = False
         for component, feed in tuple(self.feeds.items()):
             if not feed.pending:

@@ -16,32 +16,18 @@ LARGE: Final = 1 << 16  # least bytes of a frame decoded, or a state encoded or 
 
 
 class Arrivals:
-    """Decodes frames of other peers, and delivers those of each peer in the order in which it sent them.
-
-    Parameters
-    ----------
-    loop
-        Event loop on whose thread all functions are called.
-    pool
-        Threads that decode.
-    clock
-        Function that returns the time in seconds.
-    decode
-        Decoder of a frame.
-    deliver
-        Callback for a decoded frame: sender, frame, and the time in seconds at which its decoding began, None if it was
-        decoded in a thread.
-    refused
-        Callback for a frame that could not be decoded: sender and exception.
-    """
+    """Decodes frames of other peers, and delivers those of each peer in the order in which it sent them."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        pool: Executor,
-        clock: Callable[[], float],
-        decode: Callable[[bytes], Frame],
+        pool: Executor,  # threads that decode
+        clock: Callable[[], float],  # function that returns the time in seconds
+        decode: Callable[[bytes], Frame],  # decoder of a frame
+        # callback for a decoded frame: sender, frame, and the time in seconds at which its decoding began, None if it
+        # was decoded in a thread
         deliver: Callable[[str, Frame, float | None], None],
+        # callback for a frame that could not be decoded: sender and exception
         refused: Callable[[str, BaseException], None],
     ) -> None:
         self._loop = loop

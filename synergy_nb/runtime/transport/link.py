@@ -97,29 +97,6 @@ class _Link(Outgoing):
 class Links:
     """All links of one peer, or of a client that only makes requests.
 
-    Parameters
-    ----------
-    address
-        Address of this peer; for a client any name without ``://`` that no other client has.
-    connect
-        Coroutine that opens a comm to an address. It may raise ``OSError``, ``ValueError`` or ``RuntimeError``.
-    on_message
-        Callback ``(sender, message)`` for each control message.
-    channels
-        Name of each channel of data to the callback ``(sender, payload)`` of those whom it concerns, see
-        :meth:`on_channel`.
-    on_down
-        Callback ``(address, reason)``, once for each link that failed: queued and travelling frames are lost.
-    on_request
-        Coroutine ``(sender, operation, payload)`` that returns the answer to a request.
-    record
-        Function that writes events to the journal, or None.
-    shape
-        Delays and bandwidths imposed on the links, or None.
-    on_mark
-        Callback ``(sender, bytes, contiguous)`` for each mark of bytes sent, see
-        :mod:`synergy_nb.models.link_bandwidth`.
-
     Notes
     -----
     Nothing here is thread-safe: call it on the event loop of its peer.
@@ -127,16 +104,21 @@ class Links:
 
     def __init__(
         self,
-        address: str,
+        address: str,  # address of this peer; for a client any name without `://` that no other client has
+        # coroutine that opens a comm to an address. It may raise `OSError`, `ValueError` or `RuntimeError`
         connect: Callable[[str], Awaitable[Any]],
         *,
-        on_message: Callable[[str, bytes], None] | None = None,
+        on_message: Callable[[str, bytes], None] | None = None,  # callback `(sender, message)` for each control message
+        # name of each channel of data to the callback `(sender, payload)` of those whom it concerns, see `on_channel`
         channels: Mapping[str, Receive] | None = None,
+        # callback `(address, reason)`, once for each link that failed: queued and travelling frames are lost
         on_down: Callable[[str, str], None] | None = None,
+        # coroutine `(sender, operation, payload)` that returns the answer to a request
         on_request: Callable[[str, str, bytes], Awaitable[bytes]] | None = None,
-        record: Recorder | None = None,
+        record: Recorder | None = None,  # function that writes events to the journal, or None
         limits: LinkLimits | None = None,
-        shape: Shape | None = None,
+        shape: Shape | None = None,  # delays and bandwidths imposed on the links, or None
+        # callback `(sender, bytes, contiguous)` for each mark of bytes sent, see `synergy_nb.models.link_bandwidth`
         on_mark: Callable[[str, int, bool], None] | None = None,
     ) -> None:
         self.address = address
@@ -178,10 +160,8 @@ class Links:
     def send_data(self, to: str, channel: str, payload: bytes) -> None:
         """Queue ``payload`` on ``channel`` of the link to ``to``.
 
-        Raises
-        ------
-        LinkFull
-            If more than ``limits.data`` bytes would be queued, or the payload has more than ``limits.message``.
+        Raises ``LinkFull`` if more than ``limits.data`` bytes would be queued, or the payload has more than
+        ``limits.message``.
         """
         if self._closed:
             return
@@ -201,16 +181,10 @@ class Links:
     async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         """Send a request to the peer at ``to`` and return its answer.
 
-        Raises
-        ------
-        TimeoutError
-            If no answer arrived within ``timeout`` seconds, including the time to connect.
-        LinkDown
-            If the link could not be opened, or failed meanwhile.
-        LinkFull
-            If it has more than ``limits.message`` bytes. While too many others are queued, it waits.
-        RemoteError
-            If the handler failed; the message is that of its error.
+        Raises ``TimeoutError`` if no answer arrived within ``timeout`` seconds, including the time to connect;
+        ``LinkDown`` if the link could not be opened, or failed meanwhile; ``LinkFull`` if it has more than
+        ``limits.message`` bytes. While too many others are queued, it waits; ``RemoteError`` if the handler failed; the
+        message is that of its error.
         """
         if self._closed:
             raise LinkDown(f"{to}: the links of {self.address} are closed")

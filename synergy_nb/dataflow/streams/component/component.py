@@ -44,7 +44,7 @@ from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
 __all__ = ["NOTHING", "Component"]
 
-#: Stands for work that no chunk triggers: a promise that was received, and is applied where the order prescribes it.
+#: Stands for work that no chunk triggers: applying a promise that has arrived, where the order prescribes it.
 NOTHING: Final = WaitingChunk(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0), 0))
 
 Together: TypeAlias = Callable[[Chunk, int, int], bool]
@@ -53,64 +53,22 @@ FEW: Final = 64  # tuples of a batch that may be executed without a thread of it
 
 
 class Component(ComponentMetrics):
-    """One instance of an operator, executed as the active component or as a follower.
-
-    Parameters
-    ----------
-    application, operator
-        Application and operator of the component.
-    peer
-        Address of the peer that executes it.
-    assignment
-        Assignment of the component in the deployment of its application.
-    role
-        Active or follower.
-    logic
-        Logic that executes its items; None for a source, which the driver reads.
-    limits
-        Limits of its log, bytes.
-    share
-        Share of the peer's memory that it may use, bytes; None: no limit.
-    measure_s
-        Seconds over which rates and loads are averaged.
-    speed
-        Speed of the peer: the work, in seconds at a peer of speed 1, that it does in one second.
-    now
-        Time at which it starts, seconds.
-
-    Attributes
-    ----------
-    terms : ComponentTerms
-        Terms of its application: limit, scheduling and what remains downstream.
-    sharers_limit : float
-        Least delay limit of the other applications that share its stream, seconds; infinite for none.
-    losses : Losses
-        Tuples that this component and those upstream of it have dropped.
-    cuts : Cuts
-        Cuts of its snapshots.
-    paused : bool
-        Whether it executes nothing at the moment.
-    alignment : Alignment
-        Whether it reads its inputs aligned at present.
-    feeds, ports : dict
-        Number of each input to the stream that it reads, and to its queue and progress.
-    feed_ports, replica_of, rebuilt, in_order : from its assignment
-    """
+    """One instance of an operator, executed as the active component or as a follower."""
 
     def __init__(
         self,
         application: str,
         operator: str,
-        peer: str,
-        assignment: Assignment,
+        peer: str,  # address of the peer that executes it
+        assignment: Assignment,  # assignment of the component in the deployment of its application
         role: Role,
-        logic: Logic | None,
-        limits: Limits = LIMITS,
+        logic: Logic | None,  # logic that executes its items; None for a source, which the driver reads
+        limits: Limits = LIMITS,  # limits of its log, bytes
         *,
-        share: MemoryShare | None = None,
-        measure_s: float = 5.0,
-        speed: float = 1.0,
-        now: float = 0.0,
+        share: MemoryShare | None = None,  # share of the peer's memory that it may use, bytes; None: no limit
+        measure_s: float = 5.0,  # seconds over which rates and loads are averaged
+        speed: float = 1.0,  # speed of the peer: the work, in seconds at a peer of speed 1, that it does in one second
+        now: float = 0.0,  # time at which it starts, seconds
     ) -> None:
         share = Memory().share(application, operator) if share is None else share
         super().__init__(measure_s=measure_s, share=share, speed=speed, now=now)
@@ -120,16 +78,18 @@ class Component(ComponentMetrics):
         self.peer = peer
         self.role = role
         self.epoch = assignment.epoch + (role is Role.FOLLOWER)
+        # feeds, ports: number of each input to the stream that it reads, and to its queue and progress
         self.feeds: dict[int, InputFeed] = assignment.feeds
         self.feed_ports: dict[int, int] = assignment.feed_ports
         self.replica_of, self.rebuilt, self.in_order = assignment.replica_of, assignment.rebuilt, assignment.in_order
         self.copy_holders = CopyHolders(assignment.copies, assignment.synchronized)
-        self.cuts = Cuts()
+        self.cuts = Cuts()  # cuts of its snapshots
         self.logic = logic
-        self.alignment = Alignment(self, assignment.follower)
-        self.terms = ComponentTerms()
+        self.alignment = Alignment(self, assignment.follower)  # whether it reads its inputs aligned at present
+        self.terms = ComponentTerms()  # terms of its application: limit, scheduling and what remains downstream
+        # least delay limit of the other applications that share its stream, seconds; infinite for none
         self.sharers_limit = math.inf
-        self.losses = Losses(operator)
+        self.losses = Losses(operator)  # tuples that this component and those upstream of it have dropped
         self.limits = limits
         self.log = StreamLog(limits=limits)
         self._client = Reader(application, operator, CLIENT, peer)  # collects its output if it is a sink
@@ -139,7 +99,7 @@ class Component(ComponentMetrics):
         }
         self.reading = ReadingOrder()
         self.running = False
-        self.paused = False
+        self.paused = False  # whether it executes nothing at the moment
         self.failed = ""
         self.expecting = False  # whether it knows its readers
         self.dirty = True  # whether it has changed since its last snapshot
@@ -203,14 +163,8 @@ class Component(ComponentMetrics):
     def agree(self, terms: ComponentTerms, kind: str = "", stream: str = "", planned_s: float = 0.0) -> None:
         """Execute on the terms of the application from now on.
 
-        Parameters
-        ----------
-        terms
-            Limit, scheduling and what remains downstream.
-        kind, stream
-            Kind of the operator, and name of its stream, for measurements.
-        planned_s
-            Work of a tuple in the plan, seconds at a peer of speed 1.
+        ``terms``: limit, scheduling and what remains downstream; ``kind``, ``stream``: kind of the operator, and name
+        of its stream, for measurements; ``planned_s``: work of a tuple in the plan, seconds at a peer of speed 1.
         """
         self.terms = terms
         self.kind, self.stream, self.planned_s = kind, stream, planned_s
@@ -233,7 +187,7 @@ class Component(ComponentMetrics):
         self.paused = paused
 
     def suspend(self) -> None:
-        """Execute nothing while something else deals with it, such as an execution or a snapshot that is made."""
+        """Execute nothing while something else works on it: an execution, or a snapshot that is being made."""
         self.running = True
 
     def resume(self) -> None:
@@ -258,7 +212,7 @@ class Component(ComponentMetrics):
         self.share.release()
 
     def begin(self, cut: SnapshotCut) -> None:
-        """Start from a cut; the log has to end there. Inputs that were read before the cut and are gone are closed."""
+        """Start from a cut, where the log has to end. Inputs read before it that no longer exist are closed."""
         for number in cut.inputs.keys() - self.ports.keys():
             self.feeds[number], self.ports[number] = InputFeed(self.application, ""), Port(closed=True)
         for number, port in self.ports.items():
@@ -306,15 +260,9 @@ class Component(ComponentMetrics):
     ) -> Work:
         """Return what it executes next, and mark it as running; only if :attr:`first` is not None.
 
-        Parameters
-        ----------
-        now
-            Time in seconds.
-        together
-            Predicate that decides whether a chunk may be executed with the preceding ones, whose tuples and bytes
-            are passed. None: one chunk at a time.
-        encode
-            Encoder of the chunks that are made; None: they are not encoded.
+        ``together``: predicate that decides whether a chunk may be executed with the preceding ones, whose tuples and
+        bytes are passed. None: one chunk at a time; ``encode``: encoder of the chunks that are made; None: they are not
+        encoded.
         """
         first = self.first
         self.running, self._since = True, first
@@ -466,7 +414,7 @@ class Component(ComponentMetrics):
         self.dirty = True
 
     def committed(self, now: float | None = None) -> None:
-        """Update the progress of the other engine: inputs are retained from there on, within the limit of memory."""
+        """Note the progress of the other engine: inputs are retained from there on, within the limit of memory."""
         if (engine := self.engine) is None:
             return
         known = engine.committed

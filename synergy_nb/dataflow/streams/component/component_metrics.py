@@ -20,20 +20,14 @@ class _SignatureMeter:
     """The signature of arriving or departing tuples, with an observation every :data:`RESOLUTION` seconds at most.
 
     It starts with the first tuples if these come later than a window after its creation.
-
-    Attributes
-    ----------
-    tuples : int
-        Tuples since the last observation; their owner counts them.
-    due : float
-        Time in seconds from which :meth:`observe` has something to do; infinite before the first tuples.
     """
 
     def __init__(self, now: float) -> None:
         self._signature = Signature(start=now)
         self._until = now
         self._begun = False
-        self.tuples = 0
+        self.tuples = 0  # tuples since the last observation; their owner counts them
+        # time in seconds from which `observe` has something to do; infinite before the first tuples
         self.due = math.inf
 
     def observe(self, now: float, tuple_s: float = 0.0) -> None:
@@ -58,18 +52,12 @@ class _SignatureMeter:
 class ComponentMetrics:
     """The measurements of one component.
 
-    Parameters
-    ----------
-    measure_s
-        Seconds over which rates and loads are averaged.
-    share
-        Share of the peer's memory that the component may use, bytes.
-    now
-        Time at which the component starts, in seconds.
+    ``measure_s``: seconds over which rates and loads are averaged; ``now``: time at which the component starts, in
+    seconds.
     """
 
     def __init__(self, *, measure_s: float, share: MemoryShare, now: float, speed: float = 1.0) -> None:
-        self.share = share
+        self.share = share  # share of the peer's memory that the component may use, bytes
         self.kind = ""  # kind of its operator
         self.stream = ""  # name of its stream
         self.external = False  # executed by another engine, which reports its own times

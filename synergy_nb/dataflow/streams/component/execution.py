@@ -31,27 +31,13 @@ Encode: TypeAlias = Callable[[Chunk], None]
 
 
 class Committed(NamedTuple):
-    """The progress of another engine with a component that it executes.
+    """The progress of another engine with a component that it executes."""
 
-    Parameters
-    ----------
-    inputs
-        Points before which it will not request its inputs again.
-    end
-        Point in the output up to which it has handed over its output.
-    step
-        Number of the last of its steps that it has handed over.
-    whole
-        Whether it cannot have committed more steps than that.
-    state
-        Function that returns the state from which another instance resumes.
-    """
-
-    inputs: tuple[Point, ...]
+    inputs: tuple[Point, ...]  # points before which it will not request its inputs again
     end: Point
-    step: int
-    whole: bool
-    state: Callable[[], SavedState]
+    step: int  # number of the last of its steps that it has handed over
+    whole: bool  # whether it cannot have committed more steps than that
+    state: Callable[[], SavedState]  # function that returns the state from which another instance resumes
 
 
 class Engine(Logic, Protocol):
@@ -77,87 +63,41 @@ class Engine(Logic, Protocol):
 
 
 class ExecutionOutcome(msgspec.Struct):
-    """The outcome of one execution.
+    """The outcome of one execution."""
 
-    Parameters
-    ----------
-    started, finished
-        Times at which the execution began and ended, in seconds.
-    spent
-        Number of tuples (0 for a punctuation) and processing seconds of each item.
-    chunks
-        Chunks that were produced, starting at the end of the log.
-    late
-        Number of tuples dropped as late since the operator was created.
-    error
-        Exception that the operator raised, or None.
-    unfinished
-        Whether the work has more output to produce.
-    then
-        Work and outcome of the next component of the chain; None if it was not executed.
-    speed
-        Speed of the peer meanwhile: the work, in seconds at a peer of speed 1, that it did in one of these seconds.
-    """
-
+    # started, finished: times at which the execution began and ended, in seconds
     started: float
     finished: float = 0.0
-    spent: list[tuple[int, float]] = []
-    chunks: list[Chunk] = []
-    late: int = 0
-    error: BaseException | None = None
-    unfinished: bool = False
+    spent: list[tuple[int, float]] = []  # number of tuples (0 for a punctuation) and processing seconds of each item
+    chunks: list[Chunk] = []  # chunks that were produced, starting at the end of the log
+    late: int = 0  # number of tuples dropped as late since the operator was created
+    error: BaseException | None = None  # exception that the operator raised, or None
+    unfinished: bool = False  # whether the work has more output to produce
+    # work and outcome of the next component of the chain; None if it was not executed
     then: tuple[Work, ExecutionOutcome] | None = None
+    # speed of the peer meanwhile: the work, in seconds at a peer of speed 1, that it did in one of these seconds
     speed: float = 1.0
 
 
 class Link(NamedTuple):
-    """A chained component: it executes at once the output of the one before it, see :mod:`.hosting._chains`.
+    """A chained component: it executes at once the output of the one before it, see :mod:`.hosting._chains`."""
 
-    Parameters
-    ----------
-    component
-        Component with one input.
-    end
-        Point at which its log ends.
-    encode
-        Encoder of chunks; None: the output stays on this peer.
-    """
-
-    component: Component
-    end: Point
-    encode: Encode | None
+    component: Component  # component with one input
+    end: Point  # point at which its log ends
+    encode: Encode | None  # encoder of chunks; None: the output stays on this peer
 
 
 class Work(NamedTuple):
-    """One execution of a component.
-
-    Parameters
-    ----------
-    component
-        Component to execute.
-    port
-        Input that the chunks came from.
-    chunks
-        Chunks to execute; empty where the output of earlier ones is not complete.
-    items
-        Items for the operator: batches without a punctuation between them are merged.
-    end
-        Point at which the component's log ends.
-    encode
-        Encoder of chunks; None: the output stays on this peer.
-    then
-        Chained components that execute the output at once, one after another.
-    dropped
-        Whether the tuples of the chunks are dropped because their deadline has passed; promises are still executed.
-    """
+    """One execution of a component."""
 
     component: Component
     port: int
-    chunks: list[Chunk]
-    items: list[Item]
-    end: Point
-    encode: Encode | None = None
-    then: tuple[Link, ...] = ()
+    chunks: list[Chunk]  # chunks to execute; empty where the output of earlier ones is not complete
+    items: list[Item]  # items for the operator: batches without a punctuation between them are merged
+    end: Point  # point at which the component's log ends
+    encode: Encode | None = None  # encoder of chunks; None: the output stays on this peer
+    then: tuple[Link, ...] = ()  # chained components that execute the output at once, one after another
+    # whether the tuples of the chunks are dropped because their deadline has passed; promises are still executed
     dropped: bool = False
 
     @property
@@ -184,12 +124,7 @@ class Work(NamedTuple):
     def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> ExecutionOutcome:
         """Execute this and the chained components, in any thread, but never twice at the same time.
 
-        Parameters
-        ----------
-        clock
-            Clock: function that returns the time in seconds.
-        window
-            Limit of the output of this execution, bytes; the rest is produced by another execution.
+        ``window``: limit of the output of this execution, bytes; the rest is produced by another execution.
         """
         outcome = self._run(clock, window)
         if self.then and outcome.chunks and outcome.error is None:

@@ -25,7 +25,7 @@ from synergy_nb.dataflow.streams.log.values import COPY, Chunk, Output, Point, R
 from synergy_nb.events import state_tables
 from synergy_nb.events.state_tables import StateTable
 
-MOST_REQUESTED: Final = 4  # pieces requested at a time
+MOST_REQUESTED: Final = 4  # maximum number of pieces that are requested at a time
 REQUEST_S: Final = 0.5  # least time until missing pieces are requested again, seconds; doubled each time
 LONGEST_S: Final = 8.0  # longest time between two requests, seconds
 
@@ -242,7 +242,7 @@ class Copy:
         self._adopt(None)
 
     def snapshot(self, state: ComponentState, follower: Component | None) -> None:
-        """Handle the announcement of a snapshot; a follower needs only to reach the same point."""
+        """Handle the announcement of a snapshot; a follower only has to reach the same point."""
         if follower is not None:
             follower.log.trim(state.trimmed)
         seen = [self._coming.state] if self._coming is not None else []

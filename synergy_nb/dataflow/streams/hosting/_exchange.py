@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting._outbox import Outbox
 
 ACK_S: Final = 0.05  # longest delay of an acknowledgement, seconds
-STALL_S: Final = 2.0  # seconds without progress after which nothing more is retained for an active replica
+STALL_S: Final = 2.0  # seconds without progress after which nothing is retained any more for an active replica
 
 
 class Exchange:
@@ -156,16 +156,7 @@ class Exchange:
     def reads(self, ack: Ack, component: Component, subscribe: Callable[[Subscribe, float], None], now: float) -> bool:
         """Whether the reader of an acknowledgement is subscribed: if it only believes so, it is subscribed by that.
 
-        Parameters
-        ----------
-        ack
-            Acknowledgement of the reader.
-        component
-            Component that it reads.
-        subscribe
-            Function that subscribes it.
-        now
-            Time in seconds.
+        ``subscribe``: function that subscribes it.
         """
         cursor = component.log.cursors.get(ack.reader)
         if cursor is None or cursor.state is LOST:
@@ -177,12 +168,8 @@ class Exchange:
     def notify_sharers(self, component: Component, what: str) -> None:
         """Notify all sharers of a stream that its component has ended, unless they have received the whole stream.
 
-        Parameters
-        ----------
-        component
-            Component that emits nothing more.
-        what
-            Predicate of a sentence about the component, such as "has moved".
+        ``component``: component that emits nothing more; ``what``: predicate of a sentence about the component, such as
+        "has moved".
         """
         end = component.log.end
         for cursor in component.log.cursors.values():
@@ -238,10 +225,7 @@ class Exchange:
     def refuse_older(self, stream: ComponentStream | None = None) -> None:
         """Accept chunks of the present epochs only: others may depend from now on on what was read until now.
 
-        Parameters
-        ----------
-        stream
-            Stream that this concerns; None: all streams.
+        ``stream``: stream that this concerns; None: all streams.
         """
         for component in self._hosted.found.values():
             for number, port in component.ports.items():
@@ -273,7 +257,7 @@ class Exchange:
             port.read_from(*found, now, older=older)
 
     def resubscribe(self, component: Component) -> None:
-        """Subscribe anew for a former follower, for which producers now have to wait."""
+        """Subscribe again for a former follower: from now on the producers have to wait for it."""
         for port in component.ports.values():
             port.ask_again(0.0)
 
@@ -282,14 +266,8 @@ class Exchange:
 
         The follower subscribes itself once it has the snapshot; but that takes the way from it to the producers more.
 
-        Parameters
-        ----------
-        component
-            The component.
-        follower
-            Address of the peer that follows it.
-        since
-            Number of each input to the point up to which the snapshot covers it.
+        ``follower``: address of the peer that follows it; ``since``: number of each input to the point up to which the
+        snapshot covers it.
         """
         for number, port in component.ports.items():
             if port.peer and number in since:
@@ -338,16 +316,13 @@ class Exchange:
         port.answered(now, now + ACK_S, gap=gap)
 
     def _is_later(self, frame: Data) -> bool:
-        """Whether a producer sends unasked by a deployment that is not known here yet."""
+        """Whether a producer has sent a frame unasked, by a deployment that is not known here yet."""
         return frame.unasked > self._known.version(frame.output.application)
 
     def _receive(self, component: Component, port: Port, frame: Data, now: float, *, confirms: bool) -> bool:
         """Queue what is new of the chunks of a frame; return whether chunks before them are missing.
 
-        Parameters
-        ----------
-        confirms
-            Whether the frame shows that the producer has the subscription.
+        ``confirms``: whether the frame shows that the producer has the subscription.
         """
         self._sequence += 1
         sequence, before, size, gap = self._sequence, port.received.position, 0, False
@@ -367,7 +342,7 @@ class Exchange:
         return gap
 
     def _check_streams(self, component: Component) -> None:
-        """Fail a component if streams ended and none that is left has all tuples of a port of the operator."""
+        """Fail a component if streams have ended, and no other stream of the same port has all tuples."""
         logic, ports = component.logic, component.ports
         if not isinstance(logic, MergedLogic) or component.running:
             return
@@ -380,7 +355,7 @@ class Exchange:
             self.fail(component, f"input {port}: no stream is left that has all of its tuples")
 
     def consumed(self, component: Component, now: float) -> None:
-        """Acknowledge after a component has executed something, or after its copies cover more."""
+        """Send the acknowledgements that are due after an execution, or after copies have covered more."""
         self._outbox.touched[component.key] = None
         for number, port in component.ports.items():
             if (port.received, port.consumed, port.durable) == port.acknowledged:

@@ -47,7 +47,7 @@ SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
 SHARE: Final = 0.05  # fraction of the time that snapshots may take
 SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behind, if much has been read meanwhile
-HELD_S: Final = 75.0  # the same if output is held until it has it: longer than an application waits for a silent peer
+HELD_S: Final = 75.0  # the same where output waits for the copy: longer than an application waits for a silent peer
 PULL_BYTES_S: Final = 10e6  # least rate at which a copy is expected to receive, bytes a second
 
 
@@ -322,7 +322,7 @@ class Snapshots:
         self.report_lagging(component)
 
     def _report_copied(self, component: Component) -> None:
-        """Report that copies of a source have more of it, as those who push its rows need no longer retain them."""
+        """Report that copies of a source have more of it, so that whoever pushes its rows can retain less."""
         if not component.feeds:
             self._outbox.effect(Copied(component.application, component.operator))
 

@@ -81,49 +81,29 @@ __all__ = ["Hosting"]
 
 
 class Hosting:
-    """The components and copies of one peer.
-
-    Parameters
-    ----------
-    peer
-        Address of the peer.
-    create
-        Function that creates the logic of a new component of a deployed application, None for a source; it may set the
-        kind, limits and memory of the component.
-    limits
-        Limits of each log, bytes.
-    memory
-        Memory that all components of the peer share; None: no limit.
-    discipline
-        Scheduling discipline of applications that state none, and between groups of applications with different ones,
-        see :mod:`~synergy_nb.dataflow.streams.hosting._disciplines`.
-    unused_cores
-        Function that returns the unused cores of the peer, which acknowledgements report to its producers.
-    machine
-        Function that returns the machine whose memory the peer can read; empty where it reads only its own.
-    near
-        Predicate that decides whether the peer with an address shares memory with this one.
-    share
-        Encoder of a chunk for peers that share memory.
-    hotspots
-        Parameters of hot spots.
-    speed
-        Function that returns the present speed of the peer, for components that it has not executed yet: the work that
-        its thread does in a second, in seconds at a peer of speed 1, less what other programs take.
-    """
+    """The components and copies of one peer."""
 
     def __init__(
         self,
-        peer: str,
+        peer: str,  # address of the peer
+        # function that creates the logic of a new component of a deployed application, None for a source; it may set
+        # the kind, limits and memory of the component
         create: Callable[[Deployment, Component], Logic | None],
-        limits: Limits = LIMITS,
-        memory: Memory | None = None,
+        limits: Limits = LIMITS,  # limits of each log, bytes
+        memory: Memory | None = None,  # memory that all components of the peer share; None: no limit
+        # scheduling discipline of applications that state none, and between groups of applications with different ones,
+        # see `_disciplines`
         discipline: str = "fcfs",
+        # function that returns the unused cores of the peer, which acknowledgements report to its producers
         unused_cores: Callable[[], float] = float,
+        # function that returns the machine whose memory the peer can read; empty where it reads only its own
         machine: Callable[[], str] = str,
+        # predicate that decides whether the peer with an address shares memory with this one
         near: Callable[[str], bool] = lambda _: False,
-        share: Callable[[Chunk], None] = encoded,
+        share: Callable[[Chunk], None] = encoded,  # encoder of a chunk for peers that share memory
         hotspots: HotSpotConfig | None = None,
+        # function that returns the present speed of the peer, for components that it has not executed yet: the work
+        # that its thread does in a second, in seconds at a peer of speed 1, less what other programs take
         speed: Callable[[], float] = lambda: 1.0,
     ) -> None:
         self.peer = peer
@@ -226,14 +206,8 @@ class Hosting:
     def emit(self, application: str, operator: str, chunks: Sequence[Chunk], now: float) -> list[Effect]:
         """Append the output of a source or of another engine; only while :meth:`may_emit` is true.
 
-        Parameters
-        ----------
-        application, operator
-            Component that made it.
-        chunks
-            Consecutive chunks, of which the first begins where the component's log ends.
-        now
-            Time in seconds.
+        ``application``, ``operator``: component that made it; ``chunks``: consecutive chunks, of which the first begins
+        where the component's log ends.
         """
         component = self._hosted.emitting((application, operator))
         if component is not None:
@@ -269,17 +243,11 @@ class Hosting:
     ) -> Work | None:
         """Return the work that the discipline orders first, or None if nothing may be executed.
 
-        Parameters
-        ----------
-        now
-            Time in seconds.
-        accept
-            Predicate that decides whether the driver can execute a chunk now. If given, no unfinished work is resumed.
-            None: every chunk, and unfinished work too.
-        together
-            Largest number of tuples of consecutive chunks executed together; 0: one chunk at a time. Chunks are joined
-            only if they are accepted, entered the system at about the same time, fit half a window, and are not
-            expected to take long. A punctuation joins the tuples before it, however many they are.
+        ``accept``: predicate that decides whether the driver can execute a chunk now. If given, no unfinished work is
+        resumed. None: every chunk, and unfinished work too; ``together``: largest number of tuples of consecutive
+        chunks executed together; 0: one chunk at a time. Chunks are joined only if they are accepted, entered the
+        system at about the same time, fit half a window, and are not expected to take long. A punctuation joins the
+        tuples before it, however many they are.
         """
         runnable = self._hosted.runnable
         chosen = disciplines.first(runnable, self.discipline, accept) if runnable else None

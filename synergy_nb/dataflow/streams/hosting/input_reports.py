@@ -78,7 +78,7 @@ class InputReports:
         return [InputsMeasured(reports)] if reports else []
 
     def _complete_for_all(self, component: Component) -> frozenset[int]:
-        """Complete inputs of a component, if it has copies those that a snapshot on all of them has as complete."""
+        """Inputs of a component that are complete; if it has copies, those complete in a snapshot on all of them."""
         logic, holders = component.logic, component.copy_holders
         complete = logic.complete if isinstance(logic, MergedLogic) else frozenset()
         if not holders.waited:

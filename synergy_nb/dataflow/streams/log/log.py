@@ -70,23 +70,14 @@ __all__ = [
 
 
 class Limits(NamedTuple):
-    """Limits of a log.
+    """Limits of a log."""
 
-    Parameters
-    ----------
-    window
-        Bytes that may be sent to a reader before it has consumed them.
-    retain
-        Bytes of chunks that are retained for readers whose state is not durable yet; a sharer that needs more fails.
-    results
-        Bytes of results that a sink retains for its readers; a quarter of them may be results that all have read.
-    piece
-        Bytes of a piece of a snapshot. The head of the snapshot may enclose a sixteenth of that without a request.
-    """
-
-    window: int = 4 << 20
+    window: int = 4 << 20  # bytes that may be sent to a reader before it has consumed them
+    # bytes of chunks that are retained for readers whose state is not durable yet; a sharer that needs more fails
     retain: int = 16 << 20
+    # bytes of results that a sink retains for its readers; a quarter of them may be results that all have read
     results: int = 64 << 20
+    # bytes of a piece of a snapshot. The head of the snapshot may enclose a sixteenth of that without a request
     piece: int = 1 << 20
 
 
@@ -125,35 +116,10 @@ CURSOR_FOLLOWS: Final[StateTable[CursorState]] = {
 class Cursor:
     """A reader of an output, with its progress.
 
-    Parameters
-    ----------
-    reader
-        Component or client that reads.
-    since
-        Point from which it reads.
-    on_lag
-        Policy for a reader that falls behind.
-    window
-        Bytes that may be sent to it before it has consumed them.
-    group
-        Operator and port of which the reader is one of several active replicas; empty for every other reader.
-
-    Attributes
-    ----------
-    sent, received, consumed, durable : Point
-        Points up to which chunks were sent to it, it has them, has executed them, and will not need them again.
-    confirmed : Point
-        Point up to which it has said itself that it has everything; the others are set by subscriptions, too.
-    state : CursorState
-        Whether it has asked for chunks, and whether it gets any.
-    patience : float
-        Seconds until unacknowledged chunks are sent again: three times the usual time of an acknowledgement.
-    unacknowledged_since : float
-        Time in seconds since which sent chunks have not been acknowledged.
-    resend_at : float or None
-        Time in seconds at which unacknowledged chunks are sent again, or None.
-    progressed_at : float
-        Time in seconds at which it had executed more than before; 0 before the first time.
+    ``sent``, ``received``, ``consumed``, ``durable``: points up to which chunks were sent to it, it has them, has
+    executed them, and will not need them again; ``patience``: seconds until unacknowledged chunks are sent again: three
+    times the usual time of an acknowledgement; ``unacknowledged_since``: time in seconds since which sent chunks have
+    not been acknowledged.
     """
 
     __slots__ = (
@@ -163,22 +129,24 @@ class Cursor:
 
     def __init__(
         self,
-        reader: Reader,
-        since: Point,
-        on_lag: OnLag = OnLag.BLOCK,
-        window: int = LIMITS.window,
+        reader: Reader,  # component or client that reads
+        since: Point,  # point from which it reads
+        on_lag: OnLag = OnLag.BLOCK,  # policy for a reader that falls behind
+        window: int = LIMITS.window,  # bytes that may be sent to it before it has consumed them
+        # operator and port of which the reader is one of several active replicas; empty for every other reader
         group: tuple[str, int] = ("", 0),
     ) -> None:
         self.reader = reader
         self.group = group
-        self.progressed_at = 0.0
+        self.progressed_at = 0.0  # time in seconds at which it had executed more than before; 0 before the first time
         self.on_lag = on_lag
         self.window = window
         self.sent = self.received = self.consumed = self.durable = since
+        # point up to which it has said itself that it has everything; the others are set by subscriptions, too
         self.confirmed = ORIGIN
-        self.state = EXPECTED
+        self.state = EXPECTED  # whether it has asked for chunks, and whether it gets any
         self.patience = self.unacknowledged_since = 0.0
-        self.resend_at: float | None = None
+        self.resend_at: float | None = None  # time in seconds at which unacknowledged chunks are sent again, or None
 
     def _become(self, state: CursorState) -> None:
         if state is not self.state:
@@ -191,7 +159,7 @@ class Cursor:
         self._become(SUBSCRIBED)
 
     def begin_unasked(self, start: Point) -> None:
-        """Send to the reader from a point on, although it has not subscribed yet."""
+        """Send to the reader from a point on before it has subscribed."""
         self.send_unasked()
         self.sent = self.received = self.consumed = start
 
@@ -270,32 +238,19 @@ class Cursor:
 class StreamLog:
     """The retained chunks of one output, and its readers.
 
-    Parameters
-    ----------
-    start
-        Point at which it begins.
-    limits
-        Limits beyond which it is blocked, bytes, apart from the output of one execution.
-    retains_all
-        Whether everything is retained until :meth:`trim` is called: in a copy, which does not know the readers.
-
-    Attributes
-    ----------
-    cursors : dict
-        Reader to its cursor.
-    start, end : Point
-        Point at which the first retained chunk begins, and point after the last one.
-    size, little : int
-        Bytes of all retained chunks, and those up to which no reader can be far behind: then it is not blocked.
+    ``start``, ``end``: point at which the first retained chunk begins, and point after the last one.
     """
 
     def __init__(self, start: Point = ORIGIN, limits: Limits = LIMITS, *, retains_all: bool = False) -> None:
         self.cursors: dict[Reader, Cursor] = {}
+        # whether everything is retained until `trim` is called: in a copy, which does not know the readers
         self.retains_all = retains_all
-        self._limits = limits
+        self._limits = limits  # limits beyond which it is blocked, bytes, apart from the output of one execution
         self.little = min(limits.window // 2, limits.retain // 2)
         self._least = ORIGIN  # in a copy: point before which nobody needs anything
         self.start = self.end = start
+        # size, little: bytes of all retained chunks, and those up to which no reader can be far behind: then it is not
+        # blocked
         self.size = 0
         self._chunks: list[Chunk] = []
         self._ends: list[Point] = []
@@ -310,10 +265,7 @@ class StreamLog:
     def append(self, chunks: Iterable[Chunk]) -> None:
         """Append chunks, of which the first begins where the log ends.
 
-        Raises
-        ------
-        ValueError
-            If a chunk begins elsewhere.
+        Raises ``ValueError`` if a chunk begins elsewhere.
         """
         end, total = self.end, self._trimmed + self.size
         for chunk in chunks:
@@ -391,12 +343,7 @@ class StreamLog:
     def encoding(self, peer: str, near: Callable[[str], bool]) -> Encoding:
         """Return the form in which readers need the chunks.
 
-        Parameters
-        ----------
-        peer
-            Address of the peer of the log.
-        near
-            Predicate that decides whether a peer shares memory with it.
+        ``peer``: address of the peer of the log; ``near``: predicate that decides whether a peer shares memory with it.
         """
         found = Encoding.NONE
         for reader in self.cursors:
@@ -423,21 +370,11 @@ class StreamLog:
     def expect(
         self,
         reader: Reader,
-        since: Point | None = None,
-        on_lag: OnLag = OnLag.BLOCK,
-        group: tuple[str, int] = ("", 0),
+        since: Point | None = None,  # point from which it may read; None: where the log begins
+        on_lag: OnLag = OnLag.BLOCK,  # policy for the reader if it falls behind
+        group: tuple[str, int] = ("", 0),  # operator and port of which it is one of several active replicas
     ) -> Cursor:
-        """Expect a reader: retain chunks for it from a point on, or from where the reader is that it replaces.
-
-        Parameters
-        ----------
-        since
-            Point from which it may read; None: where the log begins.
-        on_lag
-            Policy for the reader if it falls behind.
-        group
-            Operator and port of which it is one of several active replicas.
-        """
+        """Expect a reader: retain chunks for it from a point on, or from where the reader is that it replaces."""
         cursor = self.cursors.get(reader)
         if cursor is None:
             since = self.start if since is None else since
@@ -458,16 +395,11 @@ class StreamLog:
     def subscribe(self, reader: Reader, since: Point | None, on_lag: OnLag = OnLag.BLOCK) -> Cursor:
         """Subscribe a reader to all chunks from a point on, for the first time or again.
 
-        Parameters
-        ----------
-        since
-            Point from which it reads. None: a copy begins where the log begins, any other reader where it was expected
-            to begin, or else where the log ends.
+        ``since``: point from which it reads. None: a copy begins where the log begins, any other reader where it was
+        expected to begin, or else where the log ends.
 
-        Raises
-        ------
-        LogTrimmed
-            If the log begins after that point. A copy that has read before resumes where the log begins instead.
+        Raises ``LogTrimmed`` if the log begins after that point. A copy that has read before resumes where the log
+        begins instead.
         """
         cursor = self.cursors.get(reader)
         if since is None and cursor is not None and reader.port != COPY:
@@ -502,12 +434,8 @@ class StreamLog:
     ) -> bool:
         """Record a reader's progress, ignoring older points. False if there is no such reader, or it has failed.
 
-        Parameters
-        ----------
-        received, consumed, durable
-            Points up to which it has chunks, has executed them, and will not need them again.
-        now
-            Time in seconds, if the answer tells how fast the reader is.
+        ``received``, ``consumed``, ``durable``: points up to which it has chunks, has executed them, and will not need
+        them again; ``now``: time in seconds, if the answer tells how fast the reader is.
         """
         cursor = self.cursors.get(reader)
         if cursor is None or cursor.state is LOST:
@@ -605,10 +533,7 @@ class StreamLog:
     def give_up(self, cursor: Cursor) -> bool:
         """Retain nothing more for an active replica that reads too slowly, if another one of its group is ahead of it.
 
-        Returns
-        -------
-        bool
-            Whether it is lost now.
+        Returns whether it is lost now.
         """
         others = (each for each in self.cursors.values() if each.group == cursor.group and each.state is not LOST)
         if cursor.on_lag is not OnLag.GROUP or all(each.durable <= cursor.durable for each in others):

@@ -62,21 +62,11 @@ class Receipt(enum.IntEnum):
 
 
 class WaitingChunk(NamedTuple):
-    """A chunk that waits to be executed.
+    """A chunk that waits to be executed."""
 
-    Parameters
-    ----------
-    sequence
-        Number that grows with the order of arrival, over all inputs.
-    arrived
-        Time of arrival in seconds.
-    chunk
-        Part of the chunk that had not arrived before.
-    """
-
-    sequence: int
-    arrived: float
-    chunk: Chunk
+    sequence: int  # number that grows with the order of arrival, over all inputs
+    arrived: float  # time of arrival in seconds
+    chunk: Chunk  # part of the chunk that had not arrived before
 
 
 class InputState(StrEnum):
@@ -102,32 +92,9 @@ INPUT_FOLLOWS: Final[StateTable[InputState]] = {
 class InOrder:
     """The receiving side of one stream: its queue and its progress.
 
-    Parameters
-    ----------
-    since
-        Point from which it reads. None: the present end of the stream when it subscribes, as for a later sharer.
-    epoch
-        Epoch of the producer.
-    late
-        Whether it is a stream replica that joins while others run: the first promise in its queue is the event time
-        from which it is complete, which is later than all tuples before it.
-    subscribed
-        Whether the producer has the subscription already.
-
-    Attributes
-    ----------
-    received, consumed, durable : Point
-        Points up to which chunks have arrived, have been executed, and are covered by a snapshot on all backups.
-    queue : deque of Entry
-        Chunks that wait to be executed.
-    queued, queued_rows : int
-        Bytes and tuples of the queue.
-    state : InputState
-        Whether the producer is known to have this reader's subscription.
-    unacknowledged : int
-        Bytes that were consumed since the last acknowledgement.
-    end : Point
-        End of the producer's output when it answered the subscription.
+    ``subscribed``: whether the producer has the subscription already; ``received``, ``consumed``, ``durable``: points
+    up to which chunks have arrived, have been executed, and are covered by a snapshot on all backups; ``queued``,
+    ``queued_rows``: bytes and tuples of the queue.
     """
 
     __slots__ = (
@@ -139,15 +106,18 @@ class InOrder:
         self, since: Point | None = ORIGIN, epoch: int = 0, *, late: bool = False, subscribed: bool = False
     ) -> None:
         self.joined = since is not None
+        # whether it is a stream replica that joins while others run: the first promise in its queue is the event time
+        # from which it is complete, which is later than all tuples before it
         self.late = late
         self.received = self.consumed = ORIGIN if since is None else since
         self.durable = ORIGIN
-        self.unacknowledged = 0
-        self.queue: deque[WaitingChunk] = deque()
+        self.unacknowledged = 0  # bytes that were consumed since the last acknowledgement
+        self.queue: deque[WaitingChunk] = deque()  # chunks that wait to be executed
         self.queued = self.queued_rows = 0
-        self.epoch = epoch
+        self.epoch = epoch  # epoch of the producer
+        # whether the producer is known to have this reader's subscription
         self.state = SUBSCRIBED if subscribed else ASKING
-        self.end = ORIGIN
+        self.end = ORIGIN  # end of the producer's output when it answered the subscription
 
     def _become(self, state: InputState) -> None:
         if state is not self.state:
@@ -171,30 +141,17 @@ class InOrder:
     def begin(
         self,
         start: Point,
+        # sequence, now: number and time in seconds of the arrival
         sequence: int = 0,
         now: float = 0.0,
         end: Point = ORIGIN,
-        latest: int = START,
+        latest: int = START,  # greatest event time before the end, in µs, if the producer is an active replica
         *,
-        confirms: bool = True,
+        confirms: bool = True,  # whether that shows that the producer has the subscription
     ) -> bool:
         """Handle the producer's statement where it begins, and where its output ends at present.
 
-        Parameters
-        ----------
-        start, end
-            Points at which it begins and ends.
-        sequence, now
-            Number and time in seconds of the arrival.
-        latest
-            Greatest event time before the end, in µs, if the producer is an active replica.
-        confirms
-            Whether that shows that the producer has the subscription.
-
-        Returns
-        -------
-        bool
-            Whether it has all tuples before the point where the producer begins.
+        Returns whether it has all tuples before the point where the producer begins.
         """
         self.end = end
         if confirms:
@@ -231,16 +188,8 @@ class InOrder:
     ) -> Receipt:
         """Queue the new part of a chunk.
 
-        Parameters
-        ----------
-        epoch
-            Epoch of the producer that sent it.
-        chunk
-            Chunk that arrived.
-        sequence, now
-            Number and time in seconds of the arrival.
-        confirms
-            Whether the chunk shows that the producer has the subscription.
+        ``epoch``: epoch of the producer that sent it; ``chunk``: chunk that arrived; ``sequence``, ``now``: number and
+        time in seconds of the arrival; ``confirms``: whether the chunk shows that the producer has the subscription.
         """
         if epoch != self.epoch:
             return Receipt.STALE
@@ -269,11 +218,8 @@ class InOrder:
     def first(self, together: Callable[[Chunk, int, int], bool] | None) -> list[Chunk]:
         """Remove the first chunk from the queue, with following ones that may be executed together with it.
 
-        Parameters
-        ----------
-        together
-            Predicate that decides whether a chunk may join the preceding ones, whose tuples and bytes are passed; None:
-            no chunk is joined.
+        ``together``: predicate that decides whether a chunk may join the preceding ones, whose tuples and bytes are
+        passed; None: no chunk is joined.
         """
         alone = self.late and self.beginning  # what is executed together has its promises after its tuples
         removed = [self._pop()]
@@ -288,10 +234,7 @@ class InOrder:
     def overdue(self, passed: Callable[[Chunk], bool]) -> list[Chunk]:
         """Remove the first chunk from the queue, with all following ones before the first tuples that are in time.
 
-        Parameters
-        ----------
-        passed
-            Predicate that decides whether the deadline of a chunk has passed.
+        ``passed``: predicate that decides whether the deadline of a chunk has passed.
         """
         removed = [self._pop()]
         while self.queue and (not self.queue[0].chunk.rows or passed(self.queue[0].chunk)):
@@ -352,7 +295,7 @@ class InOrder:
         self._become(ASKING)
 
     def cover(self, point: Point | None = None) -> None:
-        """Note that what is before a point will not be requested again; None: all that has been executed."""
+        """Note that nothing before a point will be requested again; None: nothing that was executed."""
         self.durable = self.consumed if point is None else max(self.durable, point)
 
     def start(self, point: Point | None) -> None:
@@ -399,19 +342,6 @@ class Port(InOrder):
     missing, the link breaks or the producer is replaced, and then asks again. While no peer makes the stream, it waits
     for a deployment. Once it is *closed*, nothing that arrives counts any more.
 
-    Attributes
-    ----------
-    peer : str
-        Address of the peer that makes the stream; empty if that is not known yet.
-    retry_at : float
-        Time in seconds at which it asks again, while it is not subscribed.
-    ack_at : float or None
-        Time in seconds of the next acknowledgement; None if there is nothing to acknowledge.
-    acknowledged : tuple of Point
-        Points that were acknowledged last: received, consumed and durable.
-    older : int or None
-        Epoch whose chunks are accepted, too, as the producer has moved, and chunks of the old peer may be on their way.
-
     Examples
     --------
     >>> port = Port()
@@ -427,11 +357,15 @@ class Port(InOrder):
 
     def __init__(self, since: Point | None = ORIGIN, *, late: bool = False, closed: bool = False) -> None:
         super().__init__(since, late=late)
-        self.peer = ""
+        self.peer = ""  # address of the peer that makes the stream; empty if that is not known yet
         self.retry_at = 0.0
         self._wait_s = RETRY_S  # between this question and the next
+        # time in seconds of the next acknowledgement; None if there is nothing to acknowledge
         self.ack_at: float | None = None
+        # points that were acknowledged last: received, consumed and durable
         self.acknowledged = (ORIGIN, ORIGIN, ORIGIN)
+        # epoch whose chunks are accepted, too, as the producer has moved, and chunks of the old peer may be on their
+        # way
         self.older: int | None = None
         if closed:
             self.state = CLOSED
@@ -444,14 +378,8 @@ class Port(InOrder):
     def read_from(self, peer: str, epoch: int, now: float, *, older: bool = False) -> None:
         """Read from the peer that makes the stream from now on.
 
-        Parameters
-        ----------
-        peer, epoch
-            Address of the peer, and the epoch of the producer there.
-        now
-            Time in seconds.
-        older
-            Whether chunks of the epoch before may be on their way, and are accepted.
+        ``peer``, ``epoch``: address of the peer, and the epoch of the producer there; ``older``: whether chunks of the
+        epoch before may be on their way, and are accepted.
         """
         if older:
             self.older = self.epoch
@@ -476,14 +404,8 @@ class Port(InOrder):
     def answered(self, now: float, ack_at: float, *, gap: bool) -> None:
         """Record that the producer has sent something, of which it acknowledges the receipt.
 
-        Parameters
-        ----------
-        now
-            Time in seconds.
-        ack_at
-            Time at which it acknowledges, unless it does so earlier.
-        gap
-            Whether chunks before that are missing.
+        ``ack_at``: time at which it acknowledges, unless it does so earlier; ``gap``: whether chunks before that are
+        missing.
         """
         self._wait_s = RETRY_S
         if gap:

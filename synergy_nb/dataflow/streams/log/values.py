@@ -68,39 +68,23 @@ CLIENT: Final = -2  # port of a reader outside of the peers: the client that col
 
 
 class ComponentStream(NamedTuple):
-    """The output of a component in all its epochs.
-
-    Parameters
-    ----------
-    application, operator
-        Application and operator of the component.
-    rebuilt
-        Epoch in which the component was last rebuilt from the state of another replica, 0 if never: its stream began
-        anew, and what was at a position before is elsewhere now.
-    """
+    """The output of a component in all its epochs."""
 
     application: str
     operator: str
+    # epoch in which the component was last rebuilt from the state of another replica, 0 if never: its stream began
+    # anew, and what was at a position before is elsewhere now
     rebuilt: int = 0
 
 
 class Output(NamedTuple):
-    """The output of one component in one epoch: the scope in which chunks follow one another.
+    """The output of one component in one epoch: the scope in which chunks follow one another."""
 
-    Parameters
-    ----------
-    application, operator
-        Stream that it makes, with ``rebuilt``, see :class:`ComponentStream`.
-    epoch
-        Number of earlier components of the operator.
-    rebuilt
-        Epoch in which the stream began, see :class:`ComponentStream`.
-    """
-
+    # application, operator: stream that it makes, with `rebuilt`, see `ComponentStream`
     application: str
     operator: str
-    epoch: int = 0
-    rebuilt: int = 0
+    epoch: int = 0  # number of earlier components of the operator
+    rebuilt: int = 0  # epoch in which the stream began, see `ComponentStream`
 
     @property
     def stream(self) -> ComponentStream:
@@ -109,18 +93,10 @@ class Output(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point in a stream.
+    """A point in a stream."""
 
-    Parameters
-    ----------
-    position
-        Number of tuples before it.
-    until
-        Event time in µs of the last punctuation before it; ``START`` before the first.
-    """
-
-    position: int
-    until: int
+    position: int  # number of tuples before it
+    until: int  # event time in µs of the last punctuation before it; `START` before the first
 
     def joined(self, other: Point) -> Point:
         """Return the point that has the later position and the later promise of two points."""
@@ -135,82 +111,41 @@ ORIGIN: Final = Point(0, START)
 
 
 class OrderRun(NamedTuple):
-    """A part of an order of inputs: one port is read, or dropped, up to a point.
+    """A part of an order of inputs: one port is read, or dropped, up to a point."""
 
-    Parameters
-    ----------
-    port
-        Number of the input.
-    upto
-        Point in its stream. A run ends where another port is read, and after each punctuation.
-    dropped
-        Whether the tuples up to that point were dropped because their deadline had passed.
-    """
-
-    port: int
+    port: int  # number of the input
+    # point in its stream. A run ends where another port is read, and after each punctuation
     upto: Point
-    dropped: bool = False
+    dropped: bool = False  # whether the tuples up to that point were dropped because their deadline had passed
 
 
 class Loss(NamedTuple):
-    """The tuples that one component of an application has dropped since the application began.
-
-    Parameters
-    ----------
-    operator
-        Operator of the component.
-    dropped
-        Number of tuples that it has dropped because their deadline had passed.
-    consumed
-        Number of tuples that it has consumed from its inputs, including those that it dropped.
-    made
-        Number of tuples that it has made from the others.
-    """
+    """The tuples that one component of an application has dropped since the application began."""
 
     operator: str
-    dropped: int
-    consumed: int
-    made: int
+    dropped: int  # number of tuples that it has dropped because their deadline had passed
+    consumed: int  # number of tuples that it has consumed from its inputs, including those that it dropped
+    made: int  # number of tuples that it has made from the others
 
 
 class CarriedRate(NamedTuple):
-    """The input rate of a component, as chunks carry it to the components after it (figure 3.2 of the dissertation).
+    """The input rate of a component, as chunks carry it to the components after it (figure 3.2 of the dissertation)."""
 
-    Parameters
-    ----------
-    component
-        Application and operator of the component, as ``application/operator``.
-    rate
-        Tuples that arrived there in a second.
-    hops
-        Number of components between it and the one that the chunk comes from, that one included; 0 if it is that one.
-    """
-
-    component: str
-    rate: float
+    component: str  # application and operator of the component, as `application/operator`
+    rate: float  # tuples that arrived there in a second
+    # number of components between it and the one that the chunk comes from, that one included; 0 if it is that one
     hops: int
 
 
 class Determinant(NamedTuple):
-    """The order of inputs that made one chunk.
-
-    Parameters
-    ----------
-    stream
-        Stream of the chunk.
-    start, end
-        Points at which the chunk begins and ends.
-    runs
-        Parts of the inputs, in the order in which they were read since the previous chunk.
-    stable
-        Point in the same stream that a snapshot on all backups covers: no component resumes before it.
-    """
+    """The order of inputs that made one chunk."""
 
     stream: ComponentStream
+    # start, end: points at which the chunk begins and ends
     start: Point
     end: Point
-    runs: tuple[OrderRun, ...]
-    stable: Point
+    runs: tuple[OrderRun, ...]  # parts of the inputs, in the order in which they were read since the previous chunk
+    stable: Point  # point in the same stream that a snapshot on all backups covers: no component resumes before it
 
 
 class OnLag(enum.IntEnum):
@@ -231,28 +166,17 @@ class Encoding(enum.IntEnum):
 
 
 class Reader(NamedTuple):
-    """A reader of a stream.
+    """A reader of a stream."""
 
-    Parameters
-    ----------
-    application, operator
-        Component that reads; for a copy, the component that makes the stream.
-    port
-        Number of its input, or :data:`COPY` or :data:`CLIENT`.
-    peer
-        Address of the peer of the reader.
-    epoch
-        Epoch of the component that reads; 0 for a copy.
-    """
-
+    # application, operator: component that reads; for a copy, the component that makes the stream
     application: str
     operator: str
-    port: int
-    peer: str
-    epoch: int = 0
+    port: int  # number of its input, or `COPY` or `CLIENT`
+    peer: str  # address of the peer of the reader
+    epoch: int = 0  # epoch of the component that reads; 0 for a copy
 
     def replaces(self, other: Reader) -> bool:
-        """Whether this is the same input of the same component in a later epoch."""
+        """Whether this is the same input of the same component as another reader, in a later epoch."""
         return self[:3] == other[:3] and self.epoch > other.epoch
 
 
@@ -273,46 +197,24 @@ class SnapshotCut(NamedTuple):
 
 
 class Chunk(msgspec.Struct, eq=False, gc=False):
-    """A piece of an output: one batch of tuples or one punctuation.
+    """A piece of an output: one batch of tuples or one punctuation."""
 
-    Parameters
-    ----------
-    start, end
-        Points at which it begins and ends. In an output each chunk begins where the previous one ended.
-    item
-        The batch or the punctuation.
-    size
-        Bytes that count against windows and bounds, the same for all readers.
-    determinants
-        Orders of inputs on which it depends and that no earlier chunk of the output carries; its own is the last.
-    losses
-        Cumulative losses of the component that made the chunk and of those upstream.
-    rates
-        Input rates of the component that made the chunk and of those upstream, where any of them is new.
-    payload
-        Encoded form of the chunk; it is made once, when the first reader on another peer needs it.
-    region
-        Shared memory that peers of this machine read instead of the encoded form; None: they read the encoded form.
-
-    Attributes
-    ----------
-    rows : int
-        Number of tuples; 0 for a punctuation.
-    born : float
-        Wall-clock time at which the oldest input of the item entered the system, in seconds.
-    """
-
+    # start, end: points at which it begins and ends. In an output each chunk begins where the previous one ended
     start: Point
     end: Point
     item: Item
-    size: int
+    size: int  # bytes that count against windows and bounds, the same for all readers
+    # orders of inputs on which it depends and that no earlier chunk of the output carries; its own is the last
     determinants: tuple[Determinant, ...] = ()
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[Loss, ...] = ()  # cumulative losses of the component that made the chunk and of those upstream
+    # input rates of the component that made the chunk and of those upstream, where any of them is new
     rates: tuple[CarriedRate, ...] = ()
+    # encoded form of the chunk; it is made once, when the first reader on another peer needs it
     payload: bytes | None = None
+    # shared memory that peers of this machine read instead of the encoded form; None: they read the encoded form
     region: object = None
-    rows: int = 0
-    born: float = 0.0
+    rows: int = 0  # number of tuples; 0 for a punctuation
+    born: float = 0.0  # wall-clock time at which the oldest input of the item entered the system, in seconds
 
     def __post_init__(self) -> None:
         # Attributes rather than properties: a batch is asked for them thirty times on its way.
@@ -355,10 +257,7 @@ def encoded(chunk: Chunk) -> None:
 def chunks_of(items: Iterable[Item], start: Point) -> list[Chunk]:
     """Cut consecutive items after a point into chunks; leave out empty batches and promises that are not new.
 
-    Raises
-    ------
-    ValueError
-        If a batch does not begin where the one before it ended.
+    Raises ``ValueError`` if a batch does not begin where the one before it ended.
     """
     chunks: list[Chunk] = []
     for item in items:

@@ -126,12 +126,7 @@ _decode = msgspec.msgpack.Decoder(_Header).decode
 def encode(frame: Frame, *, near: bool = False) -> bytes:
     """Encode a frame; chunks retain the encoded form of their items.
 
-    Parameters
-    ----------
-    frame
-        Frame to encode.
-    near
-        Whether the receiver shares memory with this peer, and can read batches there.
+    ``near``: whether the receiver shares memory with this peer, and can read batches there.
     """
     payloads: list[bytes] = []
     header: _Header
@@ -191,21 +186,11 @@ def _outline(piece: Piece) -> _Piece:
 
 def decode(
     data: bytes | bytearray | memoryview,
-    item_of: Callable[[memoryview], tuples.Item] = tuples.decode,
+    item_of: Callable[[memoryview], tuples.Item] = tuples.decode,  # decoder of an item
 ) -> Frame:
     """Decode a frame that :func:`encode` wrote.
 
-    Parameters
-    ----------
-    data
-        Bytes of one frame.
-    item_of
-        Decoder of an item.
-
-    Raises
-    ------
-    ValueError
-        If ``data`` is not a valid frame; the message names the wrong part.
+    Raises ``ValueError`` if ``data`` is not a valid frame; the message names the wrong part.
     """
     view = memoryview(data)
     begin, check = tuples.header_of(view, "frame", _PREFIX, _MAGIC, _VERSION)
