@@ -202,6 +202,20 @@ def test_an_execution_gives_a_pair_of_the_present_rate_and_the_time_since_arriva
     assert of(a).times.pairs[len(before) :] == ((15.0, 0.5),), "10 of this second, and half of the 10 of the last one"
 
 
+def test_executions_of_a_second_give_at_most_50_pairs() -> None:
+    """So the window of 128 pairs covers seconds, at any rate."""
+    bench = Bench({"a": ["source"]})
+    for second in range(1, 4):
+        bench.offer("a", 10, now=float(second))
+        bench.done(work_of(bench.hosting, second), [(10, 100)], second, second)
+    known = len(of(bench["a"]).times.pairs)
+    for number in range(100):
+        now = 4.0 + number / 100
+        bench.offer("a", 10, now=now)
+        bench.done(work_of(bench.hosting, now), [(10, 100)], now, now)
+    assert len(of(bench["a"]).times.pairs) - known == 50
+
+
 def test_a_punctuation_that_closes_a_window_gives_a_pair_and_others_give_none() -> None:
     bench = Bench({"a": ["source"]})
     a = bench["a"]
