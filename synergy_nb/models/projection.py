@@ -296,7 +296,7 @@ def _judged(applications: Sequence[LocalApplication], more: _More, worsening: fl
 
 
 def _more(will: SojournTimes, was: SojournTimes, lengths: Array | None = None, policy: str = "every") -> _More:
-    """Compute the additional time of tuples, by a policy over segments."""
+    """Compute the time that is added to tuples, for the segments that a policy chooses."""
     stretch = _longer(will.stretch, was.stretch, lengths, policy)
     if stretch == math.inf:
         return 0.0, math.inf  # a component without processing time waits for ever, too

@@ -59,7 +59,7 @@ __all__ = ["SHARED", "STREAM", "StreamDriver"]
 STREAM: Final = "stream"  # channel of the link for frames
 SHARED: Final = "shared"  # channel of frames that refer to text in shared memory, which has to be scanned
 LIGHT_ROWS: Final = 64  # most tuples of an execution on the loop's thread
-# such chunks are executed there only if they are expected to take less than this, seconds
+# seconds within which an execution has to be expected to end, to take place on the loop's thread
 LIGHT_SECONDS: Final = 0.6e-3
 LIGHT_BYTES: Final = 1 << 20  # most memory that their execution may need
 HEAVY_SECONDS: Final = 0.05  # seconds of an execution from which on the loop's thread must not wait for it

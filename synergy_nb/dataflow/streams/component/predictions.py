@@ -48,11 +48,12 @@ if TYPE_CHECKING:
 __all__ = ["ComponentPredictions", "PeerPredictions"]
 
 COUNT_S: Final = 1.0  # seconds between two counts of tuples
-REPORT_AT: Final = 0.5  # seconds after a count at which predictions are reported: ancestors' rates have arrived
+# seconds after a count at which predictions are reported: by then the rates of ancestors have arrived
+REPORT_AT: Final = 0.5
 RENEWAL_S: Final = 0.05  # least time between two predictions of the same execution time, seconds
 PAIR_S: Final = 0.02  # least time between two pairs of one component, seconds
 REPEAT_S: Final = 1.0  # seconds between two reports of the same component without slack
-ANCESTORS: Final = 32  # most rates of ancestors that a chunk carries, the nearest ones
+ANCESTORS: Final = 32  # maximum number of rates of ancestors that a chunk carries: those of the nearest ones
 MARKS: Final = 600  # most counts whose tuples wait to be executed
 PENDING: Final = 1024  # most tuples whose commitment by another engine is awaited as measurements
 
@@ -60,40 +61,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class ComponentPredictions:
-    """Measured rates and execution times of one component, and the predictions from them.
-
-    Parameters
-    ----------
-    component
-        Component that is measured.
-    peer
-        Predictions of its peer.
-
-    Attributes
-    ----------
-    rate : float
-        Input rate of the last whole second, tuples/s.
-    predicted_rate : PredictedRate
-        Predicted input rate of the present second.
-    ancestors : dict
-        Name of each component upstream to the number of components between it and this one.
-    carried : dict
-        Name of ancestors to their rates that have arrived in the present second, tuples/s.
-    times : ExecutionTimes
-        Pairs of the peer's total rate and execution times.
-    time : Predicted
-        Predicted execution time t̂_e.
-    departure_limit : float or None
-        Greatest age in seconds at which a tuple may leave the component; None if slack is not computed.
-    slack : float or None
-        Slack of the last tuple that was evaluated, seconds.
-    age : float
-        Age of that tuple on its arrival, seconds.
-    deviations : Deviations
-        Predicted times beside those measured in the second after.
-    began : float or None
-        Time at which the component executes what arrives next, where it executes it before the arrival is handled.
-    """
+    """Measured rates and execution times of one component, and the predictions from them."""
 
     __slots__ = (
         "_ages", "_arrived", "_counts", "_fresh", "_held", "_latest", "_marks", "_own", "_pair_at", "_pending",
@@ -105,21 +73,26 @@ class ComponentPredictions:
     def __init__(self, component: Component, peer: PeerPredictions) -> None:
         self.component = component
         self.peer = peer
-        self.rate = 0.0
-        self.predicted_rate = PredictedRate(0.0)
+        self.rate = 0.0  # input rate of the last whole second, tuples/s
+        self.predicted_rate = PredictedRate(0.0)  # predicted input rate of the present second
         self.processing, self.speed = component.processing, component.speed
-        self.times = ExecutionTimes(floor=self.processing)
+        self.times = ExecutionTimes(floor=self.processing)  # pairs of the peer's total rate and execution times
+        # predicted execution time t̂_e
         self.time = Predicted(self.processing, "profile", extrapolated=False, line=None)
-        self.deviations = Deviations()
+        self.deviations = Deviations()  # predicted times beside those measured in the second after
         self._taken: list[float] = []  # execution times of the pairs since the last count, seconds
         self._held: float | None = None  # execution time that was predicted then; None: for a later time than this
+        # greatest age in seconds at which a tuple may leave the component; None if slack is not computed
         self.departure_limit: float | None = None
-        self.slack: float | None = None
-        self.age = 0.0
+        self.slack: float | None = None  # slack of the last tuple that was evaluated, seconds
+        self.age = 0.0  # age of that tuple on its arrival, seconds
+        # time at which the component executes what arrives next, where it executes it before the arrival is handled
         self.began: float | None = None
         self._persistence = Persistence(peer.config.tuples, peer.config.seconds)
         self._rates = CombinedRate(())
+        # name of each component upstream to the number of components between it and this one
         self.ancestors: dict[str, int] = {}
+        # name of ancestors to their rates that have arrived in the present second, tuples/s
         self.carried: dict[str, float] = {}
         self._latest: dict[str, CarriedRate] = {}  # latest rate of each ancestor that came with executed tuples
         self._own: CarriedRate | None = None  # own rate of the last count whose tuples are executed
@@ -188,7 +161,7 @@ class ComponentPredictions:
         self._predict_rate()
 
     def _read(self, chunks: Iterable[Chunk]) -> None:
-        """Carry on the rates that came with executed chunks."""
+        """Take over the rates that came with executed chunks."""
         for chunk in chunks:
             for each in chunk.rates:
                 self._latest[each.component] = CarriedRate(each.component, each.rate, each.hops + 1)
@@ -213,11 +186,11 @@ class ComponentPredictions:
         return all(number not in ports or ports[number].consumed.position >= at for number, at in positions.items())
 
     def present(self, share: float) -> float:
-        """Present rate in tuples/s, where a share of the second has passed."""
+        """Rate so far in the present second, tuples/s, of which a share has passed."""
         return self._arrived / COUNT_S + (1.0 - share) * self.rate
 
     def expected(self, share: float) -> float:
-        """Expected rate of the second in tuples/s, of which a share has passed."""
+        """Expected rate of the present second, tuples/s, of which a share has passed."""
         if not self.peer.config.predict:
             return self.present(share)
         return self._arrived / COUNT_S + (1.0 - share) * self.predicted_rate.rate
@@ -227,10 +200,7 @@ class ComponentPredictions:
     def executed(self, arrived: float, finished: float) -> None:
         """Add a pair for an execution.
 
-        Parameters
-        ----------
-        arrived, finished
-            Times of the arrival of its oldest tuple and of its end, seconds.
+        ``arrived``, ``finished``: times of the arrival of its oldest tuple and of its end, seconds.
         """
         if finished < self._pair_at or self._counts < 2:
             return
@@ -346,30 +316,16 @@ class ComponentPredictions:
 class PeerPredictions:
     """Predictions of all components of a peer, and of its total rate and load.
 
-    Parameters
-    ----------
-    config
-        Parameters of hot spots.
-
-    Attributes
-    ----------
-    rate, predicted_rate : float
-        Present and expected total input rate of the components that execute here, tuples/s.
-    expected_load : float
-        Expected load at that rate, Σ r̂ τ: share of the time of the one thread that executes.
-    violations : list of SlackViolation
-        Components without slack that were not yet reported.
-    due : float or None
-        Time in seconds at which :meth:`tick` has work; None while no tuples have arrived.
-    next_count : float
-        Time in seconds from which :meth:`advance` has tuples to count.
+    ``rate``, ``predicted_rate``: present and expected total input rate of the components that execute here, tuples/s;
+    ``expected_load``: expected load at that rate, Σ r̂ τ: share of the time of the one thread that executes;
+    ``next_count``: time in seconds from which :meth:`advance` has tuples to count.
     """
 
     def __init__(self, config: HotSpotConfig) -> None:
         self.config = config
         self.rate = self.predicted_rate = self.expected_load = 0.0
-        self.violations: list[SlackViolation] = []
-        self.due: float | None = None
+        self.violations: list[SlackViolation] = []  # components without slack that were not yet reported
+        self.due: float | None = None  # time in seconds at which `tick` has work; None while no tuples have arrived
         self._loads = ExecutionTimes()  # pairs of total rate and load: the line of section 3.4.3
         self._components: dict[Key, ComponentPredictions] = {}
         self._limits: dict[str, Mapping[str, float]] = {}
@@ -465,7 +421,7 @@ class PeerPredictions:
 
     @staticmethod
     def _load(component: Component, now: float) -> float:
-        """Return the seconds that the work of a component takes in a second, plus those for what waits for it."""
+        """Return the seconds that a component is busy in a second, and those that waiting tuples will take."""
         if component.external:
             return 0.0
         return component.busy.per_second(now) / component.speed + component.waiting * component.processing
