@@ -414,10 +414,10 @@ def test_a_follower_starts_from_no_snapshot_that_was_begun_before_it_was_known()
     reader.set_copy_holders(Assignment("x", backups=("g",)))
     reader.capture()
     reader.set_copy_holders(Assignment("x", backups=("g",), follower="h"))
-    assert not reader.alignment.suits("h", reader.number)
-    assert reader.alignment.suits("g", reader.number)
+    assert not reader.alignment.suits("h", reader.cuts.number)
+    assert reader.alignment.suits("g", reader.cuts.number)
     reader.capture()
-    assert reader.alignment.suits("h", reader.number)
+    assert reader.alignment.suits("h", reader.cuts.number)
     assert reader.alignment.holds
 
 
