@@ -597,6 +597,25 @@ def parameters_name_things(module: Module) -> Iterator[str]:
                     yield f"{getattr(node, 'name', 'module')}, {name}: {text[:60]!r} {found}"
 
 
+#: Classes of private modules whose methods users call: bases of ``Application``, ``Cluster`` and ``Simulation``.
+BASES_OF_PUBLIC_CLASSES = {"LedApplication", "PeerRequests", "PeerChanges"}
+
+
+def private_fields_speak_at_their_lines(module: Module) -> Iterator[str]:
+    """In a private module, fields and parameters have comments at their lines; lists of them stand beside examples."""
+    package, _, name = module.name.partition(".")
+    if package == EXPERIMENTS or not name.rpartition(".")[2].startswith("_"):
+        return
+    for node in module.tree.body:
+        if getattr(node, "name", "") in BASES_OF_PUBLIC_CLASSES:
+            continue
+        for each in ast.walk(node):
+            if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(each) or ""
+                if re.search(r"(?m)^(Parameters|Attributes)\n-+$", text) and not re.search(r"(?m)^Examples\n-+$", text):
+                    yield f"line {each.lineno}: {each.name} lists them"
+
+
 def hides_no_module(module: Module) -> Iterator[str]:
     """No package gives the name of one of its modules to something else: ``import a.b.c as x`` is the module."""
     for node in module.tree.body:
@@ -815,6 +834,11 @@ def test_tests_never_sleep() -> None:
         (names_say_something, "overlay.ring", "class LinkManager: ..."),
         (finished, "plan", "x = 1  # TO" + "DO: two"),
         (finished, "plan", "x = 1  # enough for" + " now"),
+        (
+            private_fields_speak_at_their_lines,
+            "plan._one",
+            'class A:\n    """A.\n\n    Parameters\n    ----------\n    x\n        A number.\n    """',
+        ),
         (named_tests_exist, "plan", "x = 1  # test_that_nobody_has_written fails without it"),
         (mentioned_modules_exist, "plan", "'''See :mod:`.plan.nothing`.'''"),
         (free_of_this_machine, "plan", "'/ro" + "ot/data'"),

@@ -50,13 +50,7 @@ class CsvLayout(NamedTuple):
 
 
 class _Fields(NamedTuple):
-    """What the parsers know of the fields of a row.
-
-    Parameters
-    ----------
-    separator, names, kinds, required, quotes, unit
-        The same as in :class:`CsvLayout` and :func:`synergy_nb.traces._typed_columns.typed`.
-    """
+    """What the parsers know of the fields of a row, see :class:`CsvLayout` and :func:`._typed_columns.typed`."""
 
     separator: str
     names: list[str]
