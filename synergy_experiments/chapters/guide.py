@@ -21,4 +21,5 @@ def guide() -> Guide:
         {letter: Paper(**paper) for letter, paper in given["papers"].items()},
         {claim: Headline(**headline) for claim, headline in given["headlines"].items()},
         [Word(tuple(forms.split("|")), meaning) for forms, meaning in given["words"].items()],
+        given["ways"],
     )

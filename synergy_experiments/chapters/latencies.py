@@ -117,7 +117,11 @@ def _of_drift(measured: Measured, setup: Setup, drift: str) -> Iterator[Check]:
             name = f"utilisation by ROD at {x:g} times the rate, {drift}"
             ours = measured.estimate(x, "rod", metric_of("utilisation", drift))
             check = near(name, UTILISATION[x], ours, 0.05, 0.1)
-            yield check if theirs else not_comparable(name, UTILISATION[x], ours, "set by load; not the paper's trace")
+            yield (
+                check
+                if theirs
+                else not_comparable(name, UTILISATION[x], ours, "set by load; not the paper's trace", "%")
+            )
     for metric in ("delay", "greatest delay"):
         lowest = [
             (f"{x:g} {other}", measured.lower(x, "rod", other, metric_of(metric, drift)))

@@ -161,7 +161,7 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
         ratio = measured.paired(*ends, lambda many, few: many / few)
         name = f"updates at {last} levels over those at {first}, {algorithm}"
         why = CROSSED if algorithm == WALK else ""
-        check = near(name, PAPER[last] / PAPER[first], ratio, 0.05, 0.25, unit="", why=why)
+        check = near(name, PAPER[last] / PAPER[first], ratio, 0.05, 0.25, unit="times", why=why)
         yield check if algorithm == WALK else fitted(check._replace(name=f"{name} (fitted)"))
     for algorithm in (JUMPS, WALK):
         counted = measured.xs("messages", algorithm)

@@ -88,7 +88,7 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     for name in measured.algorithms("measured"):
         off = measured.paired(("", name, "measured"), ("", name, "computed"), lambda one, other: one - other)
-        yield own(near(f"measured share of the ideal set less the computed one, {name}", 0.0, off, 0.05, 0.1, unit=""))
+        yield own(near(f"measured share of the ideal set less the computed one, {name}", 0.0, off, 0.05, 0.1))
         agree = measured.estimate("", name, "agree where decided")
         yield own(near(f"measured and computed agree where loads are not near 1, {name}", 1.0, agree, 0.02, 0.05))
 

@@ -122,7 +122,7 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     for component, paper in [("mean", MEAN), *PAPER.items()]:
         components = tuple(PAPER) if component == "mean" else (component,)
         found = measured.over_repetitions(_mean_time, components)
-        yield not_comparable(f"time of a prediction in ms: {component}", paper, found, PROCESSOR)
+        yield not_comparable(f"time of a prediction in ms: {component}", paper, found, PROCESSOR, "ms")
     for order in ORDERS:
         metric = metric_of("time", order)
         rising = [
@@ -132,7 +132,7 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
         yield at_all(statement, "sort least, compare most", rising)
         ends = (("compare", LITERAL, metric), ("sort", LITERAL, metric))
         growth = measured.paired(*ends, lambda longest, shortest: longest / shortest)
-        yield near(f"time at compare over that at sort, {order}", GROWTH, growth, 2.0, 4.0, unit="")
+        yield near(f"time at compare over that at sort, {order}", GROWTH, growth, 2.0, 4.0, unit="times")
     metric = metric_of("time", FIGURE)
     short = [
         (component, found.at_most(GOAL))

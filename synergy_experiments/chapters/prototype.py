@@ -271,12 +271,12 @@ def _times(measured: Measured, setup: Setup) -> Iterator[Check]:
         share = measured.paired(*ends, lambda discovery, total: discovery / total)
         name = f"share of discovery in Synergy's set-up, {unique} unique"
         why = "checks of probes take seconds in the paper, and only messages take time here"
-        yield not_comparable(name, 243.0 / 3384.0, share, why)
+        yield not_comparable(name, 243.0 / 3384.0, share, why, "%")
         for policy, (discovery, probing) in _PAPER.items():
             ours_ms = measured.mean("total", policy, metric)
             yield not_comparable(f"set-up of {policy} in ms, {unique} unique", discovery + probing,
                          None if ours_ms is None else 1e3 * ours_ms,
-                         "messages over the network alone; the paper's include Java on loaded hosts")  # fmt: skip
+                         "messages over the network alone; the paper's include Java on loaded hosts", "ms")  # fmt: skip
 
 
 _LOADS: Final = {**_PROTOTYPE, "requests": wholes("requests", (50, 100, 200), (25, 50, 75, 100, 150, 200))}

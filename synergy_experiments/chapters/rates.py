@@ -317,13 +317,13 @@ def _p1_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     for component, paper in PAPER.items():
         ours = measured.over_repetitions(_mean_error, LITERAL, second, (component,))
         name = f"error of equation 3.6 at every tuple, {second.partition(',')[0]}: {component}"
-        yield near(name, paper, ours, 0.02, 0.05) if own_traces else not_comparable(name, paper, ours, WHY)
+        yield near(name, paper, ours, 0.02, 0.05) if own_traces else not_comparable(name, paper, ours, WHY, "%")
     ours = measured.over_repetitions(_mean_error, LITERAL, second, tuple(PAPER))
     name = "the same, mean of the five components"
-    yield near(name, MEAN, ours, 0.01, 0.03) if own_traces else not_comparable(name, MEAN, ours, WHY)
+    yield near(name, MEAN, ours, 0.01, 0.03) if own_traces else not_comparable(name, MEAN, ours, WHY, "%")
     ours = measured.over_repetitions(_mean_error, LAST, second, tuple(PAPER))
     yield not_comparable(
-        "the same of the last value, which predicts nothing", "not given", ours, "it decides what errors say"
+        "the same of the last value, which predicts nothing", "not given", ours, "it decides what errors say", "%"
     )
     judged = [name for name in _metrics(measured, "ratio") if "every 75" in name]
     literal = [(_short(x, name), found.below(1.0)) for name in judged for x, found in _values(measured, LITERAL, name)]
@@ -411,7 +411,7 @@ def _p2_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         components = tuple(PAPER) if component == "mean" else (component,)
         ours = measured.over_repetitions(_lost_accuracy, metric, components)
         name = f"accuracy lost from every tuple to every 75: {component}"
-        yield near(name, paper, ours, 0.05, 0.1) if setup["traces"] else not_comparable(name, paper, ours, WHY)
+        yield near(name, paper, ours, 0.05, 0.1) if setup["traces"] else not_comparable(name, paper, ours, WHY, "%")
     rising = [
         (f"{label}, every {tuples:g}", None if change is None else change.above())
         for label in labels

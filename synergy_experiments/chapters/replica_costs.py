@@ -223,7 +223,7 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
                 ours = measured.estimate(degree, operator, "ratio")
                 about = f"time of a replica over that without replication, degree {degree}: {operator}"
                 beyond = paper - 1.0  # what replication costs: of a ratio near 1 a share would say nothing
-                yield near(about, paper, ours, 0.1 * beyond, 0.5 * beyond, unit="")
+                yield near(about, paper, ours, 0.1 * beyond, 0.5 * beyond, unit="times")
     for operator in chain.from_iterable(read.values()):
         rises = measured.changes(operator, "ratio")
         yield monotone(f"the time of a replica with the degree: {operator}", "increases", rises, 1.0)

@@ -327,12 +327,12 @@ def _times(measured: Measured, _: Setup) -> Iterator[Check]:
         far = measured.estimate(x, "synergy", "too far")
         if far is not None:
             why = "peers beyond the limit count as silent, and get no replica from the asking peer"
-            yield not_comparable(f"share of links with a longer round trip, {x} peers", "not stated", far, why)
+            yield not_comparable(f"share of links with a longer round trip, {x} peers", "not stated", far, why, "%")
     for peers, said in GATHERED.items():
         for metric, how in HOW.items():
             ours = measured.estimate(peers, "synergy", metric)
             if ours is not None:
-                yield not_comparable(f"seconds with {peers} peers, {how}", said / 1e3, ours, NOT_STATED)
+                yield not_comparable(f"seconds with {peers} peers, {how}", said / 1e3, ours, NOT_STATED, "s")
 
 
 _SHARED: Final = {name: each for name, each in REPLICAS.items() if name not in ("peers", "failed", "samples")}

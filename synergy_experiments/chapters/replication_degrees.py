@@ -95,7 +95,7 @@ def _by_degree(measured: Measured, setup: Setup) -> Iterator[Check]:
             lost = measured.estimate(degree, name, "distance")
             if lost is not None:
                 statement = f"{name} below the exact optimum under the same limits, degree {degree}"
-                yield own(near(statement, 0.0, lost, NEAR, 3 * NEAR, unit=""))
+                yield own(near(statement, 0.0, lost, NEAR, 3 * NEAR))
     for other in ("partition", "random"):
         above = [
             (degree, measured.higher(degree, "synergy", other, "availability"))
@@ -106,13 +106,13 @@ def _by_degree(measured: Measured, setup: Setup) -> Iterator[Check]:
     lost = measured.paired(
         (2, "optimal", "availability"), (2, "synergy", "availability"), lambda best, ours: best - ours
     )
-    yield near("Synergy below Optimal without limits, degree 2", 0.0, lost, NEAR, 3 * NEAR, unit="")
+    yield near("Synergy below Optimal without limits, degree 2", 0.0, lost, NEAR, 3 * NEAR)
     later = [(name, _comparable(measured, name)) for name in ("random", "partition") if name in algorithms(setup)]
     yield at_all("one replica more brings others to where Synergy is with two", "Random and Partition need 3", later)
     for (degree, name), exactly in CLOSED.items():
         ours = measured.estimate(degree, name, "availability")
         if ours is not None and _usual(setup):
-            yield own(near(f"{name} at degree {degree}, closed form", exactly, ours, NEAR, 2 * NEAR, unit=""))
+            yield own(near(f"{name} at degree {degree}, closed form", exactly, ours, NEAR, 2 * NEAR))
     agree = [(f"{name} at {x}", _agree(measured, x, name)) for x in degrees for name in algorithms(setup)]
     yield own(at_all("sampled and exact availability agree within the stated error", "(ours)", agree))
     placed = [(degree, measured.always(degree, "synergy", "placed", lambda share: share == 1.0)) for degree in degrees]
@@ -123,11 +123,11 @@ def _by_degree(measured: Measured, setup: Setup) -> Iterator[Check]:
                 f"{name} below the exact optimum under the same limits, degree 2, {stream / 1e3:g} kB/s a stream"
             )
             lost = measured.estimate(stream, name, "distance by stream")
-            yield own(near(statement, 0.0, lost, NEAR, 3 * NEAR, unit=""))
+            yield own(near(statement, 0.0, lost, NEAR, 3 * NEAR))
     for name in measured.algorithms("small"):
         for place in measured.xs("small", name):
             statement = f"{name}: loss against the exact optimum of a small system with little capacity, degree {place}"
-            yield own(near(statement, 0.0, measured.estimate(place, name, "small"), 3 * NEAR, 0.1, unit=""))
+            yield own(near(statement, 0.0, measured.estimate(place, name, "small"), 3 * NEAR, 0.1))
     yield from contention_checks(measured, setup)
 
 

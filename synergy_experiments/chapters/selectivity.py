@@ -170,7 +170,9 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         if setup["traces"]:
             yield near(name, paper, _over_traces(measured, operator), 0.1, 0.25)
         else:
-            yield not_comparable(name, paper, removed, "not the paper's traces: give them by --set traces=FILE,...")
+            yield not_comparable(
+                name, paper, removed, "not the paper's traces: give them by --set traces=FILE,...", "%"
+            )
     labels = [each for each in measured.algorithms("traffic") if each != MEAN]
     few = [
         (f"{operator} over {label}", measured.always(operator, label, "traffic", lambda left: left <= 1.0 - REDUCES))

@@ -88,7 +88,7 @@ from typing import Any, Final, cast
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, metric_of
 from synergy_experiments.framework.measurements import Measured, Point, less
 from synergy_experiments.framework.parameters import Parameter, Setup, Value, numbers, several, wholes
-from synergy_experiments.framework.verdicts import at_all, at_least, near, not_comparable, own, reduction
+from synergy_experiments.framework.verdicts import at_all, at_least, near, not_comparable, own, reduction, threshold
 from synergy_experiments.worlds.requests_in_turn import executed_in_turn, served_in_turn
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_experiments.worlds.sweeps import (
@@ -151,7 +151,7 @@ def _flat(measured: Measured, setup: Setup) -> Iterator[Check]:
         for first, which in ((1, "over all degrees"), (2, "where there is a choice, from degree 2 on (ours)")):
             spread = measured.over_repetitions(_spread, metric, first)
             name = f"difference of Synergy's success {which}, {WORDS[reading]}"
-            check = near(name, 0.0, spread, 0.05, 0.15)
+            check = threshold(near(name, 0.0, spread, 0.05, 0.15), "do not seem to affect")
             yield check if first == 1 else own(check)
     yield not_overloaded(measured, setup)
 
@@ -240,7 +240,7 @@ def _strictest(measured: Measured, metric: str) -> Iterator[Check]:
     for line in (ORACLE, IN_TURN, EXECUTED, AGREED, MERGED):
         name = f"served with 10 % slack, {line}, {WORDS['least']}"
         served = measured.estimate(STRICTEST, line, metric)
-        yield own(not_comparable(name, "(ours)", served, "for the lines before"))
+        yield own(not_comparable(name, "(ours)", served, "for the lines before", "%"))
 
 
 def _share(served: float, most: float) -> float:
@@ -296,7 +296,7 @@ def _savings(measured: Measured, place: int, requests: int, reading: str) -> Ite
                         measured.gain(0.2, synergy, composition, metric))  # fmt: skip
         without = measured.gain(0.0, synergy, composition, metric)
         statement = f"no repetitions: delay that Synergy saves against Composition, {where}"
-        yield own(not_comparable(statement, "(ours)", without, "what is saved without repetitions, by projection"))
+        yield own(not_comparable(statement, "(ours)", without, "what is saved without repetitions, by projection", "%"))
         saved = measured.paired((0.4, synergy, metric), (0.0, synergy, metric), less)
         yield reduction(f"40 % repetitions: delay that Synergy saves against no repetitions, {where}", 0.25, saved)
     same = tuple((share, composition, metric_of("delay", reading)) for share in (0.4, 0.0))

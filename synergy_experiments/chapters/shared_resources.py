@@ -235,18 +235,18 @@ def contention_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     if places:
         lost = optimal_availability(peers, failed, 2) - most_available(peers, failed, n, n)
         name = "n or more peers, degree 2: loss of the most available of all such placements against Optimal"
-        yield own(near(name, 0.0, Estimate.exact(lost), NEAR, 3 * NEAR, unit=""))
+        yield own(near(name, 0.0, Estimate.exact(lost), NEAR, 3 * NEAR))
     for place in places:
         enough = _at_least(measured, place, "used, shared", n)
         if enough is not None and enough.true:
             best = optimal_availability(peers, failed, int(SHARED[str(place)].get("degree", 2)))
             reached = measured.estimate(place, "synergy", "reached, shared")
             name = f"availability that is reached where an application uses n or more peers: {place}"
-            yield own(near(name, best, reached, NEAR, 3 * NEAR, unit=""))
+            yield own(near(name, best, reached, NEAR, 3 * NEAR))
     for name in measured.algorithms("small, shared"):
         for place in measured.xs("small, shared", name):
             statement = f"{name}: loss against the exact optimum of a small system, {place}"
-            yield own(near(statement, 0.0, measured.estimate(place, name, "small, shared"), 3 * NEAR, 0.1, unit=""))
+            yield own(near(statement, 0.0, measured.estimate(place, name, "small, shared"), 3 * NEAR, 0.1))
 
 
 def _at_least(measured: Measured, x: Coordinate, metric: str, bound: float) -> Decision | None:

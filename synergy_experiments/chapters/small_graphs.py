@@ -98,11 +98,11 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
                 name_of_least = f"least of ROD, refined, of {size} graphs (our aim)"
                 yield own(at_least(name_of_least, OUR_LEAST, found, 0.0, LEAST))
         else:
-            yield near(f"mean of {name} over the optimum", MEAN, mean, 0.01, 0.03, unit="")
+            yield near(f"mean of {name} over the optimum", MEAN, mean, 0.01, 0.03)
             for size, found in least:
-                yield near(f"least of {name} over the optimum, of {size} graphs", LEAST, found, 0.03, 0.1, unit="")
+                yield near(f"least of {name} over the optimum, of {size} graphs", LEAST, found, 0.03, 0.1)
         why = "the paper does not say how many graphs it has; the least of more graphs is lower"
-        yield own(not_comparable(f"least of {name} over the optimum, of all graphs", LEAST, lowest, why))
+        yield own(not_comparable(f"least of {name} over the optimum, of all graphs", LEAST, lowest, why, "%"))
 
 
 def _mean(measured: Measured, name: str) -> float | None:

@@ -327,7 +327,7 @@ def _costs(name: str, measured: Measured, setup: Setup, *, placed: bool) -> Iter
             ours = measured.estimate(k, name, metric_of("cost", str(reading)))
             if ours is not None:
                 about = f"network cost at degree {k}, {name}, {reading}"
-                check = near(about, paper, ours, 0.1 * paper, 0.5 * paper, unit="")
+                check = near(about, paper, ours, 0.1 * paper, 0.5 * paper, unit="times")
                 yield own(check) if reading.query == _TWO else check  # the paper has 10 different applications
     for k, paper in COSTS[name].items():
         alike = [(at, ours.between(0.9 * paper, 1.1 * paper)) for at, ours in known(k, "cost")]
@@ -339,7 +339,7 @@ def _costs(name: str, measured: Measured, setup: Setup, *, placed: bool) -> Iter
         if ours is not None and matrix_path(setup) and readings[0].d_min == 15.0:
             beside = f"network cost at degree {k}, {name}, beside another implementation on the same matrix"
             yield not_comparable(
-                beside, f"{REFERENCE[name][k]:g} (not the paper's)", ours, "the paper's delays are others"
+                beside, f"{REFERENCE[name][k]:g} (not the paper's)", ours, "the paper's delays are others", "times"
             )
 
 

@@ -59,6 +59,8 @@ class Check(NamedTuple):
         Subject of the check: a statement of the paper, our own arithmetic or aim, or a shape that was fitted.
     unit
         Unit of both numbers; ``%`` means that they are shares, which are shown in per cent.
+    words
+        Words of the paper where ``paper`` is a threshold of ours for them; empty: ``paper`` is what it says.
     runs
         Least number of repetitions that have the values of ``ours``; None: it is computed, or not measured.
     """
@@ -74,6 +76,7 @@ class Check(NamedTuple):
     judges: Judged = "paper"
     unit: str = ""
     runs: int | None = None
+    words: str = ""
 
 
 class Cell(NamedTuple):

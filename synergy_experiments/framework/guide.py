@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from html import escape
 from typing import NamedTuple
@@ -25,11 +25,14 @@ class Paper(NamedTuple):
         Authors, with the name and the year.
     about
         Paragraph that explains the subject in the words that its claims use.
+    reference
+        Full reference.
     """
 
     title: str
     who: str
     about: str
+    reference: str = ""
 
 
 class Headline(NamedTuple):
@@ -48,6 +51,8 @@ class Headline(NamedTuple):
         Metric of the panel that is shown; empty: the first one.
     paper
         Statement of the paper where it has no number, and the check compares with a bound of ours; empty: the check's.
+    how
+        Letter that tells how the claim was measured, of those that the guide explains.
     """
 
     of: str
@@ -55,6 +60,7 @@ class Headline(NamedTuple):
     unit: str = ""
     panel: str = ""
     paper: str = ""
+    how: str = ""
 
 
 class Word(NamedTuple):
@@ -63,7 +69,8 @@ class Word(NamedTuple):
     Parameters
     ----------
     forms
-        Forms in a sentence; the first is its name.
+        Forms in a sentence; the first is its name. Those that begin with ``=`` are listed and never links, as they have
+        other senses, too.
     meaning
         Explanation in one sentence.
     """
@@ -84,11 +91,14 @@ class Guide:
         Main number of each claim, by its id.
     words
         Terms that are explained.
+    ways
+        Ways of measuring, by the letter of each.
     """
 
     papers: Mapping[str, Paper]
     headlines: Mapping[str, Headline]
     words: Sequence[Word]
+    ways: Mapping[str, str] = field(default_factory=dict)
 
 
 def main_checks(headline: Headline, checks: Sequence[Check]) -> list[Check]:
@@ -124,9 +134,10 @@ class Glossary:
     """
 
     def __init__(self, words: Sequence[Word]) -> None:
-        self._words = sorted(words, key=lambda word: word.forms[0].casefold())
+        self._words = sorted(words, key=lambda word: word.forms[0].lstrip("=").casefold())
         self._of_form = {form: word for word in words for form in word.forms}
-        forms = "|".join(_either_case(form) for form in sorted(self._of_form, key=len, reverse=True))
+        linked = [form for form in self._of_form if form[0] != "="]
+        forms = "|".join(_either_case(form) for form in sorted(linked, key=len, reverse=True))
         self._any = re.compile(rf"(?<![\w-])(?:{forms})(?![\w-])") if forms else None
 
     def explained(self, text: str, seen: set[str]) -> str:
@@ -145,11 +156,14 @@ class Glossary:
 
     def knows(self, term: str) -> bool:
         """Whether a term is explained."""
-        return term in self._of_form
+        return term in self._of_form or f"={term}" in self._of_form
 
     def listed(self) -> str:
         """Return all words with their meanings as HTML."""
-        rows = (f'<dt id="{_anchor(word)}">{escape(word.forms[0])}<dd>{escape(word.meaning)}' for word in self._words)
+        rows = (
+            f'<dt id="{_anchor(word)}">{escape(word.forms[0].lstrip("="))}<dd>{escape(word.meaning)}'
+            for word in self._words
+        )
         return f"<dl>{''.join(rows)}</dl>"
 
     def _of(self, form: str) -> Word:

@@ -20,19 +20,19 @@ from typing import Any, Final
 from synergy_experiments.framework import figures
 from synergy_experiments.framework.claim import Check, Choices, Claim, Panel, Result
 from synergy_experiments.framework.guide import Glossary, Guide, Headline, main_checks
-from synergy_experiments.framework.page_heights import Height, begins, fitting
+from synergy_experiments.framework.page_heights import LINE, Height, begins, fitting
 from synergy_experiments.framework.page_numbers import (
     LONG,
     MARKS,
     OUTCOMES,
     PLURALS,
     SHORT,
+    holding,
     mark,
-    number,
     outcome,
     over_readings,
     several,
-    short,
+    stated,
     texts,
 )
 from synergy_experiments.framework.page_style import STYLE
@@ -48,31 +48,44 @@ DOUBT: Final = "What would change our verdict:"
 #: What checks judge.
 JUDGED: Final = {
     "paper": "Statements of the paper",
-    "own": "Our own arithmetic and aims, which do not count",
+    "own": "Our own arithmetic and aims, which do not count: in place of the paper's number is our aim",
     "fitted": "Shapes that were fitted, which do not count",
 }
 
 INTRODUCTION: Final = """\
-Papers of 2006 to 2008 say how queries over streams of data should be spread over many computers (peers), kept fast, and
-kept alive. We built their algorithms into one system and measured each claim again. A line is a claim: what came out,
-the paper's main number, and ours with its 95 % interval; or over all readings, where the text can be read in several
-ways. 'At 3 of 4' counts points of a figure. The mark judges all that the paper states there, not that number alone."""
+Five texts of 2006 to 2008 say how queries over streams of data should be spread over many computers (peers), kept
+fast, and kept alive. We built their algorithms into one system, and measured each claim again: in simulations and
+models, as the letter behind a claim tells. The mark is our verdict of all that the paper states there, and 'hold'
+tells how many of its statements that can be compared hold, of all readings and loads. Then come the paper's main
+number, and ours with its 95 % interval. 'By reading' is from the smallest to the largest mean where the text can be
+read in several ways, with the least and the greatest end of their intervals. 'At 3 of 4' counts comparisons, over
+readings and loads. Where input, machine or network are not the paper's, numbers are not comparable: orders and
+signs are judged."""
 RULES: Final = (
     """\
 Policies are compared within a repetition, on the same network and the same requests. A gain is computed in each
-repetition; the mean of these gains is judged, with its 95 % interval.""",
+repetition; the mean of these gains is judged, with its 95 % interval. Each statement of the paper is tested by one
+check or by several, as it is about several loads, policies or readings of the text.""",
     """\
-A gain, or another number, holds if its whole interval is within the stated tolerance of the paper's. A gain of another
-size, smaller or larger, holds in part, and so does a number within a second tolerance. A bound holds if the whole
-interval is above it. A statement about all points must be true of each by an interval, or in every single run; it holds
-in part if it is true of more than half. What chance could decide either way is undecided; as there are hundreds of
-statements, so many more are undecided that of those that hold 5 % are expected to do so by chance. What was not
-measured, or not on the paper's input, is not comparable.""",
+A tolerance is how far ours may be from the paper's number. We chose them, usually 10 points; each is in the folded
+list of checks. A gain, or another number, holds if its whole interval is within the tolerance. A gain that is
+smaller, or larger by 25 points at most, holds in part, and so does a number within a second tolerance. A bound, a
+number that is not to be passed, holds if the whole interval is on the stated side. A statement about several points
+must be true of each, by an interval or in every single run; it holds in part if it is true of more than half. It
+does not hold if the whole interval is outside of what would hold, or hold in part. What is neither surely right nor
+surely wrong is undecided. On another input, machine or network than the paper's, numbers are not comparable; orders
+and signs are judged.""",
+    """\
+With hundreds of tests some hold by luck. So we ask for more evidence until only 5 % of the ticks are expected to be
+luck. Only what holds is corrected, and not what each single run decides or what is computed. So a '?' can stand
+beside 'at 6 of 6': chance is not excluded there, as so many statements are tested.""",
     """\
 A claim is reproduced if at least half of the paper's statements can be compared and each of these holds; in part if
-some hold, or hold in part; not reproduced if none does and one is surely wrong. What we check of our own work, or aim
-at beyond the paper, and shapes that were fitted to its numbers are listed apart, and do not count. Runs that are
-smaller than the paper's, have other parameters, or fewer than ten repetitions are in bold type.""",
+at least half of those that can be compared hold, or hold in part; else not reproduced if one is surely wrong, or
+undecided. What we check of our own work, or aim at beyond the paper, and shapes that were fitted to its numbers are
+listed apart, and do not count. Runs that are smaller than the paper's, have other parameters, or fewer than ten
+repetitions are in bold type. A text that names an option, such as traces=FILE, means the command: synergy reproduce
+P1 --set traces=FILE.""",
 )
 
 
@@ -140,7 +153,7 @@ def write_page(
         _bar(groups, guide),
         "<main>",
         *_summary(groups, guide, glossary),
-        _rules(glossary),
+        _rules(guide, glossary),
     ]
     done = 0
     for letter, members in groups.items():
@@ -213,17 +226,19 @@ def _summary(groups: Mapping[str, Sequence[_Found]], guide: Guide, glossary: Glo
         f"<span class=tally>{mark(name)} {counts[name]} {outcome(name)}</span>" for name in OUTCOMES if counts[name]
     )
     yield f"<section id=summary><h1>{len(every)} claims, measured again</h1>"
-    yield f"<p>{glossary.explained(INTRODUCTION, set())}<p>{tally}</p><div class=two>"
+    ways = "; ".join(f"<strong>{letter}</strong> {escape(way)}" for letter, way in guide.ways.items())
+    yield f"<p>{glossary.explained(INTRODUCTION, set())}<p>{tally}</p><p class=more>How it was measured: {ways}.</p>"
+    yield "<div class=two>"
     for half in _halves(list(groups.items())):
         yield (
             "<table class=claims><thead><tr><th scope=col><span class=vh>outcome</span><th scope=col>claim"
-            "<th scope=col>paper<th scope=col>ours</thead>"
+            "<th scope=col>hold<th scope=col>paper<th scope=col>ours</thead>"
         )
         for letter, members in half:
             paper = guide.papers.get(letter)
             title = f'<a href="#paper-{letter}">{escape(paper.title)}</a>' if paper is not None else "Others"
             who = f" <small>{escape(paper.who)}</small>" if paper is not None else ""
-            yield f"<tbody><tr><th colspan=4 scope=rowgroup>{title}{who}"
+            yield f"<tbody><tr><th colspan=5 scope=rowgroup>{title}{who}"
             yield from (_line(each) for each in members)
             yield "</tbody>"
         yield "</table>"
@@ -240,18 +255,24 @@ def _halves(groups: Sequence[tuple[str, Sequence[_Found]]]) -> Iterator[Sequence
 def _line(found: _Found) -> str:
     """Return the line of a claim in the summary."""
     claim, checks, unit = found.claim, found.main, found.headline.unit
-    paper = number(short(found.headline.paper or checks[0].paper, SHORT), unit) if checks else ""
+    paper = found.headline.paper or (checks[0].words if checks else "")
+    paper = escape(paper) if paper else stated(checks[0], SHORT, unit) if checks else ""
+    way = f" <small>{found.headline.how}</small>" if found.headline.how else ""
+    hold = "" if found.result is None else holding(_of_paper(found.result.checks))
     ours = over_readings(checks, unit) if checks else "" if found.result is not None else "not stored"
     return (
         f'<tr><td>{mark(found.outcome)}<th scope=row><a href="#{claim.id}">{claim.id}</a> '
-        f"{escape(found.headline.of)}<td>{paper}<td>{ours}"
+        f"{escape(found.headline.of)}{way}<td>{hold}<td>{paper}<td>{ours}"
     )
 
 
-def _rules(glossary: Glossary) -> str:
+def _rules(guide: Guide, glossary: Glossary) -> str:
     seen: set[str] = set()
     text = "".join(f"<p>{glossary.explained(each, seen)}" for each in RULES)
-    return f"<section id=rules><h2>How it was judged</h2>{text}</section>"
+    texts_of = dict.fromkeys(paper.reference for paper in guide.papers.values() if paper.reference)
+    listed = "".join(f"<li>{escape(each)}" for each in texts_of)
+    papers = f"<h2>The papers</h2><ul>{listed}</ul>" if listed else ""
+    return f"<section id=rules><h2>How it was judged</h2>{text}{papers}</section>"
 
 
 # -- the section of a claim --------------------------------------------------------------------------------------------
@@ -261,9 +282,10 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
     """Yield the section of one claim."""
     claim, choices = found.claim, found.choices
     seen: set[str] = set()
+    told = f"{outcome(found.outcome)}{_holding(found)}"
     yield (
         f'<section class=claim id="{claim.id}" aria-labelledby="t-{claim.id}"><h3 id="t-{claim.id}">'
-        f"{mark(found.outcome)} {claim.id}: {escape(claim.title)} <em>{outcome(found.outcome)}</em></h3>"
+        f"{mark(found.outcome)} {claim.id}: {escape(claim.title)} <em>{told}</em></h3>"
     )
     says = f"{claim.says} ({claim.source})."
     yield f"<p><strong>The paper:</strong> {glossary.explained(says, seen)}</p>"
@@ -300,6 +322,12 @@ def _section(found: _Found, glossary: Glossary) -> Iterator[str]:
     yield "</div></section>"
 
 
+def _holding(found: _Found) -> str:
+    """Return behind the outcome how many of the paper's statements hold."""
+    hold = "" if found.result is None else holding(_of_paper(found.result.checks))
+    return f": {hold} hold" if hold else ""
+
+
 def _failures(result: Result) -> Iterator[str]:
     """Yield the cells that were not measured, with their errors, folded."""
     if result.failed:
@@ -316,20 +344,26 @@ def _told(result: Result) -> str:
     apart = len(result.checks) - len(checks)
     more = f" {counted(apart, 'check')} of our own or of fitted shapes apart." if apart else ""
     size = _marked_size(result)
-    return f"<strong>Of {counted(len(checks), 'statement')}:</strong> {told}.{more} <small>{size}.</small>"
+    tests = counted(len(checks), "check")
+    return f"<strong>{tests} of the paper's statements:</strong> {told}.{more} <small>{size}.</small>"
 
 
 def _marked_size(result: Result) -> str:
     """Return the size of a run in words, marked if it is smaller than the paper's or has other parameters."""
-    size = result.size
-    if result.setup["repeat"] == 1:
+    planned, scale = result.setup["repeat"], result.setup["scale"]
+    least = min((each.runs for each in result.checks if each.runs is not None), default=planned)
+    size = f"{least} to {result.size}" if least < planned else result.size
+    once = planned == 1 == result.claim.repeat[scale == "paper"]
+    if once:
+        size = f"one run at {scale} scale, in which nothing is random: without intervals"
+    elif planned == 1:
         size += ": verdicts of one run, without intervals"
     if result.changed:
-        size += f", with {escape(_values(result.changed))}"
+        size += f", with {escape(_values(result))}"
     if result.failed:
         size += f", {counted(len(result.failed), 'cell')} not measured"
     as_stated = not result.changed and not result.failed
-    complete = result.setup["scale"] == "paper" and result.setup["repeat"] >= COMPLETE and as_stated
+    complete = scale == "paper" and (least >= COMPLETE or once) and as_stated
     return size if complete else f"<strong>{size}</strong>"
 
 
@@ -341,9 +375,9 @@ def _shown(
     others = sorted(_of_paper(result.checks), key=lambda each: order.index(each.verdict))
     ranked = main + [each for each in others if each not in main]
     rows = [(each.name, *texts(each, LONG)) for each in ranked]
-    shown = list(zip(ranked, rows, strict=True))[: fitting(rows, height)]
+    shown = list(zip(ranked, rows, strict=True))[: fitting(rows, height - LINE)]  # a link may take one line more
     yield "<div class=two><div><table class=checks><thead><tr><th scope=col><span class=vh>verdict</span>"
-    yield "<th scope=col>What we found<th scope=col>paper<th scope=col>ours</thead>"
+    yield "<th scope=col>What we tested<th scope=col>paper<th scope=col>ours</thead>"
     for each, (name, paper, ours) in shown:
         yield f"<tr><td>{mark(each.verdict)}<td>{glossary.explained(name, seen)}<td>{paper}<td>{ours}"
     yield "</table>"
@@ -368,7 +402,9 @@ def _first_panel(found: _Found, result: Result, height: float) -> Panel | None:
 
 def _all_checks(result: Result, glossary: Glossary, seen: set[str]) -> Iterator[str]:
     """Yield all checks with their rules: those of the paper's statements, and those that do not count."""
-    yield f"<details><summary>{counted(len(result.checks), 'check')} with rules</summary><table class=checks>"
+    yield f"<details><summary>{counted(len(result.checks), 'check')} with rules</summary><table class='checks all'>"
+    yield "<thead><tr><th scope=col><span class=vh>mark</span><th scope=col>tested<th scope=col>paper, or aim"
+    yield "<th scope=col>ours<th scope=col>verdict</thead>"
     for judges, name in JUDGED.items():
         checks = [check for check in result.checks if check.judges == judges]
         if not checks:
@@ -410,14 +446,18 @@ def _origin(result: Result, stored: Mapping[str, Any]) -> str:
         f"{_marked_size(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
         f"{escape(stored['machine'])}, {stored['seconds']:.0f} s of measuring"
     )
+    command = f"synergy reproduce {result.claim.id} --scale {result.setup['scale']}"
+    origin += f"; measured again by <code>{command}</code>, with other values by <code>--set</code>"
     return (
         f"<details><summary>Set-up: {counted(len(known), 'parameter')}, origin</summary><p>{origin}</p>"
         f"<table><tr><th scope=col>parameter<th scope=col>value<th scope=col>meaning{rows}</table></details>"
     )
 
 
-def _values(parameters: Mapping[str, Any]) -> str:
-    return "; ".join(f"{name} {_shown_value(value)}" for name, value in parameters.items())
+def _values(result: Result) -> str:
+    """Return the parameters that are not those of the claim, in words."""
+    known = result.claim.parameters
+    return "; ".join(f"{known[name].about}: {_shown_value(value)}" for name, value in result.changed.items())
 
 
 def _shown_value(value: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["SCREEN", "Height", "begins", "fitting", "lines"]
+__all__ = ["LINE", "SCREEN", "Height", "begins", "fitting", "lines"]
 
 SCREEN: Final = 800.0  # height of a screen, px
 BAR: Final = 40.0  # height of the contents at its top, px

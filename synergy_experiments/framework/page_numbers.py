@@ -9,6 +9,7 @@ from html import escape
 from typing import Final
 
 from synergy_experiments.framework.claim import Check, Verdict
+from synergy_experiments.framework.verdicts import CHANCE
 
 __all__ = [
     "LONG",
@@ -16,12 +17,14 @@ __all__ = [
     "OUTCOMES",
     "PLURALS",
     "SHORT",
+    "holding",
     "mark",
     "number",
     "outcome",
     "over_readings",
     "several",
     "short",
+    "stated",
     "texts",
 ]
 
@@ -43,6 +46,7 @@ PLURALS: Final[Mapping[Verdict, str]] = {
 }
 #: Marks of claims, from the best outcome to none.
 OUTCOMES: Final = {"reproduced": "✓", "in part": "~", "undecided": "?", "not reproduced": "✕", "not comparable": "·"}
+OURS: Final = ("(ours)", "our aim", "")  # what stands in place of the paper's words in checks of our own
 COUNTED: Final = re.compile(r"at (\d+) of (\d+)")  # points at which a statement is true, and of all points
 _CLASS: Final = {"✓": "yes", "~": "part", "?": "open", "✕": "no", "·": "open"}  # of the style of a mark
 
@@ -55,11 +59,19 @@ def mark(name: str) -> str:
 
 def texts(check: Check, most: int = sys.maxsize) -> tuple[str, str]:
     """Return the paper's number and ours, with its interval, as HTML; of words at most so many letters."""
-    unit = "%" if " points" in check.rule or " %" in check.rule else ""
-    ours = number(short(check.ours, most), unit)
+    ours = number(short(check.ours, most), check.unit)
     if _varies(check):
-        ours += f"<br><small>{_between(check, unit)}</small>"
-    return number(short(check.paper, most), unit), ours
+        ours += f"<br><small>{_between(check, check.unit)}</small>"
+    if CHANCE in check.rule:
+        ours += f"<br><small>{CHANCE}</small>"
+    return stated(check, most), ours
+
+
+def stated(check: Check, most: int = sys.maxsize, unit: str = "") -> str:
+    """Return the paper's number or words as HTML; a threshold of ours for its words is not the paper's number."""
+    if check.words:
+        return f"‘{escape(check.words)}’; we test for {number(check.paper, unit or check.unit)}"
+    return "" if check.judges == "own" and check.paper in OURS else number(short(check.paper, most), unit or check.unit)
 
 
 def number(value: float | str | None, unit: str = "") -> str:
@@ -83,8 +95,18 @@ def _varies(check: Check) -> bool:
 
 def _between(check: Check, unit: str) -> str:
     """Return the interval of our number."""
+    return _ends(check.low or 0.0, check.high or 0.0, unit)
+
+
+def _ends(low: float, high: float, unit: str) -> str:
     factor = 100.0 if unit == "%" else 1.0
-    return f"{_plain((check.low or 0.0) * factor)} to {_plain((check.high or 0.0) * factor)}"
+    return f"{_plain(low * factor)} to {_plain(high * factor)}"
+
+
+def holding(checks: Sequence[Check]) -> str:
+    """Return how many of the statements that can be compared hold, in words; empty without any."""
+    compared = [check for check in checks if check.verdict != "not comparable"]
+    return f"{sum(check.verdict == 'holds' for check in compared)} of {len(compared)}" if compared else ""
 
 
 def several(count: int, verdict: Verdict) -> str:
@@ -105,7 +127,9 @@ def over_readings(checks: Sequence[Check], unit: str) -> str:
     numbers = [check.ours for check in checks if isinstance(check.ours, float | int)]
     if len(numbers) > 1:
         low, high = (number(float(f"{each:.2g}"), unit) for each in (min(numbers), max(numbers)))
-        return f"{low.removesuffix(f' {unit}')} to {high} <small>by reading</small>"
+        ends = [end for check in checks for end in (check.low, check.high) if end is not None]
+        hull = f"; intervals {_ends(min(ends), max(ends), unit)}" if ends else ""
+        return f"{low.removesuffix(f' {unit}')} to {high} <small>by reading{hull}</small>"
     interval = f" <small>{_between(first, unit)}</small>" if _varies(first) else ""
     return f"{number(short(first.ours, SHORT), unit)}{interval}"
 

@@ -27,9 +27,10 @@ table{border-collapse:collapse;width:100%;font-size:13.5px;line-height:18px}
 th,td{border-bottom:1px solid var(--line);padding:3px 6px;text-align:left;vertical-align:top}
 table.checks td:nth-child(3){width:112px}table.checks td:nth-child(4){width:128px}
 table.checks td:first-child{width:22px}
+table.all td:nth-child(3){width:200px}table.all td:nth-child(4){width:300px}
 table.claims{font-size:12.5px;line-height:17px;table-layout:fixed}
-table.claims th:first-child{width:24px}table.claims th:nth-child(3){width:116px}
-table.claims th:nth-child(4){width:180px}
+table.claims th:first-child{width:24px}table.claims th:nth-child(3){width:62px}
+table.claims th:nth-child(4){width:104px}table.claims th:nth-child(5){width:176px}
 table.claims th,table.claims td{padding:1px 5px}
 table.claims small{font-size:11.5px}table.claims tbody th[scope=row]{font-weight:400}
 table.claims th[scope=rowgroup]{background:var(--soft)}table.claims th small{font-weight:400}

@@ -45,6 +45,7 @@ __all__ = [
     "of_claim",
     "own",
     "reduction",
+    "threshold",
 ]
 
 Statement: TypeAlias = tuple[str, str, Sequence[tuple[str, bool]]]
@@ -207,6 +208,7 @@ def at_all(name: str, paper: str, found: Iterable[tuple[object, Decision | None]
     ('at 1 of 2; undecided at 200', 'undecided')
     """
     points = [(point, UNDECIDED if each is None else each) for point, each in found]
+    apart = "; " if any(", " in str(point) for point, _ in points) else ", "
     wrong = [point for point, each in points if each.true is False]
     unsure = [point for point, each in points if each.true is None]
     rule = "holds where it is true of all points, in part of more than half"
@@ -216,7 +218,9 @@ def at_all(name: str, paper: str, found: Iterable[tuple[object, Decision | None]
     ours = f"at {right} of {len(points)}"
     for word, places in (("not", wrong), ("undecided", unsure)):
         if places:
-            ours += f"; {word} at {', '.join(f'{each:g}' if isinstance(each, float) else str(each) for each in places)}"
+            ours += (
+                f"; {word} at {apart.join(f'{each:g}' if isinstance(each, float) else str(each) for each in places)}"
+            )
     verdict: Verdict = "does not hold"
     if right == len(points):
         verdict = "holds"
@@ -277,6 +281,11 @@ def not_comparable(
     if isinstance(ours, Estimate):
         return _check(name, paper, ours, "not comparable", why, 1.0, unit)
     return Check(name, paper, ours, "not comparable", why, unit=unit)
+
+
+def threshold(check: Check, words: str) -> Check:
+    """Say that the number to which a check compares ours is our threshold for these words of the paper."""
+    return check._replace(words=words)
 
 
 def own(check: Check) -> Check:

@@ -23,7 +23,7 @@ from synergy_experiments.framework.claim import Cell, Check, Choices, Claim, Pan
 from synergy_experiments.framework.guide import Glossary, Guide, Headline, Paper, Word, main_checks
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import at_scale, whole
-from synergy_experiments.framework.verdicts import reduction
+from synergy_experiments.framework.verdicts import corrected, reduction, threshold
 from synergy_nb.cli.commands import app
 
 JUDGED = [name for name in chapters.CLAIMS if name[0] != "B"]
@@ -54,9 +54,10 @@ RACE = Claim(
 )
 TOLD = Choices((("how long a lap is", "1 km & more"),), "a lame hare")
 GUIDE = Guide(
-    {"X": Paper("Racing", "Aesop", "A lap is once around the field.")},
-    {"X1": Headline("time saved", "time", "%", "time", "half of it")},
+    {"X": Paper("Racing", "Aesop", "A lap is once around the field.", "Fables, 500 BC")},
+    {"X1": Headline("time saved", "time", "%", "time", "half of it", "R")},
     [Word(("lap", "laps"), "once <around>")],
+    {"R": "on foot"},
 )
 
 
@@ -227,7 +228,8 @@ def test_the_page_has_claim_choices_findings_and_doubt(tmp_path: Path) -> None:
     shown = text_of(found["X1"])
     for text in (
         "X1: race <1>", "hares need 50 % less", "how long a lap is", "1 km & more", "a lame hare", "50 %",
-        "1 ✓ hold", "10 repetitions at paper scale", "seed 1", "commit abc123", "two cores",
+        "1 ✓ hold", "1 check of the paper's statements:", ": 1 of 1 hold",
+        "10 repetitions at paper scale", "seed 1", "commit abc123", "two cores",
     ):  # fmt: skip
         assert text in " ".join(shown.split()), text
     assert "synergy reproduce X2 --scale paper --store DIR" in text_of(found["X2"])
@@ -235,7 +237,10 @@ def test_the_page_has_claim_choices_findings_and_doubt(tmp_path: Path) -> None:
     assert len(re.findall("<img", whole)) == 2
     assert text_of(unfolded(found["X1"])).count("lap") == 0  # the questions are folded
     assert 'title="once &lt;around&gt;">lap</a>' in found["paper-X"]
-    assert "<td>half of it<td>50 %" in found["summary"]
+    assert "<td>1 of 1<td>half of it<td>50 %" in found["summary"]
+    assert "<li>Fables" in found["rules"]
+    assert "<small>R</small>" in found["summary"]
+    assert "<strong>R</strong> on foot." in found["summary"]
     assert "reproduced" in found["summary"]
     assert "not stored" in found["summary"]
 
@@ -272,8 +277,42 @@ def test_the_main_number_is_that_of_the_named_checks_over_all_readings() -> None
     assert main_checks(Headline("none"), []) == []
     told = [Check("at all", "always", ours, "holds", "") for ours in ("at 5 of 5", "at 1 of 3; not at 2, 3")]
     assert page_numbers.over_readings(told, "") == "at 6 of 8"
+    apart = [
+        check._replace(low=low, high=high) for check, low, high in zip(checks[1:3], (0.9, 0.1), (1.0, 0.3), strict=True)
+    ]
+    assert page_numbers.over_readings(apart, "%") == "19 to 93 % <small>by reading; intervals 10 to 100</small>"
     one = Check("one", 0.5, 0.42, "holds", "", 0.4, 0.44)
     assert page_numbers.over_readings([one], "%") == "42 % <small>40 to 44</small>"
+
+
+def test_what_is_shown_as_the_papers_is_the_papers() -> None:
+    share = Check("", 0.95, 0.96, "holds", "", unit="%")
+    assert page_numbers.texts(share) == ("95 %", "96 %")
+    assert page_numbers.texts(threshold(share, "very high"))[0] == "‘very high’; we test for 95 %"
+    assert page_numbers.texts(share._replace(paper="our aim", judges="own"))[0] == ""
+    sure, unsure = share._replace(p=0.001), share._replace(ours="at 6 of 6", p=0.04)
+    found = corrected([sure, unsure, *[unsure._replace(verdict="does not hold", p=1.0)] * 8])
+    assert page_numbers.texts(found[1])[1] == "at 6 of 6<br><small>chance is not excluded</small>"
+    assert page_numbers.holding([*found, share._replace(verdict="not comparable")]) == "1 of 10"
+
+
+def test_the_least_number_of_repetitions_is_told() -> None:
+    result = raced(scale="paper")
+    assert page._marked_size(result) == "10 repetitions at paper scale"
+    few = replace(result, checks=[check._replace(runs=5) for check in result.checks])
+    assert page._marked_size(few) == "<strong>5 to 10 repetitions at paper scale</strong>"
+    once = raced(scale="paper", repeat=1)
+    assert page._marked_size(once).startswith("<strong>1 repetition at paper scale: verdicts of one run")
+    planned = replace(once, claim=replace(RACE, repeat=(1, 1)))
+    assert page._marked_size(planned).startswith("one run at paper scale, in which nothing is random")
+
+
+def test_a_word_with_other_senses_is_listed_and_no_link() -> None:
+    glossary = Glossary([Word(("=limit", "limit of the delay"), "what a request allows")])
+    assert "<a" not in glossary.explained("a limit of memory", set())
+    assert ">limit of the delay</a>" in glossary.explained("the limit of the delay", set())
+    assert '<dt id="w-limit">limit<dd>' in glossary.listed()
+    assert glossary.knows("limit")
 
 
 # -- letters of figures ------------------------------------------------------------------------------------------------
