@@ -36,14 +36,14 @@ class LoadedWorld(World):
         self.loads: dict[str, LoadLevels] = {}
         self.updates: Counter[tuple[str, str]] = Counter()  # (sender, receiver) to the number of load updates sent
         super().__init__(count, seed, **options)
-        self._push = self.simulation._push
-        self.simulation._push = self._count  # type: ignore[method-assign]
+        self._put = self.simulation.put
+        self.simulation.put = self._count  # type: ignore[method-assign]
         self.simulation.duplication = 1e-12  # not zero, since then the simulator does not call this function
 
     def _count(self, when: float, address: str, sender: str, message: Message | None) -> None:
         if isinstance(message, LoadUpdate):
             self.updates[sender, address] += 1
-        self._push(when, address, sender, message)
+        self._put(when, address, sender, message)
 
     def make(self, address: str) -> Peer:
         """A new peer at ``address``."""

@@ -212,12 +212,12 @@ def _agreed(world: World, move: Move) -> bool:
 
 
 def _following(world: World, move: Move) -> bool:
-    copies = world._nodes[move.to].hosting.roles.copies
+    copies = world.nodes[move.to].hosting.roles.copies
     return (move.application, move.operator) in copies
 
 
 def _executing(world: World, move: Move) -> bool:
-    return (move.application, move.operator) in world._nodes[move.to].hosting.components
+    return (move.application, move.operator) in world.nodes[move.to].hosting.components
 
 
 def _completed(world: World, move: Move) -> bool:
@@ -225,7 +225,7 @@ def _completed(world: World, move: Move) -> bool:
 
 
 def _switched(world: World, move: Move) -> bool:
-    component = world._nodes[move.to].hosting.components.get((move.application, move.operator))
+    component = world.nodes[move.to].hosting.components.get((move.application, move.operator))
     return component is not None and component.role is Role.ACTIVE
 
 
@@ -481,7 +481,7 @@ class Schedule:
     def left(self) -> str:
         """What peers still hold of the applications, which have ended."""
         for address, each in self.world.synergy.items():
-            hosting = self.world._nodes[address].hosting
+            hosting = self.world.nodes[address].hosting
             for held in (each.ledger.requests, each.session.applications, hosting.components, hosting.roles.copies):
                 if held:
                     return f"{address} still has {list(held)}"

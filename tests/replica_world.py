@@ -72,7 +72,7 @@ class ReplicaWorld(StreamWorld):
         source = self.rng.choice(sources)
         self._begins(application, source, peer)
         self._assign(application, source, msgspec.structs.replace(known[source], backups=(peer,)))
-        self._later(_WAIT_S, self._finish_rebuild, application, source, peer, _TRIES)
+        self.after(_WAIT_S, self._finish_rebuild, application, source, peer, _TRIES)
 
     def _finish_rebuild(self, application: str, source: str, peer: str, tries: int) -> None:
         """Make the copy a replica with a new name, as soon as it has the state; give up after many checks."""
@@ -83,7 +83,7 @@ class ReplicaWorld(StreamWorld):
         if not tries or found.follower:
             self._assign(application, source, msgspec.structs.replace(found, backups=()))
         elif not self.ready(application, source, peer):
-            self._later(_WAIT_S, self._finish_rebuild, application, source, peer, tries - 1)
+            self.after(_WAIT_S, self._finish_rebuild, application, source, peer, tries - 1)
         else:
             self._built += 1
             name = replica_id(found.replica_of, self._built)
@@ -101,7 +101,7 @@ class ReplicaWorld(StreamWorld):
                 if any(_is_of(feed, known, found.replica_of) for feed in each.inputs)
             }
             self.change(application, {**known, **readers, name: new})
-            self._later(1.0 + self.faults.deployment * 25, self._release, application, source, peer, name)
+            self.after(1.0 + self.faults.deployment * 25, self._release, application, source, peer, name)
 
     def _release(self, application: str, source: str, peer: str, name: str) -> None:
         """Remove the copy, so that a replica no longer retains tuples for the one that was rebuilt from its state."""
@@ -135,7 +135,7 @@ class ReplicaWorld(StreamWorld):
         assignments = self.deployments[fact.application].assignments
         failed = fact.kind is FactKind.COMPONENT_FAILED and fact.operator in assignments
         if failed and assignments[fact.operator].replica_of and assignments[fact.operator].active == peer:
-            self._later(self.detection, self._end_failed, fact.application, fact.operator)
+            self.after(self.detection, self._end_failed, fact.application, fact.operator)
 
     def _end_failed(self, application: str, replica: str) -> None:
         if replica in self.deployments[application].assignments:

@@ -112,7 +112,7 @@ class StreamWorld(DataPaths):
             if sink:
                 self.results[application, name] = CollectedResults(application, name, plan.qos.delay)
                 self.clients.setdefault((application, name), 0.05)
-                self._later(0.05, self._collect, application, name)
+                self.after(0.05, self._collect, application, name)
         for owner in {feed.application for each in assignments.values() for feed in each.inputs} - {application}:
             self._add_sharer(application, owner, assignments)
         self._publish(Deployment(application, 1, self._with_techniques(application, assignments)))
@@ -162,9 +162,9 @@ class StreamWorld(DataPaths):
     def _publish(self, deployment: Deployment) -> None:
         """Send a deployment to all peers, to each at a different time."""
         self.deployments[deployment.application] = deployment
-        for peer in self._nodes:
+        for peer in self.nodes:
             late = 20.0 if self.faults.late and self.rng.random() < self.faults.late else 1.0
-            self._later(self.rng.uniform(0.001, self.faults.deployment * late), self._converge, peer, deployment)
+            self.after(self.rng.uniform(0.001, self.faults.deployment * late), self._converge, peer, deployment)
 
     def _converge(self, peer: str, deployment: Deployment) -> None:
         self._at(peer, lambda hosting: hosting.converge(deployment, self.now))
@@ -200,7 +200,7 @@ class StreamWorld(DataPaths):
 
     def _another(self, application: str, operator: str, taken: set[str]) -> tuple[str, ...]:
         """A further peer for a backup, if there is one."""
-        free = [peer for peer in self._nodes if not self.dead(peer) and peer not in taken]
+        free = [peer for peer in self.nodes if not self.dead(peer) and peer not in taken]
         if not free:
             return ()
         peer = self.rng.choice(free)
@@ -234,7 +234,7 @@ class StreamWorld(DataPaths):
         self._assign(
             application, operator, msgspec.structs.replace(assignment, follower=to, backups=backups, move=number)
         )
-        self._later(patience, self._finish_move, application, operator, to, assignment.epoch, 40)
+        self.after(patience, self._finish_move, application, operator, to, assignment.epoch, 40)
 
     def _finish_move(self, application: str, operator: str, to: str, epoch: int, tries: int) -> None:
         assignment = self.deployments[application].assignments.get(operator)
@@ -244,7 +244,7 @@ class StreamWorld(DataPaths):
             new = msgspec.structs.replace(assignment, active=to, epoch=epoch + 1, follower="")
             self._assign(application, operator, new)
         elif tries:
-            self._later(0.05, self._finish_move, application, operator, to, epoch, tries - 1)
+            self.after(0.05, self._finish_move, application, operator, to, epoch, tries - 1)
         else:
             self._assign(application, operator, msgspec.structs.replace(assignment, follower=""))
 
@@ -257,13 +257,13 @@ class StreamWorld(DataPaths):
         """Crash a peer; the director learns of it later."""
         super().crash(peer)
         self.doubted.add(peer)
-        self._later(self.detection, self.replace_dead, peer)
+        self.after(self.detection, self.replace_dead, peer)
 
     def suspect(self, peer: str, seconds: float) -> None:
         """Hang a peer and declare it dead: backups take over, and then it resumes."""
         self.hang(peer, seconds)
         self.doubted.add(peer)
-        self._later(self.detection, self.replace_dead, peer)
+        self.after(self.detection, self.replace_dead, peer)
 
     def _stated(self, peer: str, fact: Fact) -> None:
         super()._stated(peer, fact)

@@ -136,7 +136,7 @@ class TimedWorld(StreamWorld):
 
     def hosting(self, peer: str) -> Hosting:
         """Return the hosting of a peer."""
-        return self._nodes[peer].hosting
+        return self.nodes[peer].hosting
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         planned_s = self.seconds.get((component.application, component.operator), 0.0)
@@ -153,20 +153,20 @@ class TimedWorld(StreamWorld):
         super()._carry_out(peer, effects)
 
     def _work(self, peer: str) -> None:
-        node = self._nodes[peer]
+        node = self.nodes[peer]
         work = node.hosting.next(self.now, self._light if node.busy else None)
         if work is None:
             return
         seconds = self.seconds.get((work.component.application, work.component.operator), 0.0) * work.rows
         node.busy = node.busy or seconds > 0.0
-        self._later(seconds, self._finish_timed, peer, work, self.now, seconds)
+        self.after(seconds, self._finish_timed, peer, work, self.now, seconds)
 
     def _light(self, component: Component, _chunk: Chunk) -> bool:
         """Whether a component takes no time: it is executed beside others, as light work of live peers is."""
         return not self.seconds.get((component.application, component.operator), 0.0)
 
     def _finish_timed(self, peer: str, work: Work, began: float, seconds: float) -> None:
-        node = self._nodes[peer]
+        node = self.nodes[peer]
         if seconds > 0.0:
             node.busy = False
 
@@ -182,13 +182,13 @@ class TimedWorld(StreamWorld):
 
     def _read(self, peer: str, key: tuple[str, str]) -> None:
         """Emit all tuples of a source, each at its time; at its event time if no other was stated."""
-        script = self._nodes[peer].scripts[key]
+        script = self.nodes[peer].scripts[key]
         table = self._inputs[key[0]][key[1]]
         stamps: list[int] = table.get_column("time").cast(pl.Int64).to_list()
         times = self._emissions.get(key, [stamp / 1e6 for stamp in stamps])
 
         def emit(items: Sequence[Item], hosting: Hosting) -> list[Effect]:
-            if self._nodes[peer].scripts.get(key) is not script:
+            if self.nodes[peer].scripts.get(key) is not script:
                 return []
             return hosting.emit(*key, chunks_of(items, hosting.components[key].log.end), self.now)
 
@@ -198,6 +198,6 @@ class TimedWorld(StreamWorld):
                 items.append(Punctuation(stamps[number] + 1, number + 1, at))
             elif self.promises is Promises.WITH_THE_NEXT:
                 items.insert(0, Punctuation(stamps[number], number, at))
-            self._later(at - self.now, self._at, peer, partial(emit, items))
+            self.after(at - self.now, self._at, peer, partial(emit, items))
         last = times[-1] if times else 0.0
-        self._later(last - self.now, self._at, peer, partial(emit, [Punctuation(END, len(times), last)]))
+        self.after(last - self.now, self._at, peer, partial(emit, [Punctuation(END, len(times), last)]))

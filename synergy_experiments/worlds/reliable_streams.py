@@ -129,16 +129,16 @@ class Reliable(TimedWorld):
 
     def crash(self, peer: str) -> None:
         """Stop a peer for ever; nobody hears of it."""
-        self._nodes[peer].crashed = True
+        self.nodes[peer].crashed = True
 
     def later(self, at: float, action: Callable[[], None]) -> None:
         """Do something at a time in seconds."""
-        self._later(at - self.now, action)
+        self.after(at - self.now, action)
 
     def _publish(self, deployment: Deployment) -> None:
         self.deployments[deployment.application] = deployment
-        for peer in self._nodes:
-            self._later(0.0, self._converge, peer, deployment)
+        for peer in self.nodes:
+            self.after(0.0, self._converge, peer, deployment)
 
     def _another(self, application: str, operator: str, taken: set[str]) -> tuple[str, ...]:
         """No further peer: what is lost is not replaced."""

@@ -47,14 +47,14 @@ def examine(progress: Callable[[str], None] = lambda _: None, *, archive: bool =
     yield from _data()
     progress("starting 2 peers and running a query on them")
     yield _peers()
-    found = _java()
+    found = java_finding()
     yield found
     if found.state != "bad":
         if archive:
             progress("writing an archive of Spark's classes, a minute or two")
-        yield _written_archive() if archive else _archive()
+        yield written_archive_finding() if archive else archive_finding()
         progress("starting a Spark server and running a query on it")
-        yield _spark()
+        yield spark_finding()
 
 
 def _python() -> Finding:
@@ -154,7 +154,8 @@ def _peers() -> Finding:
     return Finding("peers", "good", f"2 started in {ready:.1f} s and ran a query ({counted(rows, 'row')})")
 
 
-def _java() -> Finding:
+def java_finding() -> Finding:
+    """Which Java runs Spark, and which were passed over."""
     from spark_stream import java
 
     passed_over: list[str] = []
@@ -175,7 +176,7 @@ def _java() -> Finding:
     return Finding("Java", "bad", text, advice)
 
 
-def _written_archive() -> Finding:
+def written_archive_finding() -> Finding:
     """Write an archive of Spark's classes for the Java that runs Spark; return what came of it."""
     from spark_stream.class_archive import ArchiveNotWritten, write
     from spark_stream.java import SparkUnavailable
@@ -188,7 +189,8 @@ def _written_archive() -> Finding:
     return Finding(ARCHIVE, "good", f"written in {time.monotonic() - began:.0f} s: {path}")
 
 
-def _archive() -> Finding:
+def archive_finding() -> Finding:
+    """Whether there is an archive of Spark's classes for the Java that runs Spark."""
     from spark_stream import java
     from spark_stream.launching import archive_paths
 
@@ -199,7 +201,8 @@ def _archive() -> Finding:
     return Finding(ARCHIVE, "note", found, "synergy doctor --archive writes it")
 
 
-def _spark() -> Finding:
+def spark_finding() -> Finding:
+    """Whether a Spark server starts and runs a query."""
     from spark_stream.java import SparkUnavailable
     from spark_stream.launching import spark_home
     from spark_stream.server import Server

@@ -51,8 +51,8 @@ class Beliefs(Protocol):
         self._refused: dict[str, None] = {}  # peers at whose addresses no process listens, in the order of that
         self._dead: dict[str, None] = {}  # peers in status dead or left, in the order of that
         self._probes: dict[str, UnansweredPing] = {}
-        self._suspects: dict[str, Suspicion] = {}
-        self._watched: dict[str, int] = {}  # address to its number of watchers
+        self.suspects: dict[str, Suspicion] = {}
+        self.watched: dict[str, int] = {}  # address to its number of watchers
         self._health = LocalHealth()
         self._gossip = Gossip()
         self._number = 0
@@ -78,7 +78,7 @@ class Beliefs(Protocol):
         """Peers that are suspected, or have been dead for at most so many seconds, and whose processes may live."""
         since = self.peer.now - seconds
         dead = [each for each in self._dead if not self.has_ended(each) and self._members[each].since >= since]
-        return [*self._suspects, *dead]
+        return [*self.suspects, *dead]
 
     def note_refused(self, address: str) -> None:
         """Note that no process listens at ``address``: once it counts as dead, it will not come back."""
@@ -121,7 +121,7 @@ class Beliefs(Protocol):
         elif member.status == ALIVE:
             return None
         elif member.status == SUSPECT:  # it lives, whatever was said; but others may still believe that
-            suspicion = self._suspects.pop(address, None)
+            suspicion = self.suspects.pop(address, None)
             member.status = ALIVE
             return News(address, SUSPECT if suspicion is None else suspicion.status, member.incarnation)
         else:
@@ -150,14 +150,14 @@ class Beliefs(Protocol):
     def _look(self, piece: News, sender: str) -> None:
         """Ping a peer that is said to be suspected or dead: what others say is a reason to look, none to believe."""
         address, member = piece.address, self._members.get(piece.address)
-        if member is None and piece.status == SUSPECT and address not in {*self._watched, *self.pastry.known()}:
+        if member is None and piece.status == SUSPECT and address not in {*self.watched, *self.pastry.known()}:
             return  # this peer need not know that
         dead = self.is_dead(address)
         if member is not None and piece.incarnation < member.incarnation + dead:
             return
-        if address not in self._suspects and len(self._suspects) >= MOST_DEAD:
+        if address not in self.suspects and len(self.suspects) >= MOST_DEAD:
             return
-        known = self._suspects.get(address)
+        known = self.suspects.get(address)
         # with a later incarnation than that in which it died
         if dead:  # it has come back, and may have died again
             self._believe(address, SUSPECT, piece.incarnation)
@@ -173,9 +173,9 @@ class Beliefs(Protocol):
         """Suspect a peer, if this one does not yet; the suspicion is spread if it is this peer's own."""
         member = self._members.get(address) or self._remember(address, incarnation, ALIVE)
         member.incarnation = max(member.incarnation, incarnation)
-        suspicion = self._suspects.get(address)
+        suspicion = self.suspects.get(address)
         if suspicion is None:
-            suspicion = self._suspects[address] = Suspicion(self.peer.now, status, own=own)
+            suspicion = self.suspects[address] = Suspicion(self.peer.now, status, own=own)
             member.status, member.since = SUSPECT, self.peer.now
             if own and self.stretch <= RELIABLE:
                 self._spread(News(address, SUSPECT, member.incarnation))
@@ -188,7 +188,7 @@ class Beliefs(Protocol):
             self._health.missed()
             self._gossip.clear()
             self._probes.clear()
-            for suspicion in self._suspects.values():
+            for suspicion in self.suspects.values():
                 suspicion.restart(self.peer.now)
         if piece.status >= DEAD and piece.incarnation > self._died:
             self._died = piece.incarnation  # so that each death is reported once
@@ -212,7 +212,7 @@ class Beliefs(Protocol):
         """Adopt a status that is newer than the known one (see the one rule above), act on it and spread it."""
         member = self._members.get(address)
         if member is None:
-            if status == SUSPECT and address not in self._watched and address not in self.pastry.known():
+            if status == SUSPECT and address not in self.watched and address not in self.pastry.known():
                 return  # this peer need not know that before the peer is dead
             member = self._remember(address, -1, ALIVE)
             if status == ALIVE:
@@ -237,9 +237,9 @@ class Beliefs(Protocol):
             for callback in self.on_alive:
                 callback(address)
         if status == SUSPECT:
-            self._suspects.setdefault(address, Suspicion(now, SUSPECT, own=False))
+            self.suspects.setdefault(address, Suspicion(now, SUSPECT, own=False))
             return
-        self._suspects.pop(address, None)
+        self.suspects.pop(address, None)
         if status >= DEAD > before:
             self._probes.pop(address, None)
             self._bury(address)
@@ -257,7 +257,7 @@ class Beliefs(Protocol):
 
     def _remember(self, address: str, incarnation: int, status: int) -> PeerRecord:
         if len(self._members) >= MOST_MEMBERS:
-            wanted = {*self.pastry.known(), *self._watched, *self._dead, *self._suspects}
+            wanted = {*self.pastry.known(), *self.watched, *self._dead, *self.suspects}
             self._members = {other: member for other, member in self._members.items() if other in wanted}
         member = self._members[address] = PeerRecord(incarnation, status, self.peer.now)
         return member

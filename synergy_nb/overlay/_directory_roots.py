@@ -97,7 +97,7 @@ class DirectoryRoot(Protocol):
         self._is_dead: Callable[[str], bool] = _nobody if membership is None else membership.is_dead
         self._ticket = 0
         self._renewed: dict[tuple[str, Kind, str], None] = {}  # (name, kind, host) whose renewal is to be forwarded
-        self._copying: dict[int, _Copying] = {}
+        self.copying: dict[int, _Copying] = {}
         self._copier: Timer | None = None
         self._rooted: set[str] = set()  # names of which this peer was root when it last copied entries to neighbours
         self._neighbours: tuple[str, ...] = ()  # neighbours of this peer at that time
@@ -107,7 +107,7 @@ class DirectoryRoot(Protocol):
         self._pull = 0
         self._pull_from: dict[str, dict[int, None] | None] = {}  # peer to pages received; None when complete
         self._completed_neighbours: set[str] = set()
-        self._waiting: list[Lookup] = []
+        self.waiting: list[Lookup] = []
         self.handlers = {
             Register: self._on_register,
             Renew: self._on_renew,
@@ -232,19 +232,19 @@ class DirectoryRoot(Protocol):
             self._ticket += 1
             page = slice(start, start + PAGE)
             message = Copies(self._ticket, tuple(copies[page]), tuple(loads[page]))
-            self._copying[self._ticket] = _Copying(address, message)
+            self.copying[self._ticket] = _Copying(address, message)
             self.peer.send(address, message)
-        if self._copying and (self._copier is None or self._copier.callback is None):
+        if self.copying and (self._copier is None or self._copier.callback is None):
             self._copier = self.peer.after(COPY_RETRY, self._copy_again)
 
     def _copy_again(self) -> None:
-        for number, copying in list(self._copying.items()):
+        for number, copying in list(self.copying.items()):
             if copying.times >= COPIES or copying.to not in self.pastry.leaves:
-                del self._copying[number]  # the next change of the leaf set brings another neighbour, which gets copies
+                del self.copying[number]  # the next change of the leaf set brings another neighbour, which gets copies
                 continue
             copying.times += 1
             self.peer.send(copying.to, copying.message)
-        if self._copying:
+        if self.copying:
             self._copier = self.peer.after(COPY_RETRY, self._copy_again)
 
     def _on_copies(self, sender: str, message: Copies) -> None:
@@ -262,9 +262,9 @@ class DirectoryRoot(Protocol):
                 self.store.put(copy, now)
 
     def _on_copies_stored(self, sender: str, message: CopiesStored) -> None:
-        copying = self._copying.get(message.number)
+        copying = self.copying.get(message.number)
         if copying is not None and copying.to == sender:
-            del self._copying[message.number]
+            del self.copying[message.number]
 
     def _changed(self) -> None:
         if self._mover is None or self._mover.callback is None:
@@ -300,7 +300,7 @@ class DirectoryRoot(Protocol):
         others = [copy for copy in held if copy.entry.host != self.peer.address]
         for neighbour in self.pastry.root_neighbours(SIDE):
             self._copy_to(neighbour, others)
-        self._copying.clear()
+        self.copying.clear()
         self.pull_completed = False
         self.store = Store(self.store.capacity)
         self._rooted.clear()
@@ -370,14 +370,14 @@ class DirectoryRoot(Protocol):
         self.pull_completed = True
         self._pull_from.clear()
         self._changed()
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         for lookup in waiting:
             self._on_lookup(lookup.origin, lookup)
 
     def _on_lookup(self, sender: str, message: Lookup) -> None:
         if not self.pull_completed:
-            if len(self._waiting) < WAITING:
-                self._waiting.append(message)
+            if len(self.waiting) < WAITING:
+                self.waiting.append(message)
             return
         now = self.peer.now
         found = {}

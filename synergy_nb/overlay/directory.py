@@ -95,12 +95,12 @@ class Directory(DirectoryRoot):
         self._answers = AnswerLimits(peer) if membership is None else membership.answers
         self._own: dict[tuple[str, Kind], _Own] = {}
         self._sender: Timer | None = None
-        self._load: PeerLoad | None = None
+        self.own_load: PeerLoad | None = None
         self._load_versions: dict[str, int] = {}  # root to the version of the load that it stores by its last answer
         self._load_sender: Timer | None = None
         self._load_patience = REGISTER_RETRY
-        self._pending: dict[int, _PendingLookup] = {}
-        self._roots: dict[str, str] = {}  # name: who answered for it last
+        self.pending: dict[int, _PendingLookup] = {}
+        self.known_roots: dict[str, str] = {}  # name: who answered for it last
         self.handlers = {**self.handlers, Registered: self._on_registered, Found: self._on_found}
         pastry.on_joined.append(self._register_all)
         if membership is not None:
@@ -123,7 +123,7 @@ class Directory(DirectoryRoot):
         if kind not in get_args(Kind):
             nearest = difflib.get_close_matches(str(kind), get_args(Kind), 1, 0.0)[0]
             raise ValueError(f"kind: {kind!r}; expected 'component' or 'stream', nearest {nearest!r}")
-        load = self._load if kind == "component" else None
+        load = self.own_load if kind == "component" else None
         entry = Entry(name, self.peer.address, kind, dict(attributes or {}), self.lease, load)
         old = self._own.get((name, kind))
         own = _Own(entry, self._next_version(old), self.peer.now)
@@ -149,8 +149,8 @@ class Directory(DirectoryRoot):
 
         ``load``: load of this peer; its version is chosen here.
         """
-        latest = 0 if self._load is None else self._load.version + 1
-        self._load = load = msgspec.structs.replace(load, version=max(int(self.peer.now * 1e6), latest))
+        latest = 0 if self.own_load is None else self.own_load.version + 1
+        self.own_load = load = msgspec.structs.replace(load, version=max(int(self.peer.now * 1e6), latest))
         for own in self._own.values():
             if own.entry.kind == "component":
                 own.entry = msgspec.structs.replace(own.entry, load=load)
@@ -181,7 +181,7 @@ class Directory(DirectoryRoot):
         """
         self._ticket += 1
         ticket = self._ticket
-        pending = self._pending[ticket] = _PendingLookup(set(names), done)
+        pending = self.pending[ticket] = _PendingLookup(set(names), done)
         pending.limit = self._answers.after(deadline, (), self._give_up, ticket)
         mine = {name for name in pending.names if self.pull_completed and self.pastry.joined and self._is_mine(name)}
         if mine or not pending.names:
@@ -248,7 +248,7 @@ class Directory(DirectoryRoot):
 
     def _send_load(self) -> int:
         """Send the load to the roots that have not confirmed that they store it; return their number."""
-        load = self._load
+        load = self.own_load
         if load is None:
             return 0
         roots = [root for root in self.component_roots() if self._load_versions.get(root, -1) < load.version]
@@ -270,10 +270,10 @@ class Directory(DirectoryRoot):
 
     def _load_answered(self, root: str, version: int) -> None:
         """Remember which version of the load a root stores; if it is an older one, send the present load soon."""
-        if self._load is None or root == self.peer.address:
+        if self.own_load is None or root == self.peer.address:
             return
         self._load_versions[root] = version
-        if version < self._load.version:
+        if version < self.own_load.version:
             self._send_load_later()
 
     def _on_registered(self, sender: str, message: Registered) -> None:
@@ -333,9 +333,9 @@ class Directory(DirectoryRoot):
             return  # not in the ring; the deadline counts all the same
         groups: dict[str, list[str]] = {}
         for name in sorted(names):
-            groups.setdefault(self._guess(name, self._roots.get(name)), []).append(name)
+            groups.setdefault(self._guess(name, self.known_roots.get(name)), []).append(name)
         for guess, group in groups.items():
-            first = guess if self._roots.get(group[0]) == guess else None
+            first = guess if self.known_roots.get(group[0]) == guess else None
             for start in range(0, len(group), PAGE):
                 part = tuple(group[start : start + PAGE])
                 self.pastry.route(key_of(part[0]), Lookup(ticket, self.peer.address, part), first)
@@ -346,23 +346,23 @@ class Directory(DirectoryRoot):
         pending.timer = self.peer.after(delay, self._retry, ticket)
 
     def _retry(self, ticket: int) -> None:
-        pending = self._pending.get(ticket)
+        pending = self.pending.get(ticket)
         if pending is None:
             return
         for name in pending.names:
-            self._roots.pop(name, None)
+            self.known_roots.pop(name, None)
         self._look_up(ticket, pending.names)
         self._retry_later(ticket, pending)
 
     def _give_up(self, ticket: int) -> None:
-        pending = self._pending.pop(ticket, None)
+        pending = self.pending.pop(ticket, None)
         if pending is not None:
             if pending.timer is not None:
                 pending.timer.cancel()
             pending.done(None)
 
     def _on_found(self, sender: str, message: Found) -> None:
-        pending = self._pending.get(message.ticket)
+        pending = self.pending.get(message.ticket)
         if pending is None:
             return
         for name, entries in message.found.items():
@@ -370,12 +370,12 @@ class Directory(DirectoryRoot):
                 pending.names.discard(name)
                 pending.found[name] = entries
                 if sender != self.peer.address:
-                    self._roots.pop(name, None)
-                    self._roots[name] = sender
-        while len(self._roots) > ROOTS:
-            del self._roots[next(iter(self._roots))]
+                    self.known_roots.pop(name, None)
+                    self.known_roots[name] = sender
+        while len(self.known_roots) > ROOTS:
+            del self.known_roots[next(iter(self.known_roots))]
         if not pending.names:
-            del self._pending[message.ticket]
+            del self.pending[message.ticket]
             for each in (pending.timer, pending.limit):
                 if each is not None:
                     each.cancel()

@@ -91,7 +91,7 @@ class LoadLevels:
         self._promised_levels = OverlappingLevels(PROMISED_LEVELS, severe=1.0)
         self._measured: float | None = None
         self._predicted: float | None = None
-        self._offered: set[str] = set()
+        self.offered: set[str] = set()
         self._timer: Timer | None = None
 
     @property
@@ -105,9 +105,9 @@ class LoadLevels:
 
     def offer(self, component: str, attributes: Mapping[str, str]) -> None:
         """Register a component."""
-        if not self._offered:
+        if not self.offered:
             self._publish()
-        self._offered.add(component)
+        self.offered.add(component)
         server = self.ledger.server
         cores = self.ledger.machine if component == PART else self.ledger.cores
         speed = {} if server == 1.0 else {SPEED: server}
@@ -115,9 +115,9 @@ class LoadLevels:
 
     def withdraw(self) -> None:
         """Unregister all components."""
-        for component in sorted(self._offered):
+        for component in sorted(self.offered):
             self.directory.unregister(component, "component")
-        self._offered.clear()
+        self.offered.clear()
 
     def report(self, measured: float, predicted: float | None) -> None:
         """Receive the driver's report of the load, and publish it if it has left its level.

@@ -92,7 +92,7 @@ class Membership(Beliefs):
         self._leaf_turn: list[str] = []
         self._table_turn: list[str] = []
         self._to_table = False
-        self._relayed: dict[int, Relayed] = {}  # by the number of this peer's ping
+        self.relayed: dict[int, Relayed] = {}  # by the number of this peer's ping
         self._epoch = 0  # number of times that this peer joined: timers from before the last time do nothing
         self._started = False
         self.handlers = {
@@ -123,15 +123,15 @@ class Membership(Beliefs):
         """Ping ``address`` about every second, until :meth:`unwatch` has been called as often as this."""
         if address == self.peer.address:
             return
-        self._watched[address] = self._watched.get(address, 0) + 1
+        self.watched[address] = self.watched.get(address, 0) + 1
 
     def unwatch(self, address: str) -> None:
         """Cancel one call of :meth:`watch`."""
-        count = self._watched.get(address, 0)
+        count = self.watched.get(address, 0)
         if count > 1:
-            self._watched[address] = count - 1
+            self.watched[address] = count - 1
         else:
-            self._watched.pop(address, None)
+            self.watched.pop(address, None)
 
     def suspect(self, address: str) -> None:
         """Ping ``address`` now, because it did not answer another protocol; a dead peer is pinged at its own times.
@@ -157,7 +157,7 @@ class Membership(Beliefs):
     def _stop(self) -> None:
         self._running = False
         self._probes.clear()
-        self._suspects.clear()
+        self.suspects.clear()
         self._gossip.clear()
         self.incarnation = max(self.incarnation + 1, int(self.peer.now * 1000))
         self._died = self.incarnation - 1
@@ -172,18 +172,18 @@ class Membership(Beliefs):
         if in_time:
             if self._probes:
                 self._judge(now)
-            if self._suspects:
+            if self.suspects:
                 self._declare(now)
         else:  # this peer was stopped, so missing acknowledgements do not count
             self._probes.clear()
-            for suspicion in self._suspects.values():
+            for suspicion in self.suspects.values():
                 suspicion.restart(now)
         target = self._next_target()
         if target is not None:
             self._probe(target)
-        if self._watched:
+        if self.watched:
             self._probe_watched()
-        if self._relayed:
+        if self.relayed:
             self._answer_askers(now, in_time)
         self.peer.after(self.period, self._tick, now + self.period, epoch)
 
@@ -198,15 +198,15 @@ class Membership(Beliefs):
                 self._request_pings(address, probe.number, INDIRECT_PINGS)
             elif waited >= 1.8 * self.period:
                 del self._probes[address]
-                if address not in self._suspects and not self.is_dead(address):
+                if address not in self.suspects and not self.is_dead(address):
                     if not probe.silent and self._others(address):
                         self._health.missed()  # nobody says anything: this peer may be the one that is cut off
                     self._doubt(address, SUSPECT, self._incarnation_of(address), own=True)
-                    self._suspects[address].confirmed |= probe.silent
+                    self.suspects[address].confirmed |= probe.silent
 
     def _declare(self, now: float) -> None:
         """Ping suspects once more with the suspicion, or declare them dead."""
-        for address, suspicion in list(self._suspects.items()):
+        for address, suspicion in list(self.suspects.items()):
             base = self.suspicion if suspicion.own and not suspicion.refused else self.period
             seconds = base * self._patience(address)
             if now < suspicion.deadline(seconds, self._others(address)) - 0.1 * self.period:  # periods are floats
@@ -265,9 +265,9 @@ class Membership(Beliefs):
         return None
 
     def _probe_watched(self) -> None:
-        for _ in range(min(WATCHED_A_PERIOD, (len(self._watched) + 1) // 2)):
-            address = self._draw(self._watch_turn, self._watched.__iter__)
-            if address is not None and address in self._watched:
+        for _ in range(min(WATCHED_A_PERIOD, (len(self.watched) + 1) // 2)):
+            address = self._draw(self._watch_turn, self.watched.__iter__)
+            if address is not None and address in self.watched:
                 self._probe(address)
 
     def _retry_dead(self, epoch: int) -> None:
@@ -297,7 +297,7 @@ class Membership(Beliefs):
         member = self._members.get(address)
         news = self._gossip.pick()
         if member is not None and member.status != ALIVE:  # what is said of it, so that it can refute
-            suspicion = self._suspects.get(address)
+            suspicion = self.suspects.get(address)
             status = member.status if suspicion is None else suspicion.status
             news = (News(address, status, member.incarnation), *news)
         self.peer.send(address, Ping(number, self.incarnation, news, self._health.stretch))
@@ -306,7 +306,7 @@ class Membership(Beliefs):
         helpers = [
             other
             for other in self.pastry.known()
-            if other != address and other not in self._suspects and other not in self._probes
+            if other != address and other not in self.suspects and other not in self._probes
         ]
         rng = self.peer.rng
         for helper in helpers if len(helpers) <= count else rng.sample(helpers, count):
@@ -337,8 +337,8 @@ class Membership(Beliefs):
         if charged:  # refute at once
             self._number += 1
             self._ping(sender, self._number)
-        if self._relayed:
-            relayed = self._relayed.pop(message.number, None)
+        if self.relayed:
+            relayed = self.relayed.pop(message.number, None)
             if relayed is not None and relayed.target == sender:
                 self.peer.send(relayed.asker, PingForAck(relayed.number, sender, message.incarnation))
 
@@ -347,27 +347,27 @@ class Membership(Beliefs):
             return
         if message.news:
             self._learn(message.news, sender, -1)
-        if len(self._relayed) >= RELAYED:
+        if len(self.relayed) >= RELAYED:
             return
         self._number += 1
-        self._relayed[self._number] = Relayed(sender, message.number, message.target, self.peer.now)
+        self.relayed[self._number] = Relayed(sender, message.number, message.target, self.peer.now)
         self._ping(message.target, self._number)
 
     def _answer_askers(self, now: float, in_time: bool) -> None:
         """Tell those that asked which peers have not answered, unless this peer was stopped; forget old requests."""
-        for number, relayed in list(self._relayed.items()):
+        for number, relayed in list(self.relayed.items()):
             waited = now - relayed.sent
             if in_time and not relayed.told and waited >= 0.8 * self.period * self._patience(relayed.target):
                 relayed.told = True
                 self.peer.send(relayed.asker, PingForAck(relayed.number, relayed.target, -1, reached=False))
             if waited >= 4 * self.period * self.stretch:
-                del self._relayed[number]
+                del self.relayed[number]
 
     def _on_ping_for_ack(self, sender: str, message: PingForAck) -> None:
         if not self._running:
             return
         address = message.target
-        probe, suspicion = self._probes.get(address), self._suspects.get(address)
+        probe, suspicion = self._probes.get(address), self.suspects.get(address)
         if not message.reached:
             if probe is not None and probe.number == message.number:
                 probe.silent |= {sender}

@@ -95,7 +95,7 @@ class PacedWorld(PeerWorld):
 
     def _work(self, peer: str) -> None:
         """Begin executions: one, and light ones beside it, as live peers execute these between others."""
-        node = self._nodes[peer]
+        node = self.nodes[peer]
 
         def light(component: Component, chunk: Chunk) -> bool:
             return chunk.rows * self._tuple_s(peer, component) <= LIGHT_S
@@ -111,11 +111,11 @@ class PacedWorld(PeerWorld):
             heavy = tuple_s * work.rows > LIGHT_S
             node.busy = node.busy or heavy
             speed = self.speed(peer)
-            self._later(tuple_s * work.rows, self._finish_timed, peer, work, self.now, tuple_s, speed, heavy)
+            self.after(tuple_s * work.rows, self._finish_timed, peer, work, self.now, tuple_s, speed, heavy)
 
     def _finish_timed(self, peer: str, work: Work, began: float, tuple_s: float, speed: float, heavy: bool) -> None:
         if heavy:
-            self._nodes[peer].busy = False
+            self.nodes[peer].busy = False
         self._busy[peer] = self._busy.get(peer, 0.0) + self.now - began
 
         def finish(hosting: Hosting) -> list[Effect]:
@@ -157,14 +157,14 @@ class PacedWorld(PeerWorld):
         key = effect.application, effect.operator
         try:
             source = self._programs.get(key) or self._opened(peer, key, effect.since)
-            source.progressed(self._nodes[peer].hosting.components[key])
+            source.progressed(self.nodes[peer].hosting.components[key])
         except ValueError as error:
-            self._later(0.0, self._fail_source, peer, key, error)
+            self.after(0.0, self._fail_source, peer, key, error)
             return
         self._sources[key] = peer, source
         self._record(peer, events.SourceStarted, key[0], operator=key[1])
         if source.due < math.inf:
-            self._later(max(source.due - self.now, 0.0), self._emit, peer, key, source, source.turn)
+            self.after(max(source.due - self.now, 0.0), self._emit, peer, key, source, source.turn)
 
     def _opened(self, peer: str, key: Key, since: Point) -> PacedSource:
         """Open a source for the first time, or again at a point; what a program makes is opened once."""
@@ -203,7 +203,7 @@ class PacedWorld(PeerWorld):
 
     def _skipped(self, peer: str, application: str, operator: str, lines: events.SkippedLines) -> None:
         """Report malformed lines that a source skips."""
-        self._later(0.0, self._report, peer, LinesMalformed(application, operator, operator, lines))
+        self.after(0.0, self._report, peer, LinesMalformed(application, operator, operator, lines))
 
     def _dropped(self, peer: str, key: Key, rows: int) -> None:
         """Count the rows of a source that came too late; ``peer`` is the first one that opened it."""
@@ -230,7 +230,7 @@ class PacedWorld(PeerWorld):
             self._at(peer, partial(self._emit_due, peer, key, source))
             wait = max(source.due - self.now, LEAST_WAIT)
         if wait < math.inf:
-            self._later(wait, self._emit, peer, key, source, turn)
+            self.after(wait, self._emit, peer, key, source, turn)
 
     def _emit_due(self, peer: str, key: Key, source: PacedSource, hosting: Hosting) -> list[Effect]:
         source.wait(self.now + LEAST_WAIT)
@@ -240,7 +240,7 @@ class PacedWorld(PeerWorld):
             source.progressed(hosting.components[key])
             items = source.take(self.now)
         except ValueError as error:
-            self._later(0.0, self._fail_source, peer, key, error)
+            self.after(0.0, self._fail_source, peer, key, error)
             return []
         chunks: list[Chunk] = []
         point = hosting.components[key].log.end
@@ -267,7 +267,7 @@ class PacedWorld(PeerWorld):
             peer, reading = found
             reading.speed_up(factor, self.now)
             if reading.due < math.inf:
-                self._later(max(reading.due - self.now, 0.0), self._emit, peer, key, reading, reading.turn)
+                self.after(max(reading.due - self.now, 0.0), self._emit, peer, key, reading, reading.turn)
 
     # -- faults --------------------------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class PacedWorld(PeerWorld):
             return
 
         def report(_hosting: Hosting) -> list[Effect]:
-            self._later(0.0, self._report, peer, message)
+            self.after(0.0, self._report, peer, message)
             return []
 
         waiting.append(report)

@@ -90,7 +90,7 @@ class PushingProgram:
 
     def begin(self) -> None:
         """Begin to push."""
-        self._world._later(0.0, self._push)
+        self._world.after(0.0, self._push)
 
     def _push(self) -> None:
         """Read what is new, send what the source lacks, and come again."""
@@ -106,7 +106,7 @@ class PushingProgram:
             self._host = there if not self._host or self._rng.random() > UNAWARE else self._host
             if self._answered:
                 self._send()
-        world._later(world.pace * self._rng.uniform(0.5, 1.5), self._push)
+        world.after(world.pace * self._rng.uniform(0.5, 1.5), self._push)
 
     def _add(self, item: Item) -> None:
         if isinstance(item, Batch):
@@ -124,7 +124,7 @@ class PushingProgram:
         self._asked += 1
         self._answered = False
         self._transmit(PROGRAM, self._host, self._receive, self._host, self._asked, pushed)
-        world._later(ANSWER_S, self._expire, self._asked)
+        world.after(ANSWER_S, self._expire, self._asked)
 
     def _expire(self, number: int) -> None:
         if number == self._asked and not self._answered:
@@ -132,7 +132,7 @@ class PushingProgram:
 
     def _transmit(self, sender: str, to: str, act: Callable[..., None], *arguments: object) -> None:
         world = self._world
-        world.links.send(sender, to, world.now, 0, lambda at: world._later(at - world.now, act, *arguments))
+        world.links.send(sender, to, world.now, 0, lambda at: world.after(at - world.now, act, *arguments))
 
     def _receive(self, peer: str, number: int, pushed: tuple[Item, Point] | None) -> None:
         """Have the peer handle a request that has arrived there."""

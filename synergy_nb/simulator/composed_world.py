@@ -79,8 +79,8 @@ class ComposedWorld(PacedWorld):
         for address in topology.peers:
             self._record(address, events.PeerStarted, address, name=address)
             self.control.report(address, driver.OfferComponents())
-        self._later(MEASURE, self._measure_sinks)
-        self._later(1.0, self._measure_peers)
+        self.after(MEASURE, self._measure_sinks)
+        self.after(1.0, self._measure_peers)
 
     def _make_peer(self, address: str, seed: int, config: PeerConfig) -> SynergyPeer:
         """Create a peer of the kind that runs live, with the true delays of the network."""
@@ -165,7 +165,7 @@ class ComposedWorld(PacedWorld):
         self._collect_once(application, sink)
         status = self.status(application)
         if status in (*LASTING, "") or (status == Status.FINISHED and not results.ended):
-            self._later(COLLECT, self._collect, application, sink)
+            self.after(COLLECT, self._collect, application, sink)
         elif status == Status.FINISHED and all(
             self.results[application, each].ended for each in self.plans[application].sinks
         ):
@@ -217,7 +217,7 @@ class ComposedWorld(PacedWorld):
             case driver.DepartureLimits():
                 self._at(address, partial(self._limit, instruction))
             case ResilientPlacementRequest():
-                self._later(0.0, self._report, address, decided(instruction))
+                self.after(0.0, self._report, address, decided(instruction))
             case Report() | Deployment():
                 super()._instructed(address, instruction)
 
@@ -230,7 +230,7 @@ class ComposedWorld(PacedWorld):
         if any(each.sink and each.active == address for each in deployment.assignments.values()):
             if application not in self.deployments:
                 for sink in self.plans[application].sinks:
-                    self._later(COLLECT, self._collect, application, sink)
+                    self.after(COLLECT, self._collect, application, sink)
             self.deployments[application] = deployment
         self._at(address, partial(self._converge, address, deployment))
 
@@ -269,7 +269,7 @@ class ComposedWorld(PacedWorld):
         self._record(peer, events.SinkFinished, application, operator=operator)
         here = [sink for sink in self.plans[application].sinks if self._sink_peer(application, sink) == peer]
         if all(self.ended(application, sink) for sink in here):
-            self._later(0.0, self._report, peer, driver.SinksEnded(application))
+            self.after(0.0, self._report, peer, driver.SinksEnded(application))
 
     def ended(self, application: str, sink: str) -> bool:
         """Whether the end of a sink's stream has arrived there."""
@@ -277,7 +277,7 @@ class ComposedWorld(PacedWorld):
         return quality is not None and quality.ended
 
     def _measure_sinks(self) -> None:
-        self._later(MEASURE, self._measure_sinks)
+        self.after(MEASURE, self._measure_sinks)
         for (application, sink), quality in self._qualities.items():
             if quality.reported or self.status(application) not in LASTING:
                 continue
@@ -293,10 +293,10 @@ class ComposedWorld(PacedWorld):
         self._record(peer, events.SinkMeasured, application, **record)
         mean = quality.qos()["delay_mean_s"]
         if mean is not None:
-            self._later(0.0, self._report, peer, driver.DelayMeasured(application, mean))
+            self.after(0.0, self._report, peer, driver.DelayMeasured(application, mean))
 
     def _measure_peers(self) -> None:
-        self._later(1.0, self._measure_peers)
+        self.after(1.0, self._measure_peers)
         for address, each in self.synergy.items():
             if address in self._suspended or address in self.left:
                 continue
@@ -320,14 +320,14 @@ class ComposedWorld(PacedWorld):
 
     def _stats(self, address: str) -> list[dict[str, Any]]:
         """Return the measurements of each component of a peer, as a live peer does."""
-        here = self._nodes[address].hosting.components.values()
+        here = self.nodes[address].hosting.components.values()
         return [{**component.stats(self.now), "firsts": first_counts(component)} for component in here]
 
     def peer_state(self, address: str) -> PeerState | None:
         """Return the state of a peer; None if it is suspended."""
         if address in self._suspended:
             return None
-        peer, hosting = self.synergy[address], self._nodes[address].hosting
+        peer, hosting = self.synergy[address], self.nodes[address].hosting
         return PeerState(
             name=address,
             address=address,
@@ -347,9 +347,9 @@ class ComposedWorld(PacedWorld):
     def _carry_out(self, peer: str, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, PeerPrediction):
-                self._later(0.0, self._report, peer, driver.PredictionsMade(effect))
+                self.after(0.0, self._report, peer, driver.PredictionsMade(effect))
             elif isinstance(effect, SlackViolation):
-                self._later(0.0, self._report, peer, driver.SlackLost(effect))
+                self.after(0.0, self._report, peer, driver.SlackLost(effect))
         super()._carry_out(peer, effects)
 
     def _stated(self, peer: str, fact: Fact) -> None:

@@ -119,7 +119,7 @@ class DataPaths:
             return Hosting(peer, self._create, limits, None, discipline, speed=partial(self.speed, peer), **more)
 
         self._hosting = hosting
-        self._nodes: dict[str, _Node] = {}
+        self.nodes: dict[str, _Node] = {}  # the data path of each peer, for worlds and what looks into them
         for peer in peers:
             self._add_node(peer)
         self.links = SimulatedLinks(self.rng, self.faults, network, rate)
@@ -129,7 +129,7 @@ class DataPaths:
 
     def _add_node(self, peer: str) -> None:
         """Add the data path of a peer."""
-        self._nodes[peer] = _Node(self._hosting(peer))
+        self.nodes[peer] = _Node(self._hosting(peer))
 
     def speed(self, peer: str) -> float:
         """Work that a peer does in a second, in seconds at a peer of speed 1."""
@@ -150,22 +150,22 @@ class DataPaths:
 
     def dead(self, peer: str) -> bool:
         """Whether a peer has crashed."""
-        return self._nodes[peer].crashed
+        return self.nodes[peer].crashed
 
     def crash(self, peer: str) -> None:
         """Crash a peer; the links to it break a little later, except those that are cut."""
-        self._nodes[peer].crashed = True
+        self.nodes[peer].crashed = True
         for other in self._linked(peer):
             if other != peer and self.links.passes(peer, other, self.now):
-                self._later(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
+                self.after(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
 
     def _linked(self, peer: str) -> Iterable[str]:
         """Return the peers that notice at once that a peer has crashed."""
-        return self._nodes
+        return self.nodes
 
     def hang(self, peer: str, seconds: float) -> None:
         """Stop a peer for some time; it then handles all that has arrived meanwhile."""
-        node = self._nodes[peer]
+        node = self.nodes[peer]
         node.hung_until = max(node.hung_until, self.now + seconds)
 
     def starve(self, peer: str, seconds: float, share: float, turn: float = 0.01) -> None:
@@ -176,7 +176,7 @@ class DataPaths:
         """
         end = self.now + seconds
         turns = self.turns[peer] = Turns(random.Random(self.rng.random()), share, turn, self.now, end)
-        self._later(seconds, self._fed, peer, turns)
+        self.after(seconds, self._fed, peer, turns)
 
     def _fed(self, peer: str, turns: Turns) -> None:
         if self.turns.get(peer) is turns:
@@ -188,10 +188,10 @@ class DataPaths:
         Without ``back``, what the second peer sends to the first one arrives; a reset is one of both ways.
         """
         self.links.cut(one, other, self.now + seconds, how, back=back or how is Cut.RESET)
-        self._later(seconds, self._expire, one, other)
+        self.after(seconds, self._expire, one, other)
         if how is Cut.RESET:
-            self._later(0.0, self._link_down, one, other)
-            self._later(self.rng.uniform(0.0, 0.05), self._link_down, other, one)
+            self.after(0.0, self._link_down, one, other)
+            self.after(self.rng.uniform(0.0, 0.05), self._link_down, other, one)
 
     def mend(self, one: str, other: str) -> None:
         """Mend the link between two peers."""
@@ -229,7 +229,7 @@ class DataPaths:
         results = self.results[application, sink]
         self._at(peer, lambda hosting: results.collect(hosting, self.now))
         if not results.ended:
-            self._later(self.clients[application, sink], self._collect, application, sink)
+            self.after(self.clients[application, sink], self._collect, application, sink)
 
     def failures(self) -> list[str]:
         """The peers' reports of failed components."""
@@ -256,20 +256,21 @@ class DataPaths:
         """Time of the next event of the data paths, seconds; infinite if there is none."""
         return self._heap[0][0] if self._heap else math.inf
 
-    def _later(self, seconds: float, action: Callable[..., Any], *arguments: Any) -> None:
+    def after(self, seconds: float, action: Callable[..., Any], *arguments: Any) -> None:
+        """Call ``action`` with ``arguments`` so many seconds from now."""
         self._sequence += 1
         heapq.heappush(self._heap, (self.now + seconds, self._sequence, action, arguments))
 
     def _at(self, peer: str, act: Callable[[Hosting], list[Effect]]) -> None:
         """Have a peer do something at a time, or when it resumes if it hangs then."""
-        node = self._nodes[peer]
+        node = self.nodes[peer]
         if node.crashed:
             return
         resumes = node.hung_until
         if peer in self.turns:
             resumes = max(resumes, self.turns[peer].resumes(self.now))
         if resumes > self.now:
-            self._later(resumes - self.now, self._at, peer, act)
+            self.after(resumes - self.now, self._at, peer, act)
             return
         if peer in self.turns:
             self.turns[peer].spend(HANDLING, self.now)
@@ -278,26 +279,26 @@ class DataPaths:
         self._set_timer(peer)
 
     def _set_timer(self, peer: str) -> None:
-        node = self._nodes[peer]
+        node = self.nodes[peer]
         at = node.hosting.next_timer
         if at is not None and (node.timer is None or at < node.timer or node.timer <= self.now):
             node.timer = max(at, self.now)
-            self._later(node.timer - self.now, self._tick, peer, node.timer)
+            self.after(node.timer - self.now, self._tick, peer, node.timer)
 
     def _tick(self, peer: str, at: float) -> None:
-        node = self._nodes[peer]
+        node = self.nodes[peer]
         if node.timer == at:
             node.timer = None
             self._at(peer, lambda hosting: hosting.tick(self.now))
 
     def _work(self, peer: str) -> None:
-        node = self._nodes[peer]
+        node = self.nodes[peer]
         work = node.hosting.next(self.now, together=self.rng.choice((0, 0, 20))) if not node.busy else None
         if work is not None:
             if self.rng.random() < 0.5:
                 work = node.hosting.chained(work)
             node.busy = True
-            self._later(self.service * (1 + work.rows) / self.speed(peer), self._finish, peer, work)
+            self.after(self.service * (1 + work.rows) / self.speed(peer), self._finish, peer, work)
         for component in node.hosting.components.values():
             self.most_bytes = max(self.most_bytes, component.log.size)
         for role in node.hosting.roles.found.values():
@@ -305,7 +306,7 @@ class DataPaths:
                 self.most_bytes = max(self.most_bytes, role.copy.log.size)
 
     def _finish(self, peer: str, work: Work) -> None:
-        node = self._nodes[peer]
+        node = self.nodes[peer]
         node.busy = False
 
         def finish(hosting: Hosting) -> list[Effect]:
@@ -327,21 +328,21 @@ class DataPaths:
     # -- effects -------------------------------------------------------------------------------------------------
 
     def _carry_out(self, peer: str, effects: list[Effect]) -> None:
-        node = self._nodes[peer]
+        node = self.nodes[peer]
         for effect in effects:
             match effect:
                 case SendFrame(to, frame):
                     self._send(peer, to, frame)
                 case Capture():
-                    self._later(self.rng.uniform(0.0, self.faults.capture), self._save, peer, effect)
+                    self.after(self.rng.uniform(0.0, self.faults.capture), self._save, peer, effect)
                 case Restore():
-                    self._later(self.rng.uniform(0.0, self.faults.capture), self._restore, peer, effect)
+                    self.after(self.rng.uniform(0.0, self.faults.capture), self._restore, peer, effect)
                 case Open(application, operator) if (application, operator) in self.programs:
                     pass  # its program pushes the rows
                 case Open(application, operator, since):
                     table = self._inputs[application][operator]
                     node.scripts[application, operator] = ScriptedSource(table, random.Random(self.rng.random()), since)
-                    self._later(self.pace, self._read, peer, (application, operator))
+                    self.after(self.pace, self._read, peer, (application, operator))
                 case Close(application, operator):
                     node.scripts.pop((application, operator), None)
                 case Fact():
@@ -354,7 +355,7 @@ class DataPaths:
     def _save(self, peer: str, capture: Capture) -> None:
         made = capture.encode(capture.save())
         self._at(peer, lambda hosting: hosting.saved(capture, self.now))
-        self._later(self.rng.uniform(0.0, self.faults.capture), self._captured, peer, capture, made)
+        self.after(self.rng.uniform(0.0, self.faults.capture), self._captured, peer, capture, made)
 
     def _captured(self, peer: str, capture: Capture, made: Captured) -> None:
         self._at(peer, lambda hosting: hosting.captured(capture, made, self.now))
@@ -364,26 +365,26 @@ class DataPaths:
         self._at(peer, lambda hosting: hosting.restored(restore, None, self.now))
 
     def _read(self, peer: str, key: tuple[str, str]) -> None:
-        script = self._nodes[peer].scripts.get(key)
+        script = self.nodes[peer].scripts.get(key)
         if script is None or script.ended:
             return
 
         def read(hosting: Hosting) -> list[Effect]:
-            if self._nodes[peer].scripts.get(key) is not script or not hosting.may_emit(*key):
+            if self.nodes[peer].scripts.get(key) is not script or not hosting.may_emit(*key):
                 return []
             items = script.next(self.now)
             self.most_made = max(self.most_made, weight(items))
             return hosting.emit(*key, chunks_of(items, hosting.components[key].log.end), self.now)
 
         self._at(peer, read)
-        self._later(self.pace * self.rng.uniform(0.5, 1.5), self._read, peer, key)
+        self.after(self.pace * self.rng.uniform(0.5, 1.5), self._read, peer, key)
 
     def _send(self, peer: str, to: str, frame: Any) -> None:
         encoded = encode(frame) if self._codec else None
         size = len(encoded) if encoded is not None and self._weighs else 0
 
         def deliver(at: float) -> None:
-            self._later(at - self.now, self._arrive, peer, to, frame if encoded is None else encoded, self.now)
+            self.after(at - self.now, self._arrive, peer, to, frame if encoded is None else encoded, self.now)
 
         self.links.send(peer, to, self.now, size, deliver)
 

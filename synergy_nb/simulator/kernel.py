@@ -167,9 +167,9 @@ class SimulatedPeers:
         """
         peer = self.peers[address]
         if self._hung.get(address, 0.0) > self.now:
-            self._push(self._hung[address], address, DRIVER, message)
+            self.put(self._hung[address], address, DRIVER, message)
         elif address in self.turns and (at := self.turns[address].resumes(self.now)) > self.now:
-            self._push(at, address, DRIVER, message)
+            self.put(at, address, DRIVER, message)
         else:
             self._carry_out(peer, peer.receive(DRIVER, message, self.now))
 
@@ -245,13 +245,13 @@ class SimulatedPeers:
                 if hung and address in hung:
                     # what arrives meanwhile is put off in the order of arrival, so that it keeps that order
                     if when < hung[address]:
-                        self._push(hung[address], address, sender, message)
+                        self.put(hung[address], address, sender, message)
                         continue
                     del hung[address]
                 if turns and address in turns:
                     at = turns[address].resumes(when)
                     if at > when:
-                        self._push(at, address, sender, message)
+                        self.put(at, address, sender, message)
                         continue
                     turns[address].spend(HANDLING, when)
                 if message is None:
@@ -264,7 +264,7 @@ class SimulatedPeers:
                     self.now = self.last_event = when
                     effects = peer.receive(sender, message, when)
                 handled += 1
-                if plain:  # _transmit, _push and next_timer written out, for this is what most events do
+                if plain:  # _transmit, put and next_timer written out, for this is what most events do
                     for effect in effects:
                         if type(effect) is Send:
                             self.messages += 1
@@ -307,7 +307,8 @@ class SimulatedPeers:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _push(self, when: float, address: str, sender: str, message: Message | None) -> None:
+    def put(self, when: float, address: str, sender: str, message: Message | None) -> None:
+        """Have a message arrive at a time, or a peer woken where there is none."""
         self._sequence += 1
         if message is None:
             self._wakeups[address] = when
@@ -330,7 +331,7 @@ class SimulatedPeers:
         if due is not None:
             planned = self._wakeups.get(address)
             if planned is None or due < planned:
-                self._push(max(due, self.now), address, address, None)
+                self.put(max(due, self.now), address, address, None)
 
     def _transmit(self, sender: str, to: str, message: Message) -> None:
         if self._group and self._parted(sender, to):
@@ -347,7 +348,7 @@ class SimulatedPeers:
             delay = self.network.delay(sender, to)
             if self.reordering and rng.random() < self.reordering:
                 delay *= 1.0 + 9.0 * rng.random()
-            self._push(self.now + delay, to, sender, message)
+            self.put(self.now + delay, to, sender, message)
 
     def _through_codec(self, message: Message) -> Message:
         if self._codec is None:

@@ -82,14 +82,14 @@ class _Control(SimulatedPeers):
         self._heap = [each for each in self._heap if not (each[0] == until and each[2] == address)]
         heapq.heapify(self._heap)
         for _, _, _, sender, message in sorted(waiting, key=lambda each: each[1]):
-            self._push(self.now, address, sender, message)
+            self.put(self.now, address, sender, message)
 
     def _transmit(self, sender: str, to: str, message: Message) -> None:
         self._links.spoken(sender, to)
         if sender == to:
-            self._push(self.now, to, sender, message)
+            self.put(self.now, to, sender, message)
             return
-        self._links.send(sender, to, self.now, MESSAGE_BYTES, lambda at: self._push(at, to, sender, message))
+        self._links.send(sender, to, self.now, MESSAGE_BYTES, lambda at: self.put(at, to, sender, message))
 
 
 class PeerWorld(DataPaths):
@@ -251,7 +251,7 @@ class PeerWorld(DataPaths):
     def hang(self, peer: str, seconds: float) -> None:
         """Stop a peer for some time; it then handles all that has arrived meanwhile."""
         super().hang(peer, seconds)
-        self.control.hang(peer, self._nodes[peer].hung_until - self.now)
+        self.control.hang(peer, self.nodes[peer].hung_until - self.now)
 
     def _link_down(self, peer: str, other: str) -> None:
         super()._link_down(peer, other)
@@ -302,14 +302,14 @@ class PeerWorld(DataPaths):
         if any(each.sink and each.active == address for each in deployment.assignments.values()):
             if application not in self.deployments:
                 for sink in self._plans[application].sinks:
-                    self._later(0.05, self._collect, application, sink)
+                    self.after(0.05, self._collect, application, sink)
             self.deployments[application] = deployment
         self._at(address, lambda hosting: hosting.converge(deployment, self.now))
 
     def _carry_out(self, peer: str, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, InputsMeasured):
-                self._later(0.0, self._report, peer, driver.InputsReported(effect.components))
+                self.after(0.0, self._report, peer, driver.InputsReported(effect.components))
         super()._carry_out(peer, effects)
 
     def _stated(self, peer: str, fact: Fact) -> None:
@@ -317,11 +317,11 @@ class PeerWorld(DataPaths):
         key = fact.application, fact.operator
         match fact.kind:
             case FactKind.COPY_READY:
-                self._later(0.0, self._report, peer, driver.CopyReady(*key))
+                self.after(0.0, self._report, peer, driver.CopyReady(*key))
             case FactKind.COPIES_BEHIND:
-                self._later(0.0, self._report, peer, driver.CopiesLagging(*key, dict.fromkeys(fact.peers, fact.reason)))
+                self.after(0.0, self._report, peer, driver.CopiesLagging(*key, dict.fromkeys(fact.peers, fact.reason)))
             case FactKind.COMPONENT_FAILED:
-                self._later(0.0, self._report, peer, driver.OperatorStopped(*key, fact.reason))
+                self.after(0.0, self._report, peer, driver.OperatorStopped(*key, fact.reason))
 
     def _report(self, peer: str, message: DriverMessage) -> None:
         if peer in self.synergy:

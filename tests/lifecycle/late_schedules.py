@@ -337,7 +337,7 @@ class Schedule:
     def _answers(self, peer: str, to: str) -> bool:
         """Whether a peer runs, and reaches another one."""
         world = self.world
-        return not world._nodes[peer].hung_until > world.now and world.links.passes(peer, to, world.now)
+        return not world.nodes[peer].hung_until > world.now and world.links.passes(peer, to, world.now)
 
     def _returned(self, other: str) -> None:
         if other not in self.killed:
@@ -353,12 +353,12 @@ class Schedule:
                 self.reached.add("stretch above 1")
             if membership.stretch >= 8.0:
                 self.reached.add("the greatest stretch")
-            if any(suspicion.own and len(suspicion.confirmed) > 1 for suspicion in membership._suspects.values()):
+            if any(suspicion.own and len(suspicion.confirmed) > 1 for suspicion in membership.suspects.values()):
                 self.reached.add("a confirmed silence")
 
     def _strike(self, fault: Fault) -> None:
         world, peers = self.world, [peer for peer in fault.peers if peer not in self.killed]
-        world._later(fault.seconds, self._heal)
+        world.after(fault.seconds, self._heal)
         match fault.kind:
             case "hang":
                 for peer in peers:
@@ -375,7 +375,7 @@ class Schedule:
             case "cut":
                 for one, other, seconds in fault.links:
                     world.cut(one, other, seconds, fault.how, back=fault.back)
-                    world._later(seconds, self._heal)
+                    world.after(seconds, self._heal)
                 self.reached |= {f"a cut that {fault.how}s", f"a cut of {fault.role}"}
                 if not fault.back:
                     self.reached.add("a cut of one way")
@@ -460,7 +460,7 @@ class Schedule:
         assert self.applications, f"none of its applications is admitted: {self.refusals}"
         self._draw()
         for fault in self.faults:
-            self.world._later(fault.at, self._strike, fault)
+            self.world.after(fault.at, self._strike, fault)
         late = None
         if self.rng.random() < 0.2:
             late = self._plan(count, shares=False)
@@ -558,15 +558,15 @@ class Schedule:
     def _left(self) -> str:
         """What peers still hold of the applications, which have ended."""
         for address, each in self.world.synergy.items():
-            hosting, session = self.world._nodes[address].hosting, each.session
+            hosting, session = self.world.nodes[address].hosting, each.session
             held = {
                 "reservations": each.ledger.requests,
                 "sessions": session.applications,
                 "led": session.led,
                 "components": hosting.components,
                 "copies": hosting.roles.copies,
-                "records": session.succession._entrusted,
-                "claims": session.succession._claims,
+                "records": session.succession.entrusted,
+                "claims": session.succession.claims,
             }
             for what, found in held.items():
                 if found:

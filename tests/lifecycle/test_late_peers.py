@@ -185,9 +185,9 @@ def test_a_peer_whose_components_others_have_taken_over_leaves_as_it_returns() -
     run = Late(AT, backups=True)
     run.hang("d", 20.0)
     assert run.world.until(lambda: run.world.where("app")["f"] == "g", 10.0)
-    assert ("app", "f") in run.world._nodes["d"].hosting.components
+    assert ("app", "f") in run.world.nodes["d"].hosting.components
     run.world.run(20.0)
-    assert ("app", "f") not in run.world._nodes["d"].hosting.components
+    assert ("app", "f") not in run.world.nodes["d"].hosting.components
     run.ends()
 
 

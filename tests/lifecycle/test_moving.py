@@ -93,7 +93,7 @@ def stopped(ring: Ring) -> None:
     assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
     assert not ring.deployments
     for each in ring.synergy.values():
-        assert not each.membership._watched
+        assert not each.membership.watched
 
 
 def test_a_moved_component_releases_the_resources_of_its_old_peer() -> None:
@@ -524,17 +524,17 @@ class lost:  # noqa: N801 - reads as what it is
         self.simulation, self.kinds, self.to = ring.simulation, kinds, to
 
     def __enter__(self) -> None:
-        self.push = self.simulation._push
+        self.push = self.simulation.put
 
         def push(when: float, address: str, sender: str, message: Message | None) -> None:
             if not isinstance(message, self.kinds) or (self.to and address != self.to):
                 self.push(when, address, sender, message)
 
-        self.simulation._push = push  # type: ignore[method-assign]
+        self.simulation.put = push  # type: ignore[method-assign]
         self.before, self.simulation.duplication = self.simulation.duplication, 1e-12  # all pass here
 
     def __exit__(self, *_: object) -> None:
-        self.simulation._push = self.push  # type: ignore[method-assign]
+        self.simulation.put = self.push  # type: ignore[method-assign]
         self.simulation.duplication = self.before
 
 

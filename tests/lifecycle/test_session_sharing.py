@@ -118,7 +118,7 @@ def test_a_shared_component_has_the_earliest_deadline_of_its_users() -> None:
     shared = reader(AT, 1, "peer-6")
     ring.begin("peer-5", "b", Plan(shared.operators.values(), {"delay": 0.7}, shared.name))
     ring.run(0.2)
-    components = [each for node in ring.streams._nodes.values() for each in node.hosting.components.values()]
+    components = [each for node in ring.streams.nodes.values() for each in node.hosting.components.values()]
     limits = {each.operator: each.sharers_limit for each in components if each.application == "a"}
     assert limits.pop("sink") == math.inf
     assert limits
@@ -261,7 +261,7 @@ def run_left_alone(seed: int) -> None:
     assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
     assert not ring.deployments
     for each in ring.synergy.values():
-        assert not each.membership._watched
+        assert not each.membership.watched
 
 
 @pytest.mark.slow

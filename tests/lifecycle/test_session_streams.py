@@ -50,7 +50,7 @@ class Deployed(StreamWorld):
             for sink in plan.sinks:
                 self.results[application, sink] = CollectedResults(application, sink, plan.qos.delay)
                 self.clients[application, sink] = 0.05
-                self._later(0.05, self._collect, application, sink)
+                self.after(0.05, self._collect, application, sink)
         if any(assignment.sink and assignment.active == address for assignment in deployment.assignments.values()):
             self.deployments[application] = deployment  # what whoever collects goes by
         self._at(address, lambda hosting: hosting.converge(deployment, self.now))
@@ -73,10 +73,10 @@ class Deployed(StreamWorld):
         return len(self.facts)
 
     def crash(self, peer: str) -> None:
-        self._nodes[peer].crashed = True
-        for other in self._nodes:
+        self.nodes[peer].crashed = True
+        for other in self.nodes:
             if other != peer:
-                self._later(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
+                self.after(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
 
 
 class Streams(Deployed):
@@ -191,7 +191,7 @@ def test_moves_of_every_component_lose_and_double_nothing(name: str) -> None:
     assert rows == undisturbed(query, seed)
     ring.simulation.report("peer-0", StopApplication("r"))
     ring.run(12.0)
-    assert not any(node.hosting.deployments or node.hosting.components for node in ring.streams._nodes.values())
+    assert not any(node.hosting.deployments or node.hosting.components for node in ring.streams.nodes.values())
 
 
 def backed_up() -> Plan:

@@ -68,7 +68,7 @@ class World(MovingWorld):
     def left(self) -> str:
         """What peers still hold."""
         for address, each in self.synergy.items():
-            hosting, session = self._nodes[address].hosting, each.session
+            hosting, session = self.nodes[address].hosting, each.session
             for held in (
                 each.ledger.requests,
                 session.applications,
@@ -78,7 +78,7 @@ class World(MovingWorld):
             ):
                 if held:
                     return f"{address} still has {list(held)}"
-            if session.succession._entrusted or session.succession._claims:
+            if session.succession.entrusted or session.succession.claims:
                 return f"{address} still has a record of an application"
         return ""
 
@@ -193,7 +193,7 @@ def test_members_refuse_an_origin_that_was_succeeded_by_name() -> None:
     run.succeeded()
     later = graph.changed(graph.roles.with_follower("f", "h"))
     for message in (GraphChanged(later), Follow(later, "f"), End("app", graph.attempt, "failed", "failed")):
-        world.control._push(world.now, "d", ORIGIN, message)
+        world.control.put(world.now, "d", ORIGIN, message)
     world.run(1.0)
     refused = {(each.peer, each.message): each.reason for each in world.of(MessageOutdated)}
     for name in ("GraphChanged", "Follow", "End"):

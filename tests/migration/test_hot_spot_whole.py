@@ -55,7 +55,7 @@ class Timed(TimedWorld, Deployed):
         for sink in plan.sinks:
             self.results[application, sink] = CollectedResults(application, sink, plan.qos.delay)
             self.clients[application, sink] = 0.05
-            self._later(0.05, self._collect, application, sink)
+            self.after(0.05, self._collect, application, sink)
 
     def _carry_out(self, peer: str, effects: list[Effect]) -> None:
         super()._carry_out(peer, effects)

@@ -298,7 +298,7 @@ def test_copies_that_are_lost_are_sent_again() -> None:
         register(world, "p1", *NAMES)
         world.run(12.0)
         missing += sum(max(0, 5 - len(holders(world, name))) for name in NAMES)
-        assert not any(directory._copying for directory in world.directory.values())
+        assert not any(directory.copying for directory in world.directory.values())
     assert missing <= 0.05 * 3 * 5 * len(NAMES)
 
 
@@ -458,12 +458,12 @@ def test_waiting_lookups_and_remembered_roots_are_bounded() -> None:
     directory = world.directory["p1"]
     for number in range(2000):
         directory.peer.receive("p2", Lookup(number, "p2", ("x",)), 0.0)
-    assert len(directory._waiting) <= 512
+    assert len(directory.waiting) <= 512
     world.run(5.0)
     names = [f"n{number}" for number in range(6000)]
     assert world.lookup("p1", names, deadline=20.0) is not None
-    assert len(directory._roots) <= 2048
-    assert not directory._pending
+    assert len(directory.known_roots) <= 2048
+    assert not directory.pending
 
 
 def test_an_answer_to_no_pending_lookup_is_ignored() -> None:

@@ -86,7 +86,7 @@ def test_a_responsible_peer_receives_one_update_for_all_components_and_the_host_
     world.offer("p7", *names)
     world.run(3.0)
     assert updates_by(world, "p7", [0.0, 12.0, 0.0]) == {"p2": 2}
-    assert world.known("p0", names) == {"p7": world.loads["p7"].directory._load}
+    assert world.known("p0", names) == {"p7": world.loads["p7"].directory.own_load}
     assert world.loads["p7"].messages == world.updates["p7", "p2"] + 1  # the first report
 
 
@@ -191,7 +191,7 @@ def test_listeners_learn_when_the_load_enters_and_leaves_the_highest_level(level
 
 def published(world: LoadedWorld) -> dict[str, PeerLoad | None]:
     """The load that each host has published last."""
-    return {address: world.directory[address]._load for address in world.live if world.loads[address]._offered}
+    return {address: world.directory[address].own_load for address in world.live if world.loads[address].offered}
 
 
 def offering(count: int, **options: Any) -> LoadedWorld:
@@ -217,7 +217,7 @@ def test_a_root_that_takes_over_from_a_dead_one_has_the_loads() -> None:
     world = offering(20, lease=600.0)  # no renewal repairs anything
     for number, name in enumerate(NAMES):
         root = next(iter(world.responsible(name)))
-        host = next(address for address in sorted(world.loads) if world.loads[address]._offered and address != root)
+        host = next(address for address in sorted(world.loads) if world.loads[address].offered and address != root)
         world.report(host, 3.0 + 4.0 * number)
         world.run(0.5)
         world.crash(root)
@@ -228,7 +228,7 @@ def test_a_root_that_takes_over_from_a_dead_one_has_the_loads() -> None:
 @pytest.mark.slow
 def test_a_root_that_joins_and_one_that_leaves_pass_the_loads_on() -> None:
     world = offering(12, lease=600.0)
-    hosts = [address for address in sorted(world.loads) if world.loads[address]._offered]
+    hosts = [address for address in sorted(world.loads) if world.loads[address].offered]
     for number in range(12, 40):
         world.simulation.add(world.make(f"p{number}"))
         world.simulation.start(f"p{number}")
@@ -306,7 +306,7 @@ def test_a_host_that_starts_again_publishes_a_newer_load() -> None:
     world.restart("p5", "p0")
     world.offer("p5", *NAMES)
     world.run(4.0)
-    assert world.known("p1", NAMES)["p5"] == world.directory["p5"]._load
+    assert world.known("p1", NAMES)["p5"] == world.directory["p5"].own_load
     assert world.known("p1", NAMES)["p5"].load == 0.0
 
 

@@ -294,13 +294,13 @@ def test_a_peer_that_left_is_not_looked_for() -> None:
     world.run(3.0)
     assert all(membership.status("p4") == LEFT for membership in world.membership.values())
     sent_to: list[str] = []
-    push = world.simulation._push
+    push = world.simulation.put
 
     def spy(when: float, address: str, sender: str, message: Message | None) -> None:
         sent_to.append(address)
         push(when, address, sender, message)
 
-    world.simulation._push = spy  # type: ignore[method-assign]
+    world.simulation.put = spy  # type: ignore[method-assign]
     world.simulation.reordering = 1e-12  # so that all messages pass the spy
     world.run(60.0)
     assert "p4" not in sent_to
@@ -424,7 +424,7 @@ def test_a_flood_of_news_and_pings_keeps_the_state_bounded() -> None:
         peer.receive("a", PingFor(number, f"z{number}", ()), 100.1)
     assert len(membership._members) <= 4096 + 1
     assert len(membership._dead) <= 512
-    assert len(membership._relayed) <= 256
+    assert len(membership.relayed) <= 256
     assert len(membership._gossip) <= 256
 
 

@@ -81,7 +81,7 @@ def _complaints(world: World, rng: random.Random) -> list[str]:
     ]
     for address in world.pastry:
         membership, directory = world.membership[address], world.directory[address]
-        left = (membership._suspects, membership._relayed, directory._pending, directory._copying, directory._waiting)
+        left = (membership.suspects, membership.relayed, directory.pending, directory.copying, directory.waiting)
         wrong += [f"{address} still has {state}" for state in left if state]
     keys = [key_of(f"key {number}") for number in range(20)]
     places = world.arrivals_of(keys, wait=1.5)

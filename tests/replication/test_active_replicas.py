@@ -101,7 +101,7 @@ def test_nothing_is_lost_or_doubled_when_one_replica_of_each_operator_dies(
     victims = {places["union"], places["filter~1"], places["sums"]}
     assert not victims & {places["union~1"], places["filter"], places["sums~1"], PEERS[0]}
     for number, victim in enumerate(sorted(victims)):
-        world._later(0.5 + 0.3 * number, world.crash, victim)
+        world.after(0.5 + 0.3 * number, world.crash, victim)
     world.run(20.0)
     assert results(world) == expected
 
@@ -109,7 +109,7 @@ def test_nothing_is_lost_or_doubled_when_one_replica_of_each_operator_dies(
 @pytest.mark.slow
 def test_a_replica_that_hangs_and_comes_back_doubles_nothing(expected: list[tuple[Any, ...]]) -> None:
     world, places = deployed(3, 2)
-    world._later(0.5, world.hang, places["filter"], 10.0)
+    world.after(0.5, world.hang, places["filter"], 10.0)
     world.run(30.0)
     assert results(world) == expected
 

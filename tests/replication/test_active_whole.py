@@ -124,7 +124,7 @@ def test_a_replica_that_hangs_until_it_counts_as_dead_leaves_when_it_comes_back_
     assert results(world) == expected
 
     def left() -> bool:
-        return not [key for key in world._nodes[PEERS[1]].hosting.components if key[0] == "app"]
+        return not [key for key in world.nodes[PEERS[1]].hosting.components if key[0] == "app"]
 
     assert world.until(left), "it has left"
     assert "app" not in world.synergy[PEERS[1]].session.applications

@@ -316,7 +316,7 @@ def test_a_component_moves_on_although_a_replica_that_it_reads_dies_meanwhile(
     world.run(died - at)
     world.crash("b")
     world.run(8.0)
-    results, here = world.results["app", "out"], world._nodes["g"].hosting.components["app", "p"]
+    results, here = world.results["app", "out"], world.nodes["g"].hosting.components["app", "p"]
     assert results.ended, world.failures()
     assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
     assert here.role is Role.ACTIVE
@@ -342,9 +342,9 @@ def test_a_component_that_nobody_tells_how_far_it_repeats_asks_and_waits_for_pro
     world = placed(plan, inputs, 5, Untold)
     world.run(0.3)
     world.move("app", "p", "g", 0.0)
-    while world._nodes["g"].hosting.deployments["app"].assignments["p"].active != "g":
+    while world.nodes["g"].hosting.deployments["app"].assignments["p"].active != "g":
         world.run(0.01)
-    here = world._nodes["g"].hosting.components["app", "p"]
+    here = world.nodes["g"].hosting.components["app", "p"]
     held = [here.alignment.holds]
     if dies:
         world.crash("f")
@@ -382,7 +382,7 @@ def test_a_follower_that_has_not_heard_that_its_move_was_given_up_follows_the_ne
     assert isinstance(world, Deaf)
     world.pace, world.service = 0.3, 0.003
     world.run(0.9)
-    there, follower = world._nodes["f"].hosting.components["app", "p"], world._nodes["g"].hosting
+    there, follower = world.nodes["f"].hosting.components["app", "p"], world.nodes["g"].hosting
     while there.running or any(port.queue for port in there.ports.values()):
         world.run(0.001)
     world.cut("g", "b", 2.0)
@@ -410,7 +410,7 @@ def test_a_follower_that_has_not_heard_that_its_move_was_given_up_follows_the_ne
 def test_a_follower_starts_from_no_snapshot_that_was_begun_before_it_was_known() -> None:
     world = placed(readers("degree 1"), {name: table(random.Random(1)) for name in "st"}, 1)
     world.run(0.3)
-    reader = world._nodes["f"].hosting.components["app", "p"]
+    reader = world.nodes["f"].hosting.components["app", "p"]
     reader.set_copy_holders(Assignment("x", backups=("g",)))
     reader.capture()
     reader.set_copy_holders(Assignment("x", backups=("g",), follower="h"))
@@ -458,7 +458,7 @@ def test_an_operator_reads_on_where_it_was_when_alignment_begins_and_ends() -> N
 def test_a_reader_needs_other_streams_until_its_copies_have_a_snapshot_without_them() -> None:
     world = running(1, between(one_input), {name: table(random.Random(1)) for name in "st"})
     world.run(0.3)
-    passive, active = (world._nodes[peer].hosting.components["app", name] for peer, name in (("b", "p"), ("d", "y")))
+    passive, active = (world.nodes[peer].hosting.components["app", name] for peer, name in (("b", "p"), ("d", "y")))
     reports = InputReports({("app", "p"): passive, ("app", "y"): active})
     for each in passive, active:
         reports.note(each, -1.0)

@@ -334,7 +334,7 @@ def test_nobody_joins_the_stream_of_a_replica_before_its_state_is_restored() -> 
     replica, seen = ("app", "x~2"), set()
     for _ in range(400):
         world.run(0.01)
-        hosting, reader = world._nodes["g"].hosting, world._nodes["a"].hosting.components["app", "out"]
+        hosting, reader = world.nodes["g"].hosting, world.nodes["a"].hosting.components["app", "out"]
         found = hosting.components.get(replica)
         if found is not None and isinstance(found.logic, MergedLogic) and len(reader.ports) > 2:
             seen.add((found.logic.restoring, reader.ports[2].joined))

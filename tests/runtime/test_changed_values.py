@@ -64,7 +64,7 @@ def test_a_cost_and_a_pace_hold_after_moves_in_a_simulation() -> None:
         simulation.move(application, operator, to)
         before: int = application.qos()["tuples"]
         simulation.run(2)
-        here = simulation.world._nodes[application.graph["work"]].hosting.components[application.id, "work"]
+        here = simulation.world.nodes[application.graph["work"]].hosting.components[application.id, "work"]
         return application.qos()["tuples"] - before, here.stats(simulation.now)["processing_s"]
 
     tuples, seconds = moved("work", "peer-4")
@@ -83,7 +83,7 @@ def test_a_cost_holds_for_all_replicas_in_a_simulation() -> None:
     simulation.run(2)
     measured = [
         component.stats(simulation.now)["processing_s"]
-        for node in simulation.world._nodes.values()
+        for node in simulation.world.nodes.values()
         for (_, name), component in node.hosting.components.items()
         if name.startswith("work")
     ]

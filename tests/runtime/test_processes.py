@@ -213,7 +213,7 @@ def test_a_cluster_that_does_not_come_up_on_a_running_loop_is_closed() -> None:
         with pytest.raises(ProcessStartError, match="RuntimeError: this factory fails"):
             await cluster
         assert cluster.status.name == "closed"
-        return [cluster._fork_server._process.pid]
+        return [cluster._fork_server.process.pid]
 
     assert gone(asyncio.run(main()))
 
@@ -265,8 +265,8 @@ def test_a_process_that_is_not_ready_in_time_is_ended(monkeypatch: pytest.Monkey
             await fork_server.fork("y", "tests.runtime.test_processes:fails", b"bad spec", timeout=DEADLINE)
         assert await fork_server.fork("z", "tests.runtime.test_processes:reports", b"spec", timeout=DEADLINE) == b"spec"
         assert await fork_server.exited("z") == 3
-        pid = fork_server._process.pid
-        fork_server._process.kill()
+        pid = fork_server.process.pid
+        fork_server.process.kill()
         with pytest.raises(ProcessStartError, match="the fork server has ended"):
             await fork_server.fork("x", "tests.runtime.test_processes:never_ready", b"", timeout=DEADLINE)
         await fork_server.close()
@@ -309,7 +309,7 @@ import sys
 print("the script runs", flush=True)
 from synergy_nb.runtime.process.processes import start
 cluster = start(2, "tests.runtime.echo_peer:make")
-fork_server = cluster._fork_server._process.pid
+fork_server = cluster._fork_server.process.pid
 print(fork_server, *(process.pid for process in cluster.processes.values()), flush=True)
 sys.stdin.readline()
 """
@@ -347,7 +347,7 @@ def test_nothing_outlives_the_user_s_process(way: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_interrupt_while_the_fork_server_imports_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     server = ForkServer.launch(preload=())
-    server._process.send_signal(signal.SIGINT)
+    server.process.send_signal(signal.SIGINT)
     server.abandon()
-    assert server._process.wait(60) == 0
+    assert server.process.wait(60) == 0
     assert capfd.readouterr() == ("", "")

@@ -119,10 +119,10 @@ def test_a_server_that_gives_no_answer_is_a_reason(monkeypatch: pytest.MonkeyPat
 def test_the_doctor_says_whether_there_is_one_and_writes_it(
     monkeypatch: pytest.MonkeyPatch, recorded: Archives
 ) -> None:
-    without = doctor._archive()
+    without = doctor.archive_finding()
     assert (without.state, without.advice) == ("note", "synergy doctor --archive writes it")
-    assert doctor._written_archive().found.endswith(str(recorded.spark))
-    assert doctor._archive().found == f"2 MB at {recorded.spark}"
+    assert doctor.written_archive_finding().found.endswith(str(recorded.spark))
+    assert doctor.archive_finding().found == f"2 MB at {recorded.spark}"
     monkeypatch.setattr(class_archive, "_recorded", lambda *given: "no class data sharing")
-    assert doctor._written_archive().state == "bad"
-    assert doctor._archive().state == "good", "the former one is still there"
+    assert doctor.written_archive_finding().state == "bad"
+    assert doctor.archive_finding().state == "good", "the former one is still there"

@@ -45,7 +45,7 @@ def test_the_old_peer_of_a_component_takes_over_from_the_one_to_whose_backup_it_
     assert world.until(lambda: bool(outcome))
     assert outcome == [""]
     assert world.graph("app").roles.backups["u"] == ("b", *others)
-    assert world.until(lambda: ("app", "u") not in world._nodes["b"].hosting.components)
+    assert world.until(lambda: ("app", "u") not in world.nodes["b"].hosting.components)
     world.run(rest)
     assert not world.results["app", "out"].ended
     world.crash("c")

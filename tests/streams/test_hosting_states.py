@@ -155,7 +155,7 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> set[tuple[StrEnum, StrEnum]]:
 
 def consistent(world: StreamWorld) -> None:
     """What a peer is for a component agrees with what it has of it."""
-    for node in world._nodes.values():
+    for node in world.nodes.values():
         hosting = node.hosting
         assert set(hosting.components) <= set(hosting.roles.found)
         for key, held in hosting.roles.found.items():

@@ -81,7 +81,7 @@ class Rebuilding:
 
     def readers(self) -> list[Component]:
         found = [
-            node.hosting.components.get(("app", name)) for node in self.world._nodes.values() for name in ("f", "f~1")
+            node.hosting.components.get(("app", name)) for node in self.world.nodes.values() for name in ("f", "f~1")
         ]
         return [each for each in found if each is not None]
 
@@ -117,7 +117,7 @@ def test_a_late_frame_for_an_input_that_is_forgotten_is_refused_and_reaches_no_l
     run.step()
     run.step()
     assert first not in reader.ports
-    hosting = world._nodes[reader.peer].hosting
+    hosting = world.nodes[reader.peer].hosting
     late = Batch(table(9, 3), 0, 0.0)
     chunks = tuple(chunks_of([late, Punctuation(10**9, 3, 0.0)], Point(0, 0)))
     before = {number: port.received for number, port in reader.ports.items()}

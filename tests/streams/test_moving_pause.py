@@ -43,7 +43,7 @@ class Timed(PeerWorld):
         self.delays: list[tuple[float, float]] = []  # arrival of a tuple, and its delay, seconds
 
     def _read(self, peer: str, key: tuple[str, str]) -> None:
-        hosting = self._nodes[peer].hosting
+        hosting = self.nodes[peer].hosting
         before = hosting.components[key].log.end if key in hosting.components else None
         super()._read(peer, key)
         if key in hosting.components and hosting.components[key].log.end != before:
@@ -226,11 +226,11 @@ def test_a_state_reaches_the_new_peer_at_the_speed_of_the_link_and_no_result_wai
     world.deploy("app", middle.sink(id="out"), {"u": "U", "x": "S", "out": "D"}, {"u": table})
     assert world.until(lambda: len(world.arrived) > 20, 60.0)
     world.run(5.0)  # what was sent has arrived
-    used = world._nodes["S"].hosting.components["app", "x"].share.used
+    used = world.nodes["S"].hosting.components["app", "x"].share.used
     assert used >= 1e6 * megabytes
     began = world.now
     outcome = world.move("app", "x", "T")
-    assert world.until(lambda: ("app", "x") in world._nodes["T"].hosting.components, 30.0)
+    assert world.until(lambda: ("app", "x") in world.nodes["T"].hosting.components, 30.0)
     there = world.now - began - (0.030 + 0.040 + used / LINK_BYTES_S)  # S hears of it, and sends
     assert -0.005 <= there <= 0.080 + 0.010 + 0.6 * used / LINK_BYTES_S, "T asks for pieces, and for some of them twice"
     assert world.until(lambda: bool(outcome), 30.0)
@@ -262,7 +262,7 @@ def test_a_state_of_10_megabytes_delays_results_by_less_than_50_ms() -> None:
     world = Timed(1, ("O", "S", "T", "U"), {}, codec=True, rate=LINK_BYTES_S)
     world.pace = 0.1  # a megabyte a second
     world.deploy("app", middle.sink(id="out"), AT, {"u": large})
-    component = world._nodes["S"].hosting.components
+    component = world.nodes["S"].hosting.components
     assert world.until(lambda: ("app", "x") in component and component["app", "x"].share.used > STATE_BYTES, 30.0)
     began = world.now
     outcome = world.move("app", "x", "T")

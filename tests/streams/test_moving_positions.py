@@ -52,12 +52,12 @@ class World(PeerWorld):
             if isinstance(effect, Open):
                 key = effect.application, effect.operator
                 rows = self._inputs[effect.application][effect.operator]
-                self._nodes[peer].scripts[key] = OneByOne(rows, random.Random(0), effect.since)
+                self.nodes[peer].scripts[key] = OneByOne(rows, random.Random(0), effect.since)
 
     def read(self, application: str, operator: str) -> int:
         """Tuples of its inputs that a component has executed."""
         key = application, operator
-        component = self._nodes[self.where(application)[operator]].hosting.components.get(key)
+        component = self.nodes[self.where(application)[operator]].hosting.components.get(key)
         return 0 if component is None else sum(port.consumed.position for port in component.ports.values())
 
 

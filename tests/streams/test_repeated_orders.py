@@ -30,7 +30,7 @@ def test_who_replaces_a_component_that_still_repeats_another_one_asks_all_peers_
     world.run(1.0)
     world.crash("c")
     world.run(0.5)
-    second = world._nodes["d" if world.deployments["app"].assignments["u"].active == "d" else "e"].hosting.components
+    second = world.nodes["d" if world.deployments["app"].assignments["u"].active == "d" else "e"].hosting.components
     component = second["app", "u"]
     assert component.role is Role.ACTIVE
     world.suspect(component.peer, 0.05)

@@ -52,15 +52,15 @@ class Watched(StreamWorld):
         self.recalls: list[Recall] = []
 
     def hosting_of(self, peer: str) -> Hosting:
-        return self._nodes[peer].hosting
+        return self.nodes[peer].hosting
 
     def _send(self, peer: str, to: str, frame: Frame) -> None:
         if isinstance(frame, Recall):
             self.recalls.append(frame)
         if isinstance(frame, Data) and frame.chunks and frame.reader.port != COPY:
-            component = self._nodes[peer].hosting.producer(frame.output)
+            component = self.nodes[peer].hosting.producer(frame.output)
             for backup in () if component is None else component.copy_holders.confirming:
-                copy = self._nodes[backup].hosting.roles.copies.get((frame.output.application, frame.output.operator))
+                copy = self.nodes[backup].hosting.roles.copies.get((frame.output.application, frame.output.operator))
                 if copy is not None and copy.output == frame.output:
                     has = copy.merge.received >= frame.chunks[-1].end
                     self.confirmed += has

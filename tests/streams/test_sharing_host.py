@@ -168,7 +168,7 @@ class Sharing(Pair):
         self.position += rows
         await self._put([*items, Punctuation(self.position * 1000, self.position, 0.0)], got)
         for _ in range(turns):
-            await self._turn(got)
+            await self.turn(got)
 
     async def finish(self, got: dict[str, list[int]]) -> None:
         """End the stream, and take the results on ``a`` until they end."""
@@ -193,7 +193,7 @@ class Sharing(Pair):
     def _arrivals(self, names: Iterable[str]) -> list[Coroutine[Any, Any, None]]:
         return [arrival(self.net["a"], name) for name in names]
 
-    async def _turn(self, got: dict[str, list[int]]) -> None:
+    async def turn(self, got: dict[str, list[int]]) -> None:
         self._take(got)
         await turns()
 
@@ -221,7 +221,7 @@ async def stuck(pair: Sharing, got: dict[str, list[int]]) -> int:
     while not waits():
         if not pair.pending():
             pair.push(20)
-        await pair._turn(got)
+        await pair.turn(got)
     return pair.emitted()
 
 

@@ -68,22 +68,22 @@ class Example(PeerWorld):
         self._at(peer, act)
 
     def _work(self, peer: str) -> None:
-        node = self._nodes[peer]
+        node = self.nodes[peer]
         work = None if node.busy else node.hosting.next(self.now)
         if work is not None:
             node.busy = True
             seconds = SERVICE_S.get(peer, 0.0) * work.rows if work.component.operator == "x" else 0.0
-            self._later(seconds, self._finish, peer, work)
+            self.after(seconds, self._finish, peer, work)
 
     def occupy(self, peer: str, seconds: float) -> None:
         """Have a peer execute something else for so many seconds."""
-        self._nodes[peer].busy = True
+        self.nodes[peer].busy = True
 
         def end() -> None:
-            self._nodes[peer].busy = False
+            self.nodes[peer].busy = False
             self._work(peer)
 
-        self._later(seconds, end)
+        self.after(seconds, end)
 
     def _measure(self, work: Work, outcome: ExecutionOutcome) -> None:
         super()._measure(work, outcome)
@@ -127,10 +127,10 @@ def test_the_old_peer_is_free_within_two_round_trips_and_results_come_no_later_t
     began = world.now
     for name, times in EMITTED.items():
         for number, at in enumerate(times):
-            world._later(at / 1e3, world.emit, name.upper(), name, inputs[name].slice(number, 1), number)
+            world.after(at / 1e3, world.emit, name.upper(), name, inputs[name].slice(number, 1), number)
     world.occupy("S", BACKLOG_S)
     outcome = [""] if decided else world.move("app", "x", "T")
-    assert world.until(lambda: ("app", "x") not in world._nodes["S"].hosting.components, 5.0)
+    assert world.until(lambda: ("app", "x") not in world.nodes["S"].hosting.components, 5.0)
     killed = world.now - began
     world.run(2.0)
     assert outcome == [""]

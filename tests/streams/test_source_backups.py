@@ -44,8 +44,8 @@ def test_where_the_peer_of_a_source_dies_its_backup_goes_on_and_no_row_is_lost_o
     world.deploy("app", expanded, where, inputs, backups={"s": ("e",)})
     assert world.until(lambda: world.status("app") == "running")
     world.run(2.0)
-    copy = world._nodes["e"].hosting.roles.copies["app", "s"]
-    emitted = world._nodes["d"].hosting.components["app", "s"].bytes_out
+    copy = world.nodes["e"].hosting.roles.copies["app", "s"]
+    emitted = world.nodes["d"].hosting.components["app", "s"].bytes_out
     assert copy.log.end.position > 20
     assert copy.log.size < emitted / 2, "what all readers have is not retained"
     world.crash("d")

@@ -27,9 +27,9 @@ class Source(Peers):
         known["u"] = msgspec.structs.replace(known["u"], backups=())
         self.begin()
 
-    def _do(self, peer: str, effects: list[Effect]) -> None:
+    def do(self, peer: str, effects: list[Effect]) -> None:
         self.told += sum(isinstance(effect, Copied) for effect in effects)
-        super()._do(peer, effects)
+        super().do(peer, effects)
 
     @property
     def copied(self) -> Point:
@@ -86,7 +86,7 @@ def test_a_copy_that_subscribes_where_the_log_begins_does_not_have_what_is_befor
     peers.later(0.2)
     source = peers.hostings["s"]
     assert source.components["app", "n"].log.start == (15, 150), "all readers have it"
-    peers._do("w", peers.hostings["w"].link_down("s", peers.now))
+    peers.do("w", peers.hostings["w"].link_down("s", peers.now))
     peers.later(1.0)  # it subscribes, and the answer is lost
     assert peers.end("w") == (5, 50)
     assert peers.copied == (5, 50)

@@ -72,9 +72,9 @@ class Elsewhere(Peers):
         self.engines: dict[str, Engine] = {}
         self.deployment.assignments["u"] = Assignment("x", inputs=READS, external=True)
 
-    def _create(self, deployment: Deployment, component: Component) -> Logic | None:
+    def create(self, deployment: Deployment, component: Component) -> Logic | None:
         if component.operator != "u":
-            return super()._create(deployment, component)
+            return super().create(deployment, component)
         component.hand_over()
         self.engines[component.peer] = Engine()
         return self.engines[component.peer]
@@ -89,7 +89,7 @@ class Elsewhere(Peers):
         if not engine.waits:
             engine.released = engine.step
         hosting = self.hostings[peer]
-        self._do(peer, hosting.committed(hosting.components["app", "u"], self.now))
+        self.do(peer, hosting.committed(hosting.components["app", "u"], self.now))
         self.deliver()
 
     @property

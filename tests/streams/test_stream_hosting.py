@@ -58,7 +58,7 @@ class Peers:
         self.now = 0.0
         self.plan = UNION if inputs == 2 else CHAIN
         self.collected = ORIGIN
-        self.hostings = {peer: Hosting(peer, self._create, limits) for peer in "sxyzw"}
+        self.hostings = {peer: Hosting(peer, self.create, limits) for peer in "sxyzw"}
         self.frames: deque[tuple[str, str, Frame]] = deque()
         self.facts: list[tuple[str, Fact]] = []
         self.opened: list[tuple[str, Open]] = []
@@ -73,7 +73,7 @@ class Peers:
         assignments["out"] = Assignment("z", 0, (), "", (InputFeed("app", "u"),), (), True)
         self.deployment = Deployment("app", 1, assignments)
 
-    def _create(self, _: Deployment, component: Component) -> Logic | None:
+    def create(self, _: Deployment, component: Component) -> Logic | None:
         operator = component.operator
         asked = self.plan.operators[operator if operator in self.plan.operators else "u"]
         return None if asked.kind == "source" else create(asked, self.plan, wait=lambda _: None)
@@ -89,7 +89,7 @@ class Peers:
             self.deployment = deployment
         for peer in peers or tuple(self.hostings):
             if peer not in self.dead:
-                self._do(peer, self.hostings[peer].converge(deployment, self.now))
+                self.do(peer, self.hostings[peer].converge(deployment, self.now))
         self.deliver()
 
     def assign(self, operator: str, assignment: Assignment, *peers: str) -> None:
@@ -102,7 +102,7 @@ class Peers:
             *peers,
         )
 
-    def _do(self, peer: str, effects: list[Effect]) -> None:
+    def do(self, peer: str, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case SendFrame(to, frame):
@@ -111,10 +111,10 @@ class Peers:
                     self.captures.append(effect)
                 case Capture():
                     made = effect.encode(effect.save())
-                    self._do(peer, self.hostings[peer].captured(effect, made, self.now))
+                    self.do(peer, self.hostings[peer].captured(effect, made, self.now))
                 case Restore():
                     effect.make()
-                    self._do(peer, self.hostings[peer].restored(effect, None, self.now))
+                    self.do(peer, self.hostings[peer].restored(effect, None, self.now))
                 case Open():
                     self.opened.append((peer, effect))
                 case Fact():
@@ -129,12 +129,12 @@ class Peers:
 
     def say(self, sender: str, to: str, frame: Frame) -> None:
         hosting = self.hostings[to]
-        self._do(to, hosting.receive(sender, frame, self.now))
+        self.do(to, hosting.receive(sender, frame, self.now))
         while (work := hosting.next(self.now)) is not None:
-            self._do(to, hosting.finished(work, work.run(lambda: self.now), self.now))
+            self.do(to, hosting.finished(work, work.run(lambda: self.now), self.now))
         for chunk in hosting.results("app", "out", self.collected, math.inf):
             self.collected = chunk.end
-            self._do(to, hosting.collected("app", "out", chunk.end, chunk.end, self.now))
+            self.do(to, hosting.collected("app", "out", chunk.end, chunk.end, self.now))
             if isinstance(chunk.item, Batch):
                 self.tables.append(chunk.item.table)
                 self.rows += chunk.item.table.get_column("v").to_list()
@@ -145,14 +145,14 @@ class Peers:
             self.now += 0.05
             for peer, hosting in self.hostings.items():
                 if peer not in self.dead:
-                    self._do(peer, hosting.tick(self.now))
+                    self.do(peer, hosting.tick(self.now))
             self.deliver()
 
     def emit(self, operator: str, *items: Item, deliver: bool = True) -> None:
         peer = self.deployment.assignments[operator].active
         hosting = self.hostings[peer]
         chunks = chunks_of(items, hosting.components["app", operator].log.end)
-        self._do(peer, hosting.emit("app", operator, chunks, self.now))
+        self.do(peer, hosting.emit("app", operator, chunks, self.now))
         if deliver:
             self.deliver()
 
@@ -245,7 +245,7 @@ def test_a_broken_link_loses_nothing() -> None:
     peers.emit("n", batch(0, 3))
     peers.lose = lambda _: False
     for one, other in ("sx", "xs"):
-        peers._do(one, peers.hostings[one].link_down(other, peers.now))
+        peers.do(one, peers.hostings[one].link_down(other, peers.now))
     peers.later(0.1)
     assert peers.rows == [0, 1, 2], "it does not wait until it sends again by itself"
 
@@ -397,7 +397,7 @@ def test_a_snapshot_carries_the_order_and_the_causes_that_no_chunk_has_carried()
     assert state is not None
     assert state.order == tuple(active.reading.runs)
     peers.frames.clear()
-    peers._do("y", peers.hostings["y"].receive("w", Recall(Output("app", "u", 1), 1), peers.now))
+    peers.do("y", peers.hostings["y"].receive("w", Recall(Output("app", "u", 1), 1), peers.now))
     (answer,) = [frame for _, to, frame in peers.frames if to == "w" and isinstance(frame, Determinants)]
     assert (answer.found[-1].start, answer.found[-1].runs) == (state.end, state.order)
     peers.frames.clear()
@@ -777,7 +777,7 @@ def test_tuples_in_transit_over_a_slow_link_are_not_repeated() -> None:
     for _ in range(300):  # 15 s, in which nothing arrives
         peers.now += 0.05
         for peer, hosting in peers.hostings.items():
-            peers._do(peer, hosting.tick(peers.now))
+            peers.do(peer, hosting.tick(peers.now))
         while peers.frames:
             frame = peers.frames.popleft()
             sent += isinstance(frame[2], Data) and bool(frame[2].chunks)
@@ -791,7 +791,7 @@ def test_tuples_in_transit_over_a_slow_link_are_not_repeated() -> None:
 def test_a_component_that_cannot_be_created_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often its peer is told to execute it; another attempt or another epoch may succeed."""
     peers = Peers()
-    make = peers._create
+    make = peers.create
     hosting = peers.hostings["x"]
 
     def refuse(deployment: Deployment, component: Component) -> Logic | None:

@@ -105,7 +105,7 @@ def test_a_peer_that_was_suspended_gives_copies_time_to_answer_before_they_count
         peers.feed(1)
     assert peers.unfit == []
     peers.now += 60.0
-    peers._do("x", peers.hostings["x"].tick(peers.now))
+    peers.do("x", peers.hostings["x"].tick(peers.now))
     assert peers.unfit == []
     peers.lose = lambda _: False
     peers.later(0.5)

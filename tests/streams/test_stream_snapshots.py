@@ -144,7 +144,7 @@ def test_pieces_that_come_twice_late_or_in_another_order_make_the_same_state(see
         for _ in range(30):
             peers.now += 0.05
             for peer, hosting in peers.hostings.items():
-                peers._do(peer, hosting.tick(peers.now))
+                peers.do(peer, hosting.tick(peers.now))
             held = [entry for entry in peers.frames if of_the_copy(entry[2]) and rng.random() < 0.3]
             now = [entry for entry in peers.frames if entry not in held]
             peers.frames.clear()
@@ -288,7 +288,7 @@ def made(peers: Counting, seconds: float = 0.0) -> None:
     captures, peers.captures = peers.captures, []
     for capture in captures:
         done = capture.encode(capture.save())
-        peers._do("x", peers.hostings["x"].captured(capture, done, peers.now, seconds))
+        peers.do("x", peers.hostings["x"].captured(capture, done, peers.now, seconds))
     peers.deliver()
 
 
@@ -302,12 +302,12 @@ def test_a_component_goes_on_while_its_snapshot_is_encoded() -> None:
     peers.emit("n", batch(100, 100))
     assert component.ports[0].consumed.position == 100, "nothing is executed before its state is saved"
     saved = capture.save()
-    peers._do("x", peers.hostings["x"].saved(capture, peers.now))
+    peers.do("x", peers.hostings["x"].saved(capture, peers.now))
     peers.emit("n", batch(200, 100))
     assert component.ports[0].consumed.position == 300
     peers.later(3.0)
     assert len(peers.captures) == 1, "one at a time"
-    peers._do("x", peers.hostings["x"].captured(capture, capture.encode(saved), peers.now))
+    peers.do("x", peers.hostings["x"].captured(capture, capture.encode(saved), peers.now))
     peers.deliver()
     state = peers.hostings["y"].roles.copies["app", "u"].state
     assert state is not None
@@ -402,7 +402,7 @@ def test_a_state_that_cannot_be_restored_fails_the_component_by_name() -> None:
             else:
                 do(peer, [effect])  # type: ignore[list-item]
 
-    do, peers._do = peers._do, carry_out  # type: ignore[method-assign]
+    do, peers.do = peers.do, carry_out  # type: ignore[method-assign]
     peers.assign("u", HEIR)
     assert peers.said("component_failed") == ["y app u"]
     (reason,) = [fact.reason for _, fact in peers.facts if fact.kind is FactKind.COMPONENT_FAILED]

@@ -389,7 +389,7 @@ def positions(batch: Batch, kept: pl.Series | None) -> pl.Series:
 
 
 _Factory = TypeVar("_Factory", bound=Callable[[Context], OperatorLogic])
-_REGISTRY: dict[str, Callable[[Context], OperatorLogic]] = {}
+REGISTRY: dict[str, Callable[[Context], OperatorLogic]] = {}
 
 
 def implements(kind: str) -> Callable[[_Factory], _Factory]:
@@ -404,9 +404,9 @@ def implements(kind: str) -> Callable[[_Factory], _Factory]:
         raise ValueError(f"kind: {kind!r} is not declared; expected one of {', '.join(KINDS)}")
 
     def register(factory: _Factory) -> _Factory:
-        if kind in _REGISTRY:
+        if kind in REGISTRY:
             raise ValueError(f"kind: {kind!r} has a logic already; expected one logic for each kind")
-        _REGISTRY[kind] = factory
+        REGISTRY[kind] = factory
         return factory
 
     return register
@@ -414,7 +414,7 @@ def implements(kind: str) -> Callable[[_Factory], _Factory]:
 
 def kinds() -> tuple[str, ...]:
     """Return the kinds that :func:`create` supports: all of the catalogue but ``source``, which a driver reads."""
-    return tuple(sorted(_REGISTRY))
+    return tuple(sorted(REGISTRY))
 
 
 def create(
@@ -447,7 +447,7 @@ def create(
     ValueError
         If the kind has no logic, a key is missing or too short, or ``delay`` has no ``wait``.
     """
-    factory = _REGISTRY.get(operator.kind)
+    factory = REGISTRY.get(operator.kind)
     if factory is None:
         raise ValueError(f"operator {operator.id!r}: kind: {operator.kind!r}; expected one of {', '.join(kinds())}")
     context = Context(

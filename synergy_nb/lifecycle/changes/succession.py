@@ -145,8 +145,8 @@ class Succession(GraphChanger):
         self.on_succeeded: list[Callable[[Request, Entrusted], None]] = []
         # listeners, called with each application of this peer that another one leads now
         self.on_superseded: list[Callable[[Request], None]] = []
-        self._entrusted: dict[str, Entrust] = {}  # by application
-        self._claims: dict[str, _Claim] = {}
+        self.entrusted: dict[str, Entrust] = {}  # by application
+        self.claims: dict[str, _Claim] = {}
         changes.participation.on_received.append(self._received)
         changes.participation.on_left.append(self.forget)
         changes.on_led_anew.append(self._led_anew)
@@ -199,13 +199,13 @@ class Succession(GraphChanger):
 
     def _entrusted_with(self, member: Member) -> Entrust | None:
         """Return the message by which its origin has entrusted an application to this peer; None if there is none."""
-        entrusted = self._entrusted.get(member.graph.application)
+        entrusted = self.entrusted.get(member.graph.application)
         return entrusted if entrusted is not None and entrusted.graph.attempt == member.graph.attempt else None
 
     def forget(self, application: str) -> None:
         """Forget the record of an application that this peer leaves."""
-        self._entrusted.pop(application, None)
-        self._claims.pop(application, None)
+        self.entrusted.pop(application, None)
+        self.claims.pop(application, None)
 
     def _claimed(self, sender: str, message: Claim) -> None:
         """Promise to adopt no graph of the origin any more, and say what this peer knows."""
@@ -254,29 +254,29 @@ class Succession(GraphChanger):
 
     def _entrust(self, sender: str, message: Entrust) -> None:
         graph = message.graph
-        known = self._entrusted.get(graph.application)
+        known = self.entrusted.get(graph.application)
         # the attempt has ended here, the message is late: nothing is to be led any more
         if (graph.attempt, graph.epoch) <= self.participation.ended.get(graph.application, NEVER_ENDED):
             return
         if known is None or known.graph.attempt <= graph.attempt:
-            self._entrusted[graph.application] = message
+            self.entrusted[graph.application] = message
             self.peer.send(sender, Confirmed(graph.application, graph.attempt, ""))
 
     def stopped(self, application: str) -> None:
         """Note that a user has stopped an application at its origin while this peer claims it."""
-        claim = self._claims.get(application)
+        claim = self.claims.get(application)
         if claim is not None:
             claim.stopped = End(application, claim.graph.attempt, "", State.STOPPED)
 
     def died(self, address: str) -> None:
         """Claim the applications that a dead peer has led; other claims do not wait for its answers any more."""
-        for application, entrusted in list(self._entrusted.items()):
+        for application, entrusted in list(self.entrusted.items()):
             member = self.changes.members.get(application)
             if member is None and entrusted.graph.origin == address:
-                del self._entrusted[application]  # it died during set-up
+                del self.entrusted[application]  # it died during set-up
             elif member is not None and member.leader == address and self._entrusted_with(member) is entrusted:
                 self._begin(member, entrusted)
-        for application, claim in list(self._claims.items()):
+        for application, claim in list(self.claims.items()):
             if address in claim.asked:
                 self._lead_if_answered(application, claim)
 
@@ -294,12 +294,12 @@ class Succession(GraphChanger):
             self._succeeded(request, entrusted)
         else:
             self.peer.record(SuccessionBegun, application, origin=graph.origin, epoch=graph.epoch)
-            claim = self._claims[application] = _Claim(graph, entrusted, self.peer.now + self.config.patience)
+            claim = self.claims[application] = _Claim(graph, entrusted, self.peer.now + self.config.patience)
             self._ask(application, claim)
 
     def _ask(self, application: str, claim: _Claim) -> None:
         """Send the claim to all peers that have not answered, now and once every interval."""
-        if self._claims.get(application) is claim:
+        if self.claims.get(application) is claim:
             self._send(application, claim)
             self.peer.after(RESEND_INTERVAL, self._ask, application, claim)
             self._lead_if_answered(application, claim)
@@ -314,7 +314,7 @@ class Succession(GraphChanger):
         return sorted(each for each in claim.asked - claim.answers.keys() if not self.membership.is_dead(each))
 
     def _answered(self, sender: str, message: Claimed) -> None:
-        claim = self._claims.get(message.application)
+        claim = self.claims.get(message.application)
         if claim is not None and sender in claim.asked and message.attempt == claim.graph.attempt:
             claim.answers[sender] = message
             self._lead_if_answered(message.application, claim)
@@ -334,7 +334,7 @@ class Succession(GraphChanger):
             self._send(application, claim)
             self._lead_if_answered(application, claim)
             return
-        del self._claims[application]
+        del self.claims[application]
         self._lead(application, claim)
 
     def _awaits(self, claim: _Claim) -> bool:

@@ -31,9 +31,9 @@ _families: Final[dict[str, str]] = {"source": "sources", "sink": "sinks"}
 #: Family of each kind that is part of the platform; others are users' own.
 FAMILIES: Final[Mapping[str, str]] = MappingProxyType(_families)
 
-_declared: Final[dict[str, Declaration]] = {}
+DECLARED: Final[dict[str, Declaration]] = {}
 #: All kinds of operators.
-KINDS: Final[Mapping[str, Declaration]] = MappingProxyType(_declared)
+KINDS: Final[Mapping[str, Declaration]] = MappingProxyType(DECLARED)
 
 
 def declare(declaration: Declaration) -> None:
@@ -44,9 +44,9 @@ def declare(declaration: Declaration) -> None:
 
     Raises ``ValueError`` if the kind is declared already.
     """
-    if declaration.kind in _declared:
+    if declaration.kind in DECLARED:
         raise ValueError(f"operator kind {declaration.kind!r} is declared twice")
-    _declared[declaration.kind] = declaration
+    DECLARED[declaration.kind] = declaration
 
 
 declare(SOURCE)

@@ -81,7 +81,7 @@ class ForkServer:
     """
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
-        self._process = process
+        self.process = process
         self._control = control
         self._children: dict[str, _Child] = {}
         self._buffer = bytearray()
@@ -157,7 +157,7 @@ class ForkServer:
     def _processor_s(self, child: _Child) -> float:
         """Return the seconds of a processor that a child and the fork server have had."""
         spent = 0.0
-        for pid in (self._process.pid, child.pid):
+        for pid in (self.process.pid, child.pid):
             with contextlib.suppress(psutil.Error):
                 times = psutil.Process(pid).cpu_times() if pid else None
                 spent += 0.0 if times is None else times.user + times.system
@@ -192,7 +192,7 @@ class ForkServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(5.0):
                 # not in a thread: at the exit of Python there are no new ones
-                while self._process.poll() is None:  # noqa: ASYNC110 - the system announces the end to nobody
+                while self.process.poll() is None:  # noqa: ASYNC110 - the system announces the end to nobody
                     await asyncio.sleep(0.01)
         self.kill()
 
@@ -207,9 +207,9 @@ class ForkServer:
 
     def kill(self) -> None:
         """Kill the fork server at once if it still runs; its children then end."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
     # -- inside --------------------------------------------------------------------------------------------------
 
