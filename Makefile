@@ -31,6 +31,9 @@ lint:
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 
+# Each process of a test imports the package, and compiles it anew where nothing may keep what was compiled
+test campaign: export PYTHONDONTWRITEBYTECODE =
+
 test: lint
 	@$(PY) -m pytest --numprocesses auto $(ARGS)
 
