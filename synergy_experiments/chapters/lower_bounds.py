@@ -155,15 +155,15 @@ _R4: Final = Claim(
     cells=_cells,
     checks=_checks,
     panels=tuple(
-        Panel(metric_of(metric, drawn), f"{label}, {drawn} uniform")
+        Panel(metric_of(metric, drawn), f"{label}, {drawn} uniform", xlabel=xlabel)
         for drawn in DRAWN
-        for metric, label in (
-            ("penalty", "mean penalty"),
-            ("penalty by distance", "mean penalty, by distance"),
-            ("not carried", "share of bounds not carried"),
+        for metric, label, xlabel in (
+            ("penalty", "mean penalty", "operators"),
+            ("penalty by distance", "mean penalty, by distance", "distance"),
+            ("not carried", "share of bounds not carried", "operators"),
         )
     ),
-    xlabel="operators, or distance",
+    xlabel="operators",
     paper=tuple(
         Point(x, name, metric_of("penalty", drawn), value)
         for drawn in DRAWN

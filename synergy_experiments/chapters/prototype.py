@@ -342,7 +342,7 @@ CLAIMED: Final = (
         },
         cells=_sizes,
         checks=_overhead,
-        panels=_panels("all_probes", "probes", [f"{each}, {arrivals}" for each in _UNIQUE
+        panels=_panels("all_probes", "probes of all requests", [f"{each}, {arrivals}" for each in _UNIQUE
                                                 for arrivals in (PROPORTIONAL, FIXED)]),
         xlabel="peers",
         repeat=(5, 10),

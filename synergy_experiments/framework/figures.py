@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from synergy_experiments.framework.claim import Panel, Result
 from synergy_experiments.framework.measurements import Coordinate, Point, Row
 
-__all__ = ["describe", "draw", "drawn_panels", "height_of", "panel_svg", "prepare_folder", "write"]
+__all__ = ["describe", "draw", "drawn_panels", "height_of", "lines_of", "panel_svg", "prepare_folder", "write"]
 
 WIDTH: Final = 6.1  # width of a panel, inches
 HEIGHT: Final = 3.2  # height of a panel without its legend, inches
@@ -65,6 +65,34 @@ _STYLE_OF_POLICY: Final = {
         ("synergy", "composition", "composition+projection", "greedy", "random", "projection", "optimum", "isolated")
     )
 }
+
+
+#: Names of policies and formulas as texts write them.
+_WRITTEN: Final = {
+    "llf": "LLF", "maxrate": "MaxRate", "mm1": "M/M/1", "mg1": "M/G/1", "rod": "ROD", "on/off": "ON/OFF",
+    **{name: name.capitalize() for name in ("synergy", "composition", "greedy", "random", "partition", "connected")},
+    **{name: name.capitalize() for name in ("correlation", "optimal", "latency")},
+}  # fmt: skip
+ROOM: Final = 0.6  # of the greatest value: intervals may be so much beyond the values before they are cut off
+
+
+def _written(name: str) -> str:
+    """Return the name of a line as texts write it.
+
+    >>> _written("llf"), _written("synergy by delay")
+    ('LLF', 'Synergy by delay')
+    """
+    word, space, rest = name.partition(" ")
+    return _WRITTEN.get(name) or f"{_WRITTEN.get(word, word)}{space}{rest}"
+
+
+def _of_paper(name: str) -> str:
+    """Return the label of the paper's numbers of a line.
+
+    >>> _of_paper("random"), _of_paper("random, paper"), _of_paper("dissertation")
+    ('Random, paper', 'Random, paper', 'the dissertation')
+    """
+    return "the dissertation" if name == "dissertation" else f"{_written(name.removesuffix(', paper'))}, paper"
 
 
 def prepare_folder(folder: Path) -> None:
@@ -172,13 +200,20 @@ def height_of(result: Result, panel: Panel) -> float:
     """Return the height of a panel with its title and legend, inches."""
     rows, paper = _measured(result, panel)
     names = _algorithm_names(rows, paper)
-    labels = names + [f"{name}, paper" for name in names if any(point.algorithm == name for point in paper)]
+    labels = [_written(name) for name in names if any(row.algorithm == name for row in rows)]
+    labels += [_of_paper(name) for name in names if any(point.algorithm == name for point in paper)]
     labels += [label for _, label in panel.bounds]
+    labels += [CUT] if _is_cut(panel, rows, paper) else []
     height = HEIGHT
     if panel.kind == "bars" and _lie(rows, paper):
         groups = len({row.x for row in rows} | {point.x for point in paper})
         height = max(height, 0.7 + groups * (len(names) * GROUP + 0.06))
     return height + LINE * (_legend_lines(labels) + len(_wrapped(_title(panel)).splitlines()))
+
+
+def lines_of(result: Result, panel: Panel) -> list[str]:
+    """Return the names of the lines, or groups of bars, of a panel."""
+    return _algorithm_names(*_measured(result, panel))
 
 
 def _title(panel: Panel) -> str:
@@ -209,12 +244,17 @@ def _draw_panel(place: Any, result: Result, panel: Panel) -> None:
         _plain_ticks(value_axis)
     elif panel.kind != "points" and _from_zero(panel, rows, paper):
         (axes.set_xlim if lying else axes.set_ylim)(0.0)
+    if _is_cut(panel, rows, paper):
+        low, high = _ends_of(panel, rows, paper)
+        (axes.set_xlim if lying else axes.set_ylim)(low, high)
+        axes.plot([], [], " ", label=CUT)
     for value, label in panel.bounds:
         bound = axes.axvline if lying else axes.axhline
         bound(value * panel.factor, color="#000000", linewidth=0.8, linestyle=":", label=label)
     _whole_ticks(axes, value_axis, panel, rows, paper)
     of_labels = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    labels = [name for name in styles if name in of_labels] + [label for label in of_labels if label not in styles]
+    ours = [_written(name) for name in styles if _written(name) in of_labels]
+    labels = ours + [label for label in of_labels if label not in ours]
     if labels:
         place.legend(
             [of_labels[label] for label in labels],
@@ -225,6 +265,31 @@ def _draw_panel(place: Any, result: Result, panel: Panel) -> None:
             borderaxespad=0.2,
             columnspacing=1.2,
         )
+
+
+CUT: Final = "intervals that leave the figure are cut off"
+
+
+def _is_cut(panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> bool:
+    """Whether an interval is so far beyond the values that the axis follows the values."""
+    if panel.logarithmic or panel.runs or panel.kind in ("curves", "points") or not rows:
+        return False
+    low, high = _ends_of(panel, rows, paper)
+    return any(
+        end * panel.factor > high or end * panel.factor < low
+        for row in rows
+        for end in (row.low, row.high)
+        if end is not None
+    )
+
+
+def _ends_of(panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> tuple[float, float]:
+    """Return the ends of the axis of values: those of the values, with room for intervals."""
+    values = [row.value * panel.factor for row in rows] + [point.value * panel.factor for point in paper]
+    values += [value * panel.factor for value, _ in panel.bounds]
+    least, most = min(values), max(values)
+    room = ROOM * max(abs(least), abs(most))
+    return (0.0 if least >= 0.0 else least - room), (most + room if room else math.inf)
 
 
 def _from_zero(panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> bool:
@@ -328,7 +393,7 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point],
                 markersize=4.0,
                 linewidth=1.0,
                 linestyle=style.dashes,
-                label=name,
+                label=_written(name),
             )
         elif own:
             axes.errorbar(
@@ -341,7 +406,7 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point],
                 markersize=5.0,
                 linewidth=1.2,
                 capsize=2.5,
-                label=name,
+                label=_written(name),
             )
         stars = [point for point in paper if point.algorithm == name]
         if stars:
@@ -353,7 +418,7 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point],
                 markersize=11.0,
                 markerfacecolor="none",
                 markeredgecolor=style.colour,
-                label=f"{name}, paper",
+                label=_of_paper(name),
             )
 
 
@@ -425,7 +490,7 @@ def _placed(rows: Sequence[Row], paper: Sequence[Point]) -> tuple[list[Coordinat
 
 
 def _filled(style: _Style, name: str) -> dict[str, Any]:
-    return {"color": style.colour, "hatch": style.hatch, "edgecolor": "white", "label": name}
+    return {"color": style.colour, "hatch": style.hatch, "edgecolor": "white", "label": _written(name)}
 
 
 def _starred(style: _Style, name: str) -> dict[str, Any]:
@@ -435,7 +500,7 @@ def _starred(style: _Style, name: str) -> dict[str, Any]:
         "markersize": 11.0,
         "markerfacecolor": "white",
         "markeredgecolor": style.colour,
-        "label": f"{name}, paper",
+        "label": _of_paper(name),
     }
 
 

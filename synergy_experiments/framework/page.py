@@ -44,6 +44,7 @@ from synergy_nb.plan.terms.units import counted
 __all__ = ["write_page"]
 
 COMPLETE: Final = 10  # number of repetitions at the paper's scale from which a result counts as complete
+CURVES: Final = 6  # most lines of a first figure, if there is one with so few
 DOUBT: Final = "What would change our verdict:"
 #: What checks judge.
 JUDGED: Final = {
@@ -395,6 +396,7 @@ def _first_panel(found: _Found, result: Result, height: float) -> Panel | None:
     """Return the panel that belongs to the main number, or else the first one that is not too high."""
     panels = figures.drawn_panels(result)
     low = [panel for panel in panels if figures.height_of(result, panel) * figures.PIXELS <= height]
+    low = [panel for panel in low if len(figures.lines_of(result, panel)) <= CURVES] or low
     named = (panel for panel in low if panel.metric == found.headline.panel)
     lowest = min(panels, key=lambda panel: figures.height_of(result, panel), default=None)
     return next(named, low[0] if low else lowest)

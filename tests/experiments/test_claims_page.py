@@ -367,6 +367,19 @@ def test_letters_of_a_panel_are_read_at_its_width_and_overlap_nowhere(name: str)
 
 
 @pytest.mark.slow
+def test_the_axis_follows_the_values_and_an_interval_that_leaves_it_is_told() -> None:
+    values = [[Point(1.0, "llf", "time", 1.0 + k % 2 * 0.1), Point(2.0, "llf", "time", 1.2)] for k in range(4)]
+    result = Result(replace(RACE, paper=()), {}, Measured(values).rows(), [], 0.0)
+    wide = replace(result, rows=[row._replace(high=1e4) for row in result.rows])
+    kept, cut = (figures.panel_svg(each, RACE.panels[0]) for each in (result, wide))
+    assert figures.CUT in cut
+    assert figures.CUT not in kept
+    assert "LLF" in cut
+    assert "10000" not in cut
+    assert max(float(text) for text, *_ in boxes(cut) if re.fullmatch(r"[\d.]+", text)) <= 2.0
+
+
+@pytest.mark.slow
 def test_the_command_stores_results_and_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chapters, "CLAIMS", {"X1": "race"})
     monkeypatch.setattr(chapters, "_claims", lambda module: {"X1": RACE})
