@@ -15,7 +15,7 @@ def choices() -> Mapping[str, Choices]:
     """Return id of a claim to its choices.
 
     >>> choices()["C2"].open[0][0]
-    "'100 components ... with a replication degree of 5': 20 unique ones five times, or 100 unique ones five times"
+    "Are '100 components ... with a replication degree of 5' 20 unique ones five times, or 100 unique ones five times?"
     """
     given = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     shared = given.pop("shared")

@@ -45,8 +45,9 @@ candidates as Composition and more than Synergy, which probes for what is not sh
 
 *C4.* Synergy by φ sets up .20 faster than Composition, and Synergy by delay .25 faster. The times are those of messages
 over the network. Java, PlanetLab's loaded hosts and the checks themselves, which made them seconds in the paper, take
-no virtual time. The relative gain of set-up time by sharing can be compared; that discovery is only a small part (.07
-in the paper) cannot (.36 here).
+no virtual time. So neither the size of the gain (.32 in the paper) can be compared, nor that discovery is only a small
+part (.07 in the paper, .36 here); orders can: Synergy is the fastest, as in the paper, and Random slower than
+Composition (1167 and 1071 ms), which in the paper's table it is not (4749 and 4998 ms).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from typing import Any, Final, cast
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, metric_of
 from synergy_experiments.framework.measurements import Decision, Measured, Point, less
 from synergy_experiments.framework.parameters import Parameter, Setup, choice, number, numbers, several, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, near, not_comparable, reduction
+from synergy_experiments.framework.verdicts import at_all, near, not_comparable, own, reduction
 from synergy_experiments.worlds.live_requests import live
 from synergy_experiments.worlds.measured_delays import matrix_path, network
 from synergy_experiments.worlds.sweeps import READINGS, SIMULATED, WORDS, algorithms, readings, scenario, simulated
@@ -226,7 +227,8 @@ def _overhead(measured: Measured, setup: Setup) -> Iterator[Check]:
                     yield near(name, 1.0, growth, 0.1, 0.25, unit="")
                     at_most.append((policy, None if growth is None else growth.below(LINEAR)))
             if at_most:
-                yield at_all(f"probes grow at most linearly, {where}", "scales to more nodes", at_most)
+                # each request visits as many candidates on any number of peers, so this cannot fail
+                yield own(at_all(f"probes grow at most linearly, {where}", "scales to more nodes", at_most))
             for other in ("composition", "random"):
                 fewer = [(size, measured.lower(size, "synergy", other, metric))
                          for size in measured.xs(metric, "synergy") if other in algorithms(setup)]  # fmt: skip
@@ -243,6 +245,7 @@ def _growth(measured: Measured, policy: str, metric: str) -> float | None:
 
 _PAPER: Final = {"random": (240.0, 4509.0), "composition": (188.0, 4810.0), "synergy": (243.0, 3141.0)}
 PARTS: Final = ("discovery", "probing", "total")
+NO_CHECKS: Final = "checks of probes take seconds in the paper, and only messages take time here"
 
 
 def _once(setup: Setup) -> Iterator[Cell]:
@@ -261,17 +264,18 @@ def _times(measured: Measured, setup: Setup) -> Iterator[Check]:
         metric = metric_of("set-up", _reading(unique))
         for ours in ("synergy", BY_DELAY):
             gain = measured.gain("total", ours, "composition", metric)
-            yield reduction(f"set-up of {ours} against Composition, {unique} unique", 0.32, gain)
+            yield not_comparable(f"set-up of {ours} against Composition, {unique} unique", 0.32, gain, NO_CHECKS, "%")
         least = [(other, measured.lower("total", "synergy", other, metric)) for other in ("random", "composition")]
         yield at_all(f"Synergy sets up fastest, {unique} unique", "fastest", least)
+        table = [("random below composition", measured.lower("total", "random", "composition", metric))]
+        yield at_all(f"Random sets up faster than Composition, {unique} unique", "4749 ms against 4998 ms", table)
         probed = measured.gain("probing", "synergy", "composition", metric)
         name = f"probing of Synergy against Composition (computed from the table), {unique} unique"
-        yield reduction(name, 1.0 - 3141.0 / 4810.0, probed)
+        yield not_comparable(name, 1.0 - 3141.0 / 4810.0, probed, NO_CHECKS, "%")
         ends = (("discovery", "synergy", metric), ("total", "synergy", metric))
         share = measured.paired(*ends, lambda discovery, total: discovery / total)
         name = f"share of discovery in Synergy's set-up, {unique} unique"
-        why = "checks of probes take seconds in the paper, and only messages take time here"
-        yield not_comparable(name, 243.0 / 3384.0, share, why, "%")
+        yield not_comparable(name, 243.0 / 3384.0, share, NO_CHECKS, "%")
         for policy, (discovery, probing) in _PAPER.items():
             ours_ms = measured.mean("total", policy, metric)
             yield not_comparable(f"set-up of {policy} in ms, {unique} unique", discovery + probing,

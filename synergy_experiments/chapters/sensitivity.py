@@ -20,12 +20,12 @@ later. With 10 % slack over the least placement it serves a fifth: of the five p
 by chance, and few placements are within a tenth of the fastest. No choice of a few paths finds these, but the paths
 that meet at a component need not all be followed. Where they are merged
 (:mod:`synergy_nb.algorithms.composition._probed_paths`), and each peer probes all five candidates of the next
-component, the fastest placement is always among the probed ones, at 60 to 140 probes a request where the paper's take
-50. In three networks .95, .87 and .38 of the requests are served then, where some placement on idle peers would serve
-all. What is missing is not found by more probes: of the popular queries, several requests are composed at the same
-moment, before the first of them runs and can be shared, each at the fastest peers; and each peer compares what it adds
-with the limit of an application, while several peers of the same path add to it. The latter is mended here: delays that
-a path adds to an application are summed over the path (.81 served in the second network without that). With one request
+component, the fastest placement is always among the probed ones, at 60 to 140 probes per request where the paper's take
+81, 51 and 91. In three networks .95, .87 and .38 of the requests are served then, where some placement on idle peers
+would serve all. What is missing is not found by more probes: of the popular queries, several requests are composed at
+the same moment, before the first of them runs and can be shared, each at the fastest peers; and each peer compares what
+it adds with the limit of an application, while several peers of the same path add to it. The latter is mended here:
+delays that a path adds to an application are summed over the path (.81 served in the second network without that). With one request
 a second instead of nine, the third network serves .54. With the lower processing times the first one serves all. The
 curve shows what fewer probes give, with paths merged and apart.
 
@@ -211,7 +211,7 @@ def _strict(measured: Measured, setup: Setup) -> Iterator[Check]:
         if reading == "least":
             yield from _strictest(measured, metric)
         failed = measured.over_repetitions(_failed, metric, others(setup))
-        yield near(f"failures of the worst other policy with 10 % slack, {words}", 0.8, failed, 0.1, 0.25)
+        yield near(f"failures of the worst other policy with 10 % slack, {words}", 0.8, failed, 0.1, 0.15)
         behind = measured.over_repetitions(_behind, metric, others(setup))
         yield reduction(f"the best other policy is behind with 50 % slack, {words}", 0.12, behind, 0.05)
         for other in others(setup):

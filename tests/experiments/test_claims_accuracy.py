@@ -13,6 +13,7 @@ from synergy_experiments.chapters import accuracy
 from synergy_experiments.chapters.accuracy import (
     BURST,
     EVERY,
+    OWN,
     PACKETS,
     PATTERNS,
     SENSORS,
@@ -22,8 +23,8 @@ from synergy_experiments.chapters.accuracy import (
 )
 from synergy_experiments.flows.flow_applications import Arrivals
 from synergy_experiments.framework import runner
-from synergy_experiments.framework.measurements import Point
-from synergy_experiments.framework.parameters import Value
+from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.parameters import Value, at_scale
 from synergy_experiments.worlds.newcomers import READINGS, impact_of_newcomer
 from synergy_experiments.worlds.projected_delays import (
     BOUND,
@@ -299,14 +300,15 @@ def test_an_input_that_is_too_short_is_one_clear_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_substitutes_of_the_papers_traces_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_substitutes_of_the_papers_traces_orders_are_judged_by_both_equations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(accuracy, "AT_HAND", ())
     (result,) = runner.reproduce([(C13, {"tuples": 2000, "a_window": 200})], repeat=1)
     assert {row.x for row in result.rows if row.metric == "error"} == {PACKETS, SENSORS}
     theirs = [check for check in result.checks if not check.name.startswith("beyond")]
-    assert len(theirs) == 6
-    assert {check.verdict for check in theirs} == {"not comparable"}
-    assert all("--set traces=FILE" in check.rule for check in theirs if "learnt from" not in check.name)
+    assert len(theirs) == 8
+    assert "not comparable" not in {check.verdict for check in theirs}
 
 
 @pytest.mark.slow
@@ -339,3 +341,16 @@ def test_patterns_are_reproduced_and_judged() -> None:
 def test_a_window_that_holds_no_whole_periods_is_refused() -> None:
     with pytest.raises(ValueError, match=r"window: 11 s; expected whole periods of 2\.5 s"):
         list(runner.reproduce([(C14, {"window": 11.0, "patterns": ("30/10, 2.5 s",)})]))
+
+
+def test_bursts_that_are_found_less_often_are_affected_by_their_length_and_ratio() -> None:
+    def verdicts(found: float, error: float) -> set[str]:
+        points = [Point(x, algorithm, "at high rate", 1.0) for x in PATTERNS for algorithm in (OWN, PAPER)]
+        points += [Point(x, "signature", "found", found if x != accuracy.FIRST else 0.9) for x in PATTERNS]
+        points += [Point(x, algorithm, "error", error if x != accuracy.FIRST else 0.5)
+                   for x in PATTERNS for algorithm in (OWN, PAPER)]  # fmt: skip
+        checks = C14.checks(Measured([points] * 3), at_scale(C14.parameters, "quick"))
+        return {each.verdict for each in checks if accuracy.FIRST in each.name and "within" in each.name}
+
+    assert verdicts(0.85, 0.55) == {"holds"}
+    assert verdicts(0.2, 0.9) == {"does not hold"}

@@ -344,7 +344,7 @@ FAIL_WITHOUT_GAIN = {
     "C1": "against composition",
     "C2": "than by composition",
     "C3": "fewer probes than composition",
-    "C4": "against Composition",
+    "C4": "sets up fastest",
     "C5": "below composition",
     "C7": "success of Synergy",
     "C9": "is behind with 50 % slack",

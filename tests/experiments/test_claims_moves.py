@@ -166,12 +166,12 @@ def judged(times: float, bound: float, least: float) -> dict[str, tuple[str, str
     }
 
 
-def test_a_time_is_the_dissertations_if_it_is_near_and_ours_is_compared_with_round_trips() -> None:
-    time, of_other = f"mean time of all phases, {OLD}", f"at most 1.15 {IN_ALL}, {OTHER}"
+def test_milliseconds_are_not_compared_and_ours_are_judged_by_round_trips() -> None:
+    time, of_other = f"mean time of all phases in ms, {OLD}", f"at most 1.15 {IN_ALL}, {OTHER}"
     near_least = f"at most 1.05 times the least time while the leader alone changes the graph, {OTHER}"
     alike = judged(1.1, 1.0, 1.09)
-    assert (alike[time], alike[of_other], alike[near_least]) == (("holds", "paper"), ("holds", "own"), ("holds", "own"))
+    assert (alike[of_other], alike[near_least]) == (("holds", "own"), ("holds", "own"))
     assert alike[f"at most 1 {TYPICAL}, {OLD}"] == ("does not hold", "own")
     shorter = judged(0.3, 0.25, 0.2)
-    assert shorter[time] == ("does not hold", "paper")
+    assert shorter[time] == alike[time] == ("not comparable", "paper")  # milliseconds of another network
     assert (shorter[of_other][0], shorter[near_least][0]) == ("does not hold", "does not hold")
