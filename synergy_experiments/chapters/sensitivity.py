@@ -25,7 +25,8 @@ component, the fastest placement is always among the probed ones, at 60 to 140 p
 would serve all. What is missing is not found by more probes: of the popular queries, several requests are composed at
 the same moment, before the first of them runs and can be shared, each at the fastest peers; and each peer compares what
 it adds with the limit of an application, while several peers of the same path add to it. The latter is mended here:
-delays that a path adds to an application are summed over the path (.81 served in the second network without that). With one request
+delays that a path adds to an application are summed over the path (.81 served in the second network without that). With
+one request
 a second instead of nine, the third network serves .54. With the lower processing times the first one serves all. The
 curve shows what fewer probes give, with paths merged and apart.
 
