@@ -13,7 +13,6 @@ from synergy_experiments.chapters import accuracy
 from synergy_experiments.chapters.accuracy import (
     BURST,
     EVERY,
-    OWN,
     PACKETS,
     PATTERNS,
     SENSORS,
@@ -31,6 +30,7 @@ from synergy_experiments.worlds.projected_delays import (
     FLOOR,
     LEARNT,
     ON_OFF,
+    OWN,
     PAPER,
     PROJECTED,
     Found,
