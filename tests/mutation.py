@@ -172,8 +172,8 @@ def tests_of(path: str) -> str:
     """Return the folder with the tests of a module: that of its room, or of the room around it."""
     place = Path(path).parent.relative_to("synergy_nb")
     for each in (place, *place.parents):
-        if each.parts and (ROOT / "tests" / each).is_dir():
-            return f"tests/{each.as_posix()}"
+        if each.name and (ROOT / "tests" / each.name).is_dir():
+            return f"tests/{each.name}"
     raise SystemExit(f"{path}: there is no folder of tests for its room")
 
 
