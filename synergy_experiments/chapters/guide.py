@@ -14,7 +14,7 @@ def guide() -> Guide:
     """Return the papers, the main number of each claim, and the words that are explained.
 
     >>> guide().headlines["C1"].of
-    'delay saved against Random'
+    'delay saved against Composition'
     """
     given = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     return Guide(
