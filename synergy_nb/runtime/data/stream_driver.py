@@ -142,7 +142,6 @@ class StreamDriver:
         runtime.on_channel(SHARED, self._arrivals.add_slow)
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._due = math.inf  # time at which the timer fires, seconds
         self._called = False
         self._closed = False
         self._idle = asyncio.Event()
@@ -265,6 +264,7 @@ class StreamDriver:
                     self._on_fact(effect)
                 case PeerPrediction() | SlackViolation() | InputsMeasured():
                     self._predicted(effect)
+        self.soon()
 
     def _send(self, to: str, frame: Frame) -> None:
         shares_memory = self._shared.shares_memory(to)
@@ -298,6 +298,9 @@ class StreamDriver:
         if self._closed:
             return
         began = now = self._clock()
+        timer = self.hosting.next_timer
+        if timer is not None and timer <= now:
+            self._carry_out(self.hosting.tick(now))
         while now - began < TURN_SECONDS:
             emitted = self._emit(now)
             executed = self._execute(now)
@@ -307,20 +310,11 @@ class StreamDriver:
         else:
             self.soon()
         at = self.hosting.next_timer
-        if at is None:
-            return
-        if at <= now:
-            self._carry_out(self.hosting.tick(now))
-            self.soon()
-        elif at < self._due:  # the timer is only ever moved earlier: to be woken for nothing costs less than to move it
-            if self._timer is not None:
-                self._timer.cancel()
-            self._due = at
-            self._timer = self._runtime.loop.call_later(at - now, self._wake)
-
-    def _wake(self) -> None:
-        self._timer, self._due = None, math.inf
-        self.soon()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at is not None:
+            self._timer = self._runtime.loop.call_later(max(at - self._clock(), 0.0), self.soon)
 
     def _emit(self, now: float) -> bool:
         """Emit one chunk, with its promise, of each feed that has room downstream: so all sharers keep up."""
