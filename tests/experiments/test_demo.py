@@ -24,6 +24,7 @@ from synergy_experiments.demo.inputs import Input
 from synergy_experiments.demo.page import busiest
 from synergy_nb.cli.commands import app
 from synergy_nb.events import GraphSelected
+from synergy_nb.plan.derived.spark_parts import spark_load
 from synergy_nb.reporting.explanation import Explanation
 from tests.conftest import ROOT
 from tests.traces.whole_traces import load
@@ -200,6 +201,17 @@ def test_a_trace_without_pairs_is_refused(tmp_path: Path) -> None:
     path.write_text("time,source,size\n1,a,2\n2,b,3\n")
     with pytest.raises(ValueError, match="columns: time, source, size; expected source and destination, or host and"):
         inputs.choose(path)
+
+
+@pytest.mark.parametrize(("write", "name"), [(http, "log.gz"), (csv, "rows.csv"), (None, "")])
+def test_sums_on_spark_leave_room_on_one_of_eight_peers_of_two_cores(
+    tmp_path: Path, write: Callable[[Path, list[Request]], None] | None, name: str
+) -> None:
+    """With a real trace they needed all of a peer, so that the pass on Spark was always refused."""
+    if write is not None:
+        write(tmp_path / name, requests())
+    given = inputs.generated() if write is None else inputs.choose(tmp_path / name)
+    assert spark_load(inputs.query(given, 0.0, engine="spark"), "aggregate") <= 0.5 * 2.0 / 8
 
 
 @pytest.mark.slow
