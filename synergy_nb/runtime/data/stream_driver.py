@@ -264,7 +264,6 @@ class StreamDriver:
                     self._on_fact(effect)
                 case PeerPrediction() | SlackViolation() | InputsMeasured():
                     self._predicted(effect)
-        self.soon()
 
     def _send(self, to: str, frame: Frame) -> None:
         shares_memory = self._shared.shares_memory(to)
