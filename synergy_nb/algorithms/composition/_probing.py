@@ -66,7 +66,7 @@ from synergy_nb.plan.terms.units import rank_of
 
 Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
 
-NO_CAPACITY: Final = "no capacity is left: committed and measured loads together would keep it busy all the time"
+NO_CAPACITY: Final = "with this operator it would be busy all the time, so ever more tuples would wait"
 FRESH: Final = 2.0  # seconds for which a report of another peer's free cores is used
 RECORDED: Final = 4  # maximum number of applications whose projected impact the journal records for a probe
 # closed requests that a peer remembers so as to refuse their late probes; also the limit of reports of free cores
