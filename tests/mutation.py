@@ -165,6 +165,10 @@ def drawn(rooms: tuple[str, ...], places: int, seed: int) -> list[Break]:
                 for each in breaks(file.read_text("utf-8"), path):
                     lines.setdefault((path, each.line), []).append(each)
     chance = random.Random(seed)
+    if not lines or places < 1:
+        raise SystemExit(
+            f"--rooms {' '.join(rooms)}, --places {places}; expected rooms of synergy_nb, and 1 place or more"
+        )
     chosen = chance.sample(sorted(lines), min(places, len(lines)))
     return [chance.choice(lines[line]) for line in chosen]
 
@@ -336,8 +340,8 @@ def main() -> None:
     marked = [] if given.slow else ["-m", "not slow"]
     lost = []
     with tempfile.TemporaryDirectory() as folder:
-        copy = Copy(Path(folder).resolve())
         chosen = drawn(tuple(given.rooms), given.places, given.seed)[given.skip :]
+        copy = Copy(Path(folder).resolve())
         for number, each in enumerate(chosen, start=given.skip + 1):
             found, tests = copy.found(each, marked, given.seconds)
             line = f"{each.path}:{each.line}: {each.before!r} -> {each.after!r} ({tests} tests call it)"
