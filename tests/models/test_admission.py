@@ -282,7 +282,7 @@ def test_missing_capacity_is_reported_as_such() -> None:
     ring.submit("peer-1", "next", filtered("1 s"))
     report = ring.until_decided("next")
     assert report.status == "rejected"
-    assert "no capacity" in report.reason
+    assert "busy all the time" in report.reason
     assert "inf" not in report.reason
 
 

@@ -99,11 +99,11 @@ def test_placing_can_be_loaded_before_it_is_needed() -> None:
     """In an interpreter of its own, as what is loaded stays loaded."""
     code = (
         "import sys; from synergy_nb.assembly.placement_by_rod import decided, warm\n"
-        "from synergy_nb.control.graph import PlacementRequest\n"
+        "from synergy_nb.control.graph import ResilientPlacementRequest\n"
         "before = 'numba' in sys.modules; warm(); loaded = set(sys.modules)\n"
         "from synergy_nb.plan import source\n"
         "plan = source('packets').filter('bytes > 9').aggregate('source', '1 s', n='count(*)').sink('a')\n"
-        "found = decided(PlacementRequest('r', 1, plan.to_bytes(), {'a': 1.0, 'b': 1.0}, {}))\n"
+        "found = decided(ResilientPlacementRequest('r', 1, plan.to_bytes(), {'a': 1.0, 'b': 1.0}, {}))\n"
         "print(before, sorted(set(sys.modules) - loaded), sorted(found.roles.peers))\n"
     )
     done = subprocess.run(

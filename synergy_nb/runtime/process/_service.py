@@ -91,6 +91,7 @@ class Service:
         self.runtime = runtime
         self.synergy = synergy
         self._measurements: defaultdict[str, _Measured] = defaultdict(_Measured)  # by request of this peer
+        self._sizing: set[str] = set()  # ids of the plans that are sized by their traces before they are submitted
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
         self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
@@ -304,9 +305,15 @@ class Service:
     async def _submit(self, payload: bytes) -> bytes:
         request = unpack(payload, Submit)
         application, requests = request.application, self.synergy.requests
-        if application in requests:
+        if application in requests or application in self._sizing:
             raise ValueError(f"application: {application!r}; expected a name that is not in use")
-        plan = await asyncio.to_thread(sized_by_traces, Plan.from_bytes(request.plan))
+        self._sizing.add(application)
+        try:
+            plan = await asyncio.to_thread(sized_by_traces, Plan.from_bytes(request.plan))
+            if application not in self._sizing:
+                raise ValueError(f"application: {application!r} was stopped before it was submitted")
+        finally:
+            self._sizing.discard(application)
         on_spark = PART in self.synergy.config.components
         check_memory(plan, on_peers(plan, spark=on_spark), self.host.hosting.memory.limit)
         if on_spark:
@@ -389,6 +396,7 @@ class Service:
         return pack(self._state_of(request))
 
     async def _stop(self, payload: bytes) -> bytes:
+        self._sizing.discard(unpack(payload, ApplicationId).application)  # a client that gave up waiting stops it
         request = self._named_request(payload)
         self.runtime.request(driver.StopApplication(request.name))
         return pack(self._state_of(request))

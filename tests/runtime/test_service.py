@@ -1,0 +1,94 @@
+"""What a peer answers to clients, where the order of two requests matters: the peer is in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from synergy_nb.control.peer import Peer
+from synergy_nb.plan import Plan, source
+from synergy_nb.runtime.process import _service
+from synergy_nb.runtime.process._peer_driver import PeerRuntime
+from synergy_nb.runtime.process._peer_factory import make
+from synergy_nb.runtime.process._service import Service
+from synergy_nb.runtime.process.requests import ApplicationId, Submit, pack
+from tests.waiting import run_loop, turns, until
+
+SUBMIT = pack(Submit("app", source("packets", rate="10 tuples/s").sink("all").to_bytes(), "composed"))
+STOP = pack(ApplicationId("app"))
+
+
+class Sizing:
+    """Sizes plans by their traces, for as long as a test wants."""
+
+    def __init__(self) -> None:
+        self.begun, self.ends = threading.Event(), threading.Event()
+
+    def sized(self, plan: Plan) -> Plan:
+        self.begun.set()
+        self.ends.wait()
+        return plan
+
+
+@pytest.fixture
+def sizing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sizing]:
+    held = Sizing()
+    monkeypatch.setattr(_service, "sized_by_traces", held.sized)
+    yield held
+    held.ends.set()
+
+
+async def _unconnected(address: str) -> object:
+    raise OSError(f"{address}: there is no other peer")
+
+
+async def _after(sizing: Sizing, operation: str, payload: bytes) -> tuple[asyncio.Future[bytes], list[str], str]:
+    """Make a second request while a submitted plan is sized.
+
+    Return the task of the submission, the requests that the peer leads then, and how the second request was refused.
+    """
+    services: list[Service] = []
+
+    def factory(of: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
+        peer, service = make(of, config)
+        services.append(service)
+        return peer, service
+
+    runtime = PeerRuntime("tcp://127.0.0.1:1", "peer-1", _unconnected, factory, {"name": "peer-1"})
+    runtime.start()
+    submitted = asyncio.ensure_future(runtime.operations["submit"](SUBMIT))
+    second = asyncio.ensure_future(runtime.operations[operation](payload))
+    await until(sizing.begun.is_set)
+    await turns(3)
+    refusal = str(second.exception()) if second.done() else "it waits"
+    sizing.ends.set()
+    await until(lambda: submitted.done() or services[0].synergy.requests)
+    led = list(services[0].synergy.requests)
+    for task in (submitted, second):
+        task.cancel()
+    await asyncio.wait([submitted, second])
+    await runtime.close()
+    return submitted, led, refusal
+
+
+def test_a_submission_that_is_stopped_while_its_plan_is_sized_is_not_begun(sizing: Sizing) -> None:
+    async def scenario() -> None:
+        submitted, led, _ = await _after(sizing, "stop", STOP)
+        assert not led
+        with pytest.raises(ValueError, match="stopped before it was submitted"):
+            submitted.result()
+
+    run_loop(scenario())
+
+
+def test_a_name_is_in_use_while_its_plan_is_sized(sizing: Sizing) -> None:
+    async def scenario() -> None:
+        _, led, refusal = await _after(sizing, "submit", SUBMIT)
+        assert "expected a name that is not in use" in refusal
+        assert led == ["app"]
+
+    run_loop(scenario())
