@@ -14,7 +14,7 @@ from synergy_nb.overlay.answer_limits import MOST_RESTARTS, AnswerLimits
 from synergy_nb.plan.derived.placement_modes import placement_of
 from tests.lifecycle.test_late_peers import OWN, Late
 from tests.lifecycle.test_succession import AT, ORIGIN
-from tests.replication.test_replica_rebuilding import Run as Replicas
+from tests.replication.test_rebuilding import Run as Replicas
 
 
 def limits(stretch: Callable[[Collection[str]], float]) -> tuple[Peer, AnswerLimits]:

@@ -22,7 +22,7 @@ from synergy_nb.runtime.data.deliveries import Deliveries
 from synergy_nb.runtime.data.host import Host
 from synergy_nb.runtime.process.requests import AwaitCopies, Push, Pushed, pack, unpack
 from tests.quick_cases import quick_first
-from tests.streams.test_sharing_host import COLUMNS
+from tests.streams.test_sharers import COLUMNS
 from tests.two_hosts import OPENED, FakeRuntime, Pair, arrival, play, portion, table
 from tests.waiting import DEADLINE, first_of, turns, until
 

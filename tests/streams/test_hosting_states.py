@@ -19,7 +19,7 @@ from synergy_nb.dataflow.streams.log.merge import INPUT_FOLLOWS, InputState, Por
 from synergy_nb.dataflow.streams.log.values import ORIGIN, OnLag, Output, Reader
 from synergy_nb.events import state_tables
 from synergy_nb.events.state_tables import IllegalTransition, StateTable
-from tests.streams import test_stream_campaign
+from tests.streams import test_fault_campaign
 
 KEY = ("app", "u")
 ACTIVE = {RoleState.REPLAYING, RoleState.ALIGNED, RoleState.REBUILDING, RoleState.ACTIVE}
@@ -183,7 +183,7 @@ def test_schedules_of_faults_make_listed_changes_and_no_others(
 
     monkeypatch.setattr(StreamWorld, "_converge", checked)
     for seed in range(12):
-        test_stream_campaign.run(seed)
+        test_fault_campaign.run(seed)
     assert {
         (RoleState.NONE, RoleState.ACTIVE),
         (RoleState.NONE, RoleState.BACKUP),

@@ -49,7 +49,7 @@ from tests.stream_schedules import (
     stream,
     table,
 )
-from tests.streams.test_stream_campaign import in_blocks, piece
+from tests.streams.test_fault_campaign import in_blocks, piece
 from tests.two_hosts import Pair, numbers, play, reading, trace
 
 on_loop = play  # how the tests that are coroutines run

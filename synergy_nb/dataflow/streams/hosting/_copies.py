@@ -77,7 +77,7 @@ class Readiness(StrEnum):
 
     A copy does not say whether somebody executes from it: that is the role of its peer. It goes from one snapshot to
     the next without a gap, so it is never less ready than it was, except by a new epoch: the numbers of snapshots and
-    of their pieces begin anew, and a piece of the same number is another one (``test_stream_snapshots``).
+    of their pieces begin anew, and a piece of the same number is another one (``test_snapshots``).
     """
 
     EMPTY = "empty"  #: It has no snapshot: nobody could resume from it.

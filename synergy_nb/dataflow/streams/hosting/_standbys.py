@@ -13,7 +13,7 @@ the order of event times, its backups are followers all the time; they need no r
 A follower becomes a backup again (*stops following*) where it could go on only by guessing: its copy restarted after a
 gap that held orders of inputs, an order does not fit what it has read, or its producers retain too little for it. It
 starts anew from a later snapshot, so its log becomes that of the copy again, of which nothing is lost
-(``test_stream_silent_copies``, ``test_moving_campaign``).
+(``test_silent_copies``, ``test_moving_campaign``).
 
 What arrives is handled in one order: the chunks first, then the orders that they carry, then whether the copy is ready.
 A copy that reported itself ready before it had the orders could take over without them.

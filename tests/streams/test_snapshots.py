@@ -21,8 +21,8 @@ from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.state_pieces import Archive, decoded, encoded
 from synergy_nb.dataflow.streams.log.values import COPY, Output, Reader
 from synergy_nb.dataflow.tuples import END
-from tests.streams.test_stream_hosting import ALL, HEIR, Peers, once
-from tests.streams.test_stream_merge import batch, promise
+from tests.streams.test_hosting import ALL, HEIR, Peers, once
+from tests.streams.test_merge import batch, promise
 
 PIECE = 2_000
 Kind = TypeVar("Kind")

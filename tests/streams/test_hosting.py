@@ -43,7 +43,7 @@ from synergy_nb.dataflow.streams.log.values import (
 )
 from synergy_nb.dataflow.tuples import START, Batch, Item
 from synergy_nb.plan import source
-from tests.streams.test_stream_merge import batch, promise
+from tests.streams.test_merge import batch, promise
 
 ALL = source("python", name="n", columns={"v": "int"}, rate=1.0, id="n")
 OTHER = source("python", name="m", columns={"v": "int"}, rate=1.0, id="m")

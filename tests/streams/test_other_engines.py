@@ -15,8 +15,8 @@ from synergy_nb.dataflow.streams.log.frames import ComponentState
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import START, Batch, Item
-from tests.streams.test_stream_hosting import Peers
-from tests.streams.test_stream_merge import batch
+from tests.streams.test_hosting import Peers
+from tests.streams.test_merge import batch
 
 READS = (InputFeed("app", "n"),)
 
