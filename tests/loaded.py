@@ -10,7 +10,7 @@ from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade,
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.plan import Plan, source
-from tests.lifecycle.test_migration import Movers
+from tests.moving import Movers
 
 RATE = Callable[[float], float]
 

@@ -11,11 +11,11 @@ from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.assembly.placement_by_rod import decided
 from synergy_nb.control.driver_messages import Answer, LinkFailed, OfferComponents, SubmitPlan
 from synergy_nb.control.graph import ComponentGraph, Report, ResilientPlacementRequest
-from synergy_nb.control.peer import Peer
+from synergy_nb.control.peer import Effect, Peer, Record, Send
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.deployments import Assignment as Where
 from synergy_nb.dataflow.deployments import Deployment
-from synergy_nb.events import Event
+from synergy_nb.events import Event, MessageOutdated, MessageRefused
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
@@ -201,3 +201,11 @@ class Ring:
         """Peers that promised more than they have."""
         found = {address: each.ledger.overbooked() for address, each in self.synergy.items()}
         return {address: text for address, text in found.items() if text is not None}
+
+
+def refusals(effects: list[Effect]) -> list[str]:
+    """Reasons of refused messages; there must be no other effect of any."""
+    events = [effect.event for effect in effects if isinstance(effect, Record)]
+    found = [event.reason for event in events if isinstance(event, MessageRefused | MessageOutdated)]
+    assert not found or not any(isinstance(effect, Send) for effect in effects)
+    return found

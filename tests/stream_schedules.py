@@ -6,7 +6,7 @@ Everything is drawn from a seed. Times in schedules are virtual.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import polars as pl
 
@@ -221,3 +221,16 @@ def finish(world: StreamWorld, seconds: float = END_S) -> None:
     while world.now < until and not all(each.ended for each in world.results.values()):
         world.run(1.0)
     world.run(AFTER_S)
+
+
+def piece(seed: int) -> int:
+    """Bytes of a piece of a snapshot: in two of three seeds so few that copies have to ask for what they lack."""
+    return (1 << 20, 200, 4_000)[seed % 3]
+
+
+def in_blocks(run_one: Callable[[int], None], block: int, size: int = 50) -> None:
+    for seed in range(1000 + size * block, 1000 + size * (block + 1)):
+        try:
+            run_one(seed)
+        except AssertionError as error:
+            raise AssertionError(f"{run_one.__name__}({seed}): {error}") from error

@@ -1,102 +1,152 @@
-"""Probes of one request that meet at a component: the best path goes on, the others end there."""
+"""Probes: how many there are, what each checks and reserves, and which are refused."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
+import msgspec
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.algorithms.composition._probed_paths import Extended, summed
-from synergy_nb.assembly import PeerConfig
+from synergy_nb.algorithms.composition._adaptive import RoundsHistory, adapted
+from synergy_nb.algorithms.composition.messages import Probe, ProbedRequest, Release, encode_request
+from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control.graph import Hop
-from synergy_nb.events import GraphSelected, ProbingEnded
-from synergy_nb.models.projection import Impact, ProjectionConfig
+from synergy_nb.events import ProbeAccepted, ProbeDropped
 from synergy_nb.plan import Plan, source
-from tests.simulated import Ring
-
-PEERS = 6
-
-
-def chain(operators: int) -> Plan:
-    stream = source("python", name="numbers", columns={"v": "float"}, rate=100.0, at="peer-1")
-    for number in range(operators):
-        stream = stream.delay("10 us", id=f"o{number}")
-    return stream.sink("out", delay="2 s", at="peer-0")
+from tests.composition.plans import chain
+from tests.simulated import Ring, refusals
 
 
-def diamond() -> Plan:
-    first = source("python", name="s", columns={"v": "float"}, rate=100.0, at="peer-1").delay("10 us", id="split")
-    upper, lower = first.delay("10 us", id="upper"), first.delay("10 us", id="lower")
-    return upper.union(lower, id="join").sink("out", delay="2 s", at="peer-0")
+def test_messages_are_bounded_by_the_budget() -> None:
+    config = CompositionConfig(ratio=1.0, budget=8)
+    ring = Ring(12, seed=16, config=lambda n: PeerConfig(name=f"peer-{n}", seed=n, composition=config))
+    ring.submit("peer-0", "r", chain(operators=6))
+    assert ring.until_decided("r").status == "running"
+    probes = sum(each.probing.probes for each in ring.synergy.values())
+    assert probes <= 8 * 8
 
 
-def composed(query: Plan, **changes: Any) -> tuple[Ring, str]:
-    config = CompositionConfig(choice="random", projection=None, objective="delay", **changes)
-    ring = Ring(PEERS, seed=3, config=lambda n: PeerConfig(f"peer-{n}", seed=n, composition=config))
-    ring.submit("peer-0", "r", query)
-    return ring, ring.until_decided("r").status
+def test_messages_are_bounded_where_routes_meet_before_a_long_chain() -> None:
+    """All probers choose alike after the union; each hop of the chain must not double the paths."""
+    ring = Ring(8, seed=17)
+    left = source("python", name="a", columns={"v": "float"}, rate=10.0)
+    stream = left.union(source("python", name="b", columns={"v": "float"}, rate=10.0))
+    for number in range(10):
+        stream = stream.delay("1 us", id=f"o{number}")
+    ring.submit("peer-0", "r", stream.sink("out"))
+    assert ring.until_decided("r").status == "running"
+    config = CompositionConfig()
+    paths = 2 * config.budget * config.at_least
+    assert sum(each.probing.probes for each in ring.synergy.values()) <= paths * 13
 
 
-def probes(ring: Ring) -> int:
-    return sum(each.probing.probes for each in ring.synergy.values())
+def test_a_plan_of_too_many_routes_is_refused_at_once() -> None:
+    """Nine splits that join again have 2^9 routes."""
+    ring = Ring(3, seed=19)
+    stream = source("python", name="n", columns={"v": "float"})
+    for number in range(9):
+        stream = stream.delay("1 us", id=f"l{number}").union(stream.delay("1 us", id=f"r{number}"), id=f"u{number}")
+    ring.submit("peer-0", "r", stream.sink("out"))
+    assert ring.status("r") == "rejected"
+    assert ring.reports["r"][0].reason.startswith("512 routes lead from its sources to its sinks; at most 256")
+    assert not ring.synergy["peer-0"].requests.undecided
 
 
-@pytest.mark.slow
-def test_merged_probes_find_the_fastest_of_all_placements() -> None:
-    query, operators = chain(3), ["o0", "o1", "o2"]
-    ring, status = composed(query, merged=True, at_least=PEERS, budget=PEERS)
-    assert status == "running"
-    chosen = ring.events("r", GraphSelected)[0]
-    peers, delay = list(ring.synergy), ring.simulation.network.delay
-
-    def way(places: tuple[str, ...]) -> float:
-        stops = ("peer-1", *places, "peer-0")
-        return sum(0.0 if one == two else delay(one, two) for one, two in itertools.pairwise(stops))
-
-    least = min(map(way, itertools.product(peers, repeat=3)))
-    assert way(tuple(chosen.peers[operator] for operator in operators)) == pytest.approx(least, rel=0.02)
-    assert ring.events("r", ProbingEnded)[0].complete
-    assert probes(ring) <= 1 + PEERS + 2 * PEERS * PEERS + 2 * PEERS  # not PEERS ** 3
-    ring.run(1.0)
-    assert not any(each.ledger.reservations for each in ring.synergy.values())
+def probe(query: Plan, attempt: int = 1, **changed: Any) -> Probe:
+    """A probe from b to a for the first operator after the source; changed fields are of the probe or its request."""
+    before = Hop("source", "b", 1.0, 1e6, 0.0, 0.0)
+    request = ProbedRequest(
+        "r", attempt, "b", query.to_bytes(), dict.fromkeys(query.operators, ("a",)), 0.5, 2, "random"
+    )
+    fields = {name: changed.pop(name) for name in tuple(changed) if name in ProbedRequest.__struct_fields__}
+    sound = Probe(encode_request(msgspec.structs.replace(request, **fields)), "o0", (before,), 4, 100, 0.0)
+    return msgspec.structs.replace(sound, **changed)
 
 
-def test_where_routes_part_paths_are_merged_for_each_component_there() -> None:
-    ring, status = composed(diamond(), merged=True, at_least=3, budget=3)
-    assert status == "running"
-    assert ring.events("r", ProbingEnded)[0].complete
-    ring.run(1.0)
-    assert not any(each.ledger.reservations for each in ring.synergy.values())
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"plan": b"no plan"}, "a plan"),
+        ({"candidates": {"o0": ("a",)}}, "candidates: expected at least one for each operator"),
+        ({"candidates": {"source": ("a",), "o0": ("a",), "sink": ()}}, "candidates: expected at least one"),
+        ({"ratio": float("nan")}, "ratio, at_least: nan, 2"),
+        ({"at_least": 0}, "ratio, at_least: 0.5, 0"),
+        ({"operator": "nonsense"}, "path: source > nonsense"),
+        ({"operator": "sink"}, "path: source > sink"),
+        ({"path": ()}, "path: o0; expected the beginning of a route of the plan"),
+        ({"path": (Hop("nonsense", "b", 1.0, 1.0, 0.0, 0.0),)}, "path: nonsense > o0"),
+        ({"request": b"no request"}, ""),
+    ],
+)
+def test_a_malformed_probe_is_refused_and_reserves_nothing(changed: dict[str, Any], reason: str) -> None:
+    synergy = SynergyPeer("a", PeerConfig(name="a"))
+    sound = probe(chain(operators=1))
+    if "request" in changed:
+        bad = msgspec.structs.replace(sound, request=changed["request"])
+    else:
+        bad = probe(chain(operators=1), **changed)
+    assert any(reason in text for text in refusals(synergy.peer.receive("b", bad, 1.0)))
+    assert not synergy.ledger.requests
+    assert refusals(synergy.peer.receive("b", sound, 1.0)) == []
+    assert synergy.ledger.reservations == {"r"}
 
 
-def test_a_path_is_extended_if_it_is_faster_or_adds_less_to_phi() -> None:
-    query = chain(1)
-
-    def path(seconds: float, cores: float) -> tuple[Hop, ...]:
-        return (Hop("source", "peer-1", 1.0, 1e6, 0.0, 0.0), Hop("o0", "b", cores, 1e6, 0.0, seconds))
-
-    extended = Extended("balance")
-    assert extended.worthwhile(query, path(0.02, 1.0))
-    assert not extended.worthwhile(query, path(0.03, 1.0))
-    assert extended.worthwhile(query, path(0.03, 2.0))
-    assert extended.worthwhile(query, path(0.01, 0.5))
-    by_delay = Extended("delay")
-    assert by_delay.worthwhile(query, path(0.02, 1.0))
-    assert not by_delay.worthwhile(query, path(0.03, 2.0))
+def test_a_probe_of_an_earlier_attempt_does_not_end_the_current_one() -> None:
+    synergy = SynergyPeer("a", PeerConfig(name="a"))
+    synergy.peer.receive("b", probe(chain(operators=1), attempt=2), 1.0)
+    assert refusals(synergy.peer.receive("b", probe(chain(operators=1), attempt=1), 1.1)) == ["stale attempt"]
+    synergy.peer.receive("b", Release("r", 1), 1.2)
+    assert synergy.ledger.reservations == {"r"}
+    synergy.peer.receive("b", Release("r", 2), 1.3)
+    assert not synergy.ledger.requests
 
 
-def test_delays_that_a_path_adds_to_an_application_are_summed() -> None:
-    here = Impact("a", 0.10, 0.12, 0.13, True, 0, 0.12)
-    earlier = Hop("o0", "b", 1.0, 1e6, 0.0, 0.0, 0.0, (("a", 0.02), ("other", 9.0)))
-    added, (found,) = summed((earlier,), [here], ProjectionConfig())
-    assert [name for name, _ in added] == ["a"]
-    assert added[0][1] == pytest.approx(0.02)
-    assert found.after == pytest.approx(0.14)
-    assert not found.acceptable
-    _, (alone,) = summed((), [here], ProjectionConfig())
-    assert alone.acceptable
-    late = here._replace(before=0.20, after=0.205)
-    assert summed((), [late], ProjectionConfig(worsening=0.05))[1][0].acceptable
-    assert not summed((earlier,), [late], ProjectionConfig(worsening=0.05))[1][0].acceptable
+def test_an_adaptive_ratio_follows_what_requests_need() -> None:
+    easy, tight = chain(delay="10 s"), chain(operators=3, cost="300 us", delay="1 ms")
+    history = RoundsHistory()
+    assert adapted(0.1, easy, history) == pytest.approx(0.1, rel=0.01)
+    assert adapted(0.1, tight, history) == pytest.approx(0.19, rel=0.02)
+    for _ in range(50):
+        history.add(2)
+    assert adapted(0.1, easy, history) == pytest.approx(0.2, rel=0.01)
+    config = CompositionConfig(adaptive=True, ratio=0.2, at_least=1)
+    ring = Ring(12, seed=30, config=lambda n: PeerConfig(f"peer-{n}", seed=n, composition=config))
+    ring.submit("peer-0", "r", chain())
+    assert ring.until_decided("r").status == "running"
+
+
+def through_one_peer(cores: float = 1.0, bandwidth: float = 125e6) -> Ring:
+    """Of two peers, one has the sources and sinks, the other the operators between them."""
+
+    def config(number: int) -> PeerConfig:
+        offers = ("filter", "project") if number else ("source:packets", "sink")
+        settings = CompositionConfig(sharing="off")
+        return PeerConfig(f"peer-{number}", offers, cores=cores, bandwidth=bandwidth, composition=settings)
+
+    return Ring(2, seed=1, config=config)
+
+
+def test_a_probe_counts_the_load_of_its_own_earlier_operators_at_the_same_peer() -> None:
+    ring = through_one_peer()
+    stream = source("packets", rate=10, id="packets")
+    stream = stream.filter("bytes > 9", cost="60 ms", selectivity=1.0, id="one", at="peer-1")
+    ring.submit("peer-0", "r", stream.project("link", cost="60 ms", id="two", at="peer-1").sink("all"))
+    assert ring.until_decided("r").status == "rejected"
+    first = ring.events("r", ProbeDropped)[0]
+    assert (first.operator, first.condition) == ("two", "processing capacity")
+    assert (first.required, first.available) == pytest.approx((0.6, 0.4)), "one core, of which it has taken 0.6"
+
+
+def test_a_probe_reserves_the_bandwidth_of_its_link() -> None:
+    stream = source("packets", rate=10, id="packets")
+    plan = stream.filter("bytes > 9", selectivity=0.1, id="one", at="peer-1").sink("all")
+    ring = through_one_peer(bandwidth=1.5 * plan.bandwidth("packets"))
+    ring.submit("peer-0", "r", plan)
+    for _ in range(1000):
+        if any(each.operator == "one" for each in ring.events("r", ProbeAccepted)):
+            break
+        ring.run(0.001)
+    assert not ring.reports.get("r"), "nothing is committed yet"
+    left = ring.synergy["peer-1"].ledger.residual_bandwidth("another request", "peer-0")
+    assert left == pytest.approx(0.5 * plan.bandwidth("packets"))

@@ -26,9 +26,9 @@ from synergy_nb.overlay.recently_seen import Latest, Recent
 from synergy_nb.plan import source
 from synergy_nb.simulator.kernel import SimulatedPeers
 from tests.composition.test_composition_campaign import check
-from tests.lifecycle.test_migration import Movers, move
 from tests.loaded import Loaded
 from tests.loaded_world import LoadedWorld
+from tests.moving import Movers, move
 from tests.overlay_world import RoutedLabel, World
 from tests.placing import Placements
 

@@ -8,7 +8,7 @@ from synergy_nb.control.driver_messages import MoveComponent, StopApplication
 from synergy_nb.events import ComponentMoved, MovePostponed
 from synergy_nb.events.application_states import State
 from synergy_nb.reporting.explanation import Explanation
-from tests.lifecycle.test_migration import PEERS, Movers, move, running, stopped, where
+from tests.moving import PEERS, Movers, move, running, stopped, where
 from tests.simulated import Ring
 
 

@@ -28,8 +28,8 @@ from synergy_nb.events import (
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.runtime.process.starting import _config
-from tests.lifecycle.test_migration import move
 from tests.loaded import Loaded, chain, rising, with_a_strict_target
+from tests.moving import move
 from tests.quick_cases import quick_first
 from tests.simulated import Ring
 

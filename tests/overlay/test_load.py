@@ -9,7 +9,7 @@ from synergy_nb.events import GraphEvaluated, GraphSelected, ProbeAccepted
 from synergy_nb.overlay.directory_entries import Entry, PeerLoad
 from synergy_nb.overlay.load_levels import free_cores, reported_loads
 from synergy_nb.plan import source
-from tests.composition.test_composition import chain
+from tests.composition.plans import chain
 from tests.simulated import Ring
 
 LEVEL = 0.06  # greatest difference of a published promised load: the width of a level, and its overlap

@@ -7,7 +7,6 @@ all inputs at once, and the run has to end.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -29,8 +28,10 @@ from tests.stream_schedules import (
     drawn_faults,
     finish,
     hostile_faults,
+    in_blocks,
     inputs_of,
     movable,
+    piece,
     placed,
     query,
     reading_query,
@@ -38,11 +39,6 @@ from tests.stream_schedules import (
     sorted_rows,
     survives,
 )
-
-
-def piece(seed: int) -> int:
-    """Bytes of a piece of a snapshot: in two of three seeds so few that copies have to ask for what they lack."""
-    return (1 << 20, 200, 4_000)[seed % 3]
 
 
 def run(seed: int) -> None:
@@ -164,14 +160,6 @@ def run_pressed(seed: int) -> None:
     assert sorted_rows(world.results["app", "out"].rows) == sorted_rows(wanted)
     # one execution beyond the bound; the heads of chunks count, and a copy may have those of two epochs
     assert world.most_bytes <= max(limits) + 2 * world.most_made, "a log is larger than its bound"
-
-
-def in_blocks(run_one: Callable[[int], None], block: int, size: int = 50) -> None:
-    for seed in range(1000 + size * block, 1000 + size * (block + 1)):
-        try:
-            run_one(seed)
-        except AssertionError as error:
-            raise AssertionError(f"{run_one.__name__}({seed}): {error}") from error
 
 
 @pytest.mark.parametrize("seed", quick_first(range(20), 2))

@@ -17,7 +17,7 @@ from synergy_nb.dataflow.streams.log.values import (
     chunks_of,
 )
 from synergy_nb.dataflow.tuples import START, Punctuation
-from tests.streams.test_merge import batch, values
+from tests.streams.items import batch, values
 
 READER = Reader("app", "sink", 0, "b")
 SECOND = Reader("app", "other", 0, "c")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import msgspec
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,31 +19,14 @@ from synergy_nb.dataflow.streams.log.values import (
     Point,
     chunks_of,
 )
-from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
-
-
-def batch(first: int, rows: int) -> Batch:
-    """Tuples whose values are their positions, and whose times are ten times that."""
-    values = list(range(first, first + rows))
-    times = pl.Series([10 * value for value in values], dtype=pl.Int64).cast(pl.Datetime("us"))
-    return Batch(pl.DataFrame({"time": times, "v": pl.Series(values, dtype=pl.Int64)}), first, 1.0)
-
-
-def promise(until: int, position: int) -> Punctuation:
-    return Punctuation(until, position, 1.0)
+from synergy_nb.dataflow.tuples import START, Batch, Item
+from tests.streams.items import batch, promise, values
 
 
 def chunk(item: Item, until: int = START) -> Chunk:
     """The chunk of an item that comes after a promise."""
     (made,) = chunks_of([item], Point(item.position, until))
     return made
-
-
-def values(chunks: list[Chunk]) -> list[object]:
-    """What chunks hold: lists of tuples, and times of promises."""
-    return [
-        each.item.table.get_column("v").to_list() if isinstance(each.item, Batch) else each.item.time for each in chunks
-    ]
 
 
 def waiting(merge: InOrder) -> list[object]:

@@ -44,12 +44,13 @@ from tests.stream_schedules import (
     drawn_faults,
     finish,
     hostile_faults,
+    in_blocks,
     inputs_of,
+    piece,
     placed,
     stream,
     table,
 )
-from tests.streams.test_fault_campaign import in_blocks, piece
 from tests.two_hosts import Pair, numbers, play, reading, trace
 
 on_loop = play  # how the tests that are coroutines run

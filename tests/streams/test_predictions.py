@@ -24,8 +24,8 @@ from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.slack import Persistence
 from synergy_nb.plan import Plan, source
 from tests.stream_bench import Bench, made, work_of
-from tests.streams.test_merge import batch
-from tests.streams.test_other_engines import Elsewhere
+from tests.streams.items import batch
+from tests.streams.other_engine import Elsewhere
 from tests.two_hosts import Pair, play, reading, trace
 from tests.waiting import until
 

@@ -11,9 +11,8 @@ from synergy_nb.dataflow.streams.hosting.effects import FactKind
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, Frame, PieceReply, PieceRequest, Subscribe
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import COPY
-from tests.streams.test_hosting import HEIR, Peers
-from tests.streams.test_merge import batch
-from tests.streams.test_snapshots import COUNTED
+from tests.streams.items import batch
+from tests.streams.peers import COUNTED, HEIR, Peers
 
 ROWS = 40  # of a batch: 20 of them are more than is kept
 LIMITS = Limits(2_000, 8_000, piece=500)

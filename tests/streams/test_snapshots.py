@@ -21,12 +21,11 @@ from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.state_pieces import Archive, decoded, encoded
 from synergy_nb.dataflow.streams.log.values import COPY, Output, Reader
 from synergy_nb.dataflow.tuples import END
-from tests.streams.test_hosting import ALL, HEIR, Peers, once
-from tests.streams.test_merge import batch, promise
+from tests.streams.items import batch, promise
+from tests.streams.peers import COUNTED, HEIR, Peers, once
 
 PIECE = 2_000
 Kind = TypeVar("Kind")
-COUNTED = ALL.aggregate(by=["v"], window="1 h", n="count(*)", id="u").sink("out", id="out")
 
 
 class Counting(Peers):

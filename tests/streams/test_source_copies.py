@@ -12,8 +12,8 @@ from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, Fr
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Point
 from synergy_nb.dataflow.tuples import START
-from tests.streams.test_hosting import Peers
-from tests.streams.test_merge import batch, promise
+from tests.streams.items import batch, promise
+from tests.streams.peers import Peers
 
 
 class Source(Peers):

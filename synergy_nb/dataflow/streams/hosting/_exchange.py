@@ -13,7 +13,7 @@ last: a reader that believes that it is subscribed asks nobody, and a producer t
 Frames that were overtaken may have the two ends disagree so: a late answer confirms a subscription that the producer
 has not received, or a late Unsubscribe of a former component removes a cursor. So a producer also asks the readers that
 its deployment names and that have not subscribed. An acknowledgement of such a reader, which believes that it has,
-subscribes it from what it has received (``test_hosting`` loses and reorders each of these frames).
+subscribes it from what it has received (``test_exchange`` loses and reorders each of these frames).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Frames for this very peer do not leave it: they wait here until the present event has been handled, as if they had come
 over a link. So a part never handles a frame while another part is in the middle of a change
-(``test_hosting``).
+(``test_exchange``).
 """
 
 from __future__ import annotations

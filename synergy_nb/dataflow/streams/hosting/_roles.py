@@ -23,7 +23,7 @@ A deployment is carried out in one order (:meth:`PeerRoles.converge`), and each 
 3. Recoveries ask the peers of this deployment: one that they waited for may have died with the last.
 4. Components learn of their producers and readers, since all that may read each other are here now.
 5. Questions of others are answered last: an answer promises that nothing here depends any more on what was replaced
-   (``test_hosting``, ``test_fault_campaign``).
+   (``test_order_recovery``, ``test_fault_campaign``).
 """
 
 from __future__ import annotations
