@@ -11,53 +11,18 @@ from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import Assignment
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting import _held_roles as held_roles
-from synergy_nb.dataflow.streams.hosting._copies import READINESS_FOLLOWS, Copy, Readiness
+from synergy_nb.dataflow.streams.hosting._copies import Copy, Readiness
 from synergy_nb.dataflow.streams.hosting._held_roles import HeldRole, HeldRoles, RoleState
 from synergy_nb.dataflow.streams.hosting._order_recovery import Recovery
-from synergy_nb.dataflow.streams.log.log import CURSOR_FOLLOWS, Cursor, CursorState, StreamLog
-from synergy_nb.dataflow.streams.log.merge import INPUT_FOLLOWS, InputState, Port
+from synergy_nb.dataflow.streams.log.log import Cursor, CursorState, StreamLog
+from synergy_nb.dataflow.streams.log.merge import InputState, Port
 from synergy_nb.dataflow.streams.log.values import ORIGIN, OnLag, Output, Reader
 from synergy_nb.events import state_tables
-from synergy_nb.events.state_tables import IllegalTransition, StateTable
+from synergy_nb.events.state_tables import IllegalTransition
 from tests.streams import test_fault_campaign
 
 KEY = ("app", "u")
 ACTIVE = {RoleState.REPLAYING, RoleState.ALIGNED, RoleState.REBUILDING, RoleState.ACTIVE}
-
-#: Each table, with the state in which its things begin.
-TABLES: list[tuple[type[StrEnum], StateTable[Any], StrEnum]] = [
-    (RoleState, held_roles.FOLLOWS, RoleState.NONE),
-    (Readiness, READINESS_FOLLOWS, Readiness.EMPTY),
-    (InputState, INPUT_FOLLOWS, InputState.ASKING),
-    (CursorState, CURSOR_FOLLOWS, CursorState.EXPECTED),
-]
-
-
-@pytest.mark.parametrize(("states", "follows", "first"), TABLES, ids=lambda each: getattr(each, "__name__", ""))
-def test_every_state_is_in_its_table_and_can_be_reached(
-    states: type[StrEnum], follows: StateTable[Any], first: StrEnum
-) -> None:
-    assert set(follows) == set(states)
-    reached, waiting = {first}, [first]
-    for state in waiting:
-        new = follows[state] - reached
-        reached |= new
-        waiting.extend(sorted(new))
-    assert reached == set(states)
-    assert not any(state in follows[state] for state in states), "staying is no change"
-
-
-@pytest.mark.parametrize(("states", "follows", "first"), TABLES, ids=lambda each: getattr(each, "__name__", ""))
-def test_a_change_that_is_not_listed_names_both_states(
-    states: type[StrEnum], follows: StateTable[Any], first: StrEnum
-) -> None:
-    for before in states:
-        for after in states:
-            if after in follows[before]:
-                state_tables.check("it", follows, before, after)
-            else:
-                with pytest.raises(IllegalTransition, match=f"it: {after} after {before}; expected "):
-                    state_tables.check("it", follows, before, after)
 
 
 def role(state: RoleState) -> HeldRole:

@@ -92,6 +92,7 @@ from synergy_nb.control.peer import Message
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp, MovePostponed
 from synergy_nb.events.application_states import CHANGING, State
 from synergy_nb.lifecycle.changes._early_followers import EarlyFollowers
+from synergy_nb.lifecycle.changes._led_moves import LedMove, MoveState
 from synergy_nb.lifecycle.changes.approvals import Approvals, Asked
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.changes.movable import component_to_move
@@ -99,70 +100,11 @@ from synergy_nb.lifecycle.records.members import Member, other_replicas
 from synergy_nb.lifecycle.records.messages import End, Follow, Followed, Graph
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL
-from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.derived.spark_parts import PART
 
 __all__ = ["Migrations"]
-
-
-class _Move:
-    """A move that is under way."""
-
-    __slots__ = (
-        "before",
-        "began",
-        "following",
-        "graph",
-        "kept",
-        "moved",
-        "old",
-        "operator",
-        "orphaned",
-        "ready",
-        "request",
-        "timer",
-        "to",
-        "waiting",
-    )
-
-    def __init__(
-        self, before: Graph, operator: str, to: str, began: float, moved: Callable[[str], None], request: int
-    ) -> None:
-        self.before = before
-        self.graph = before.changed(before.roles.with_follower(operator, to))
-        self.operator = operator
-        self.old = before.roles.peers[operator]
-        self.to = to
-        self.began = began
-        self.moved = moved
-        self.waiting = {self.old, to}  # peers that have not agreed
-        self.ready = False  # whether the follower could replace the component now
-        self.kept = False  # whether the old peer has what it needs for the backup that it gets, if it gets one
-        self.following = False  # whether the graph with the follower has been published
-        self.orphaned = False  # whether the old peer has died, so that the follower is asked whether it is ready
-        self.request = request  # number of the old peer's request, which the new peer has to accept; 0: none
-        self.timer: AnswerLimit | None = None
-
-    @property
-    def swaps(self) -> bool:
-        """Whether the new peer has a backup of the component, which the old one gets in exchange."""
-        return self.to in self.before.roles.backups.get(self.operator, ())
-
-    @property
-    def unanswered(self) -> set[str]:
-        """Peers that have not agreed yet; once all have, those that are not ready for the new graph."""
-        return self.waiting or {self.to, *(() if self.kept else (self.old,))}
-
-    def is_of(self, peer: str, operator: str) -> bool:
-        """Whether a component moves to or from a peer."""
-        return operator == self.operator and peer in (self.old, self.to)
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the new peer may still refuse the request of the old one."""
-        return bool(self.request) and self.to in self.waiting
 
 
 class _Command(NamedTuple):
@@ -199,7 +141,7 @@ class Migrations(GraphChanger):
         self.cannot_take_over = cannot_take_over
         self.approvals = Approvals()
         self.early = EarlyFollowers(changes, self._start_follower)
-        self._moves: dict[str, _Move] = {}
+        self._moves: dict[str, LedMove] = {}  # by application
         self._commands: dict[str, list[_Command]] = {}  # those that wait, by application, in the order of arrival
         changes.on_change_ended.append(self._change_ended)
         changes.on_adopted.append(self._answer_origins)
@@ -229,12 +171,12 @@ class Migrations(GraphChanger):
         if to in other_replicas(graph, Plan.from_bytes(graph.plan), operator):
             raise ValueError(f"to: {to!r}; another replica of {original(operator)} is there; expected another peer")
         request.enter(State.MOVING)
-        move = self._moves[application] = _Move(graph, operator, to, self.peer.now, moved, asked)
-        if not move.doubtful:
-            self._record_begun(application, move)
+        move = self._moves[application] = LedMove(graph, operator, to, self.peer.now, moved, asked)
+        if move.state is not MoveState.DOUBTFUL:
+            self._record_begun(move)
         self.membership.watch(to)
-        self._set_timeout(application, move, self.config.setup)
-        self._resend(application, move)
+        self._set_timeout(move, self.config.setup)
+        self._resend(move)
 
     def command(self, application: str, operator: str, to: str, moved: Callable[[str], None]) -> None:
         """Move a component as a user asks for it: at once, or when the present change of the application has ended.
@@ -294,21 +236,19 @@ class Migrations(GraphChanger):
         if not waiting:
             self._commands.pop(application, None)
 
-    def _set_timeout(self, application: str, move: _Move, seconds: float) -> None:
+    def _set_timeout(self, move: LedMove, seconds: float) -> None:
         """Limit the present step of a move to that many seconds."""
-        if move.timer is not None:
-            move.timer.cancel()
-        move.timer = self.membership.answers.after(seconds, (move.old, move.to), self._timed_out, application, move)
+        move.limit(self.membership.answers.after(seconds, (move.old, move.to), self._timed_out, move))
 
-    def _resend(self, application: str, move: _Move) -> None:
+    def _resend(self, move: LedMove) -> None:
         """Send Follow to the peers that have not agreed or are not ready, now and once every interval."""
-        if self._moves.get(application) is move:
-            for address in sorted(move.unanswered):
-                self._send_follow(application, move, address)
-            self.peer.after(RESEND_INTERVAL, self._resend, application, move)
+        if not move.over:
+            for address in move.unanswered:
+                self._send_follow(move, address)
+            self.peer.after(RESEND_INTERVAL, self._resend, move)
 
-    def _send_follow(self, application: str, move: _Move, address: str) -> None:
-        sharers = () if move.orphaned else self.sharers(application, move.operator)
+    def _send_follow(self, move: LedMove, address: str) -> None:
+        sharers = () if move.state is MoveState.ORPHANED else self.sharers(move.application, move.operator)
         self.peer.send(address, Follow(move.graph, move.operator, sharers, move.request, move.swaps))
 
     def _followed(self, sender: str, message: Followed) -> None:
@@ -325,38 +265,38 @@ class Migrations(GraphChanger):
             return  # of another move; or the new peer has still to know the graphs of those that share the stream
         elif message.refusal:
             self.abort(application, f"{move.operator} at {sender}: {message.refusal}")
-        elif move.orphaned:
+        elif move.state is MoveState.ORPHANED:
             if sender == move.to:
-                self._take_over(application, move, ready=message.ready)
+                self._take_over(move, ready=message.ready)
         else:
-            if move.doubtful and sender == move.to:
-                self._record_begun(application, move)
-            move.waiting.discard(sender)
-            move.ready = move.ready or (sender == move.to and message.ready)
-            move.kept = move.kept or (sender == move.old and message.ready)
-            if not move.waiting:
-                self._advance(application, move)
+            if move.state is MoveState.DOUBTFUL and sender == move.to:
+                move.accept()
+                self._record_begun(move)
+            move.hear(sender, ready=message.ready)
+            if not move.silent:
+                self._advance(move)
 
-    def _advance(self, application: str, move: _Move) -> None:
+    def _advance(self, move: LedMove) -> None:
         """Complete a move whose follower is ready, or publish the follower; both peers have agreed."""
         # a follower that lags lacks inputs which readers still need: it has to catch up first
         # (test_a_lagging_follower_does_not_become_the_primary_before_it_has_caught_up)
-        if move.ready and move.kept and move.to not in self.cannot_take_over(application, move.operator):
-            self._complete(application, move)
-        elif not move.following:
-            self._publish_follower(application, move)
+        if move.both_ready and move.to not in self.cannot_take_over(move.application, move.operator):
+            self._complete(move)
+        elif not move.published:
+            self._publish_follower(move)
 
-    def _publish_follower(self, application: str, move: _Move) -> None:
+    def _publish_follower(self, move: LedMove) -> None:
         """Publish the graph with the follower."""
-        move.following = True
-        self.changes.change(application, move.graph)
-        self.changes.publish(application)
-        self._set_timeout(application, move, self.config.moving)
-        self._send_follow(application, move, move.to)
+        move.publish()
+        self.changes.change(move.application, move.graph)
+        self.changes.publish(move.application)
+        self._set_timeout(move, self.config.moving)
+        self._send_follow(move, move.to)
 
-    def _complete(self, application: str, move: _Move) -> None:
+    def _complete(self, move: LedMove) -> None:
         """Complete a move: publish the graph in which the new peer executes the component."""
-        self._conclude(application, move)
+        application = move.application
+        self._conclude(move, MoveState.COMPLETED)
         graph, operator = move.graph, move.operator
         backups = dict(move.before.roles.backups)
         # without this swap the component would have a backup at its own peer, and one replica less than was asked for
@@ -368,44 +308,45 @@ class Migrations(GraphChanger):
         # the old peer is told, too: with no other role it is not in the graph, and would hear late that it has ended,
         # from those that pass the graph on
         self.changes.publish(application, (move.old,))
-        self._record_moved(application, move)
+        self._record_moved(move)
         self.peer.instruct(self.led[application].report())
         move.moved("")
         self.changes.change_ended(application)
 
-    def _record_begun(self, application: str, move: _Move) -> None:
-        graph = move.graph
-        self.peer.record(MoveBegun, application, operator=move.operator, at=move.old, to=move.to, epoch=graph.epoch)
+    def _record_begun(self, move: LedMove) -> None:
+        application, epoch = move.application, move.graph.epoch
+        self.peer.record(MoveBegun, application, operator=move.operator, at=move.old, to=move.to, epoch=epoch)
 
-    def _record_moved(self, application: str, move: _Move) -> None:
-        seconds, peers = self.peer.now - move.began, self.led[application].roles.peers
+    def _record_moved(self, move: LedMove) -> None:
+        application, seconds = move.application, self.peer.now - move.began
+        peers = self.led[application].roles.peers
         self.peer.record(
             ComponentMoved, application, operator=move.operator, at=move.old, to=move.to, seconds=seconds, peers=peers
         )
 
-    def _conclude(self, application: str, move: _Move) -> None:
+    def _conclude(self, move: LedMove, state: MoveState) -> None:
         """Remove a move that is completed or given up; its application runs on."""
-        self.led[application].enter(State.RUNNING)
-        self._forget(application, move)
+        self.led[move.application].enter(State.RUNNING)
+        self._forget(move, state)
 
-    def _forget(self, application: str, move: _Move) -> None:
-        del self._moves[application]
+    def _forget(self, move: LedMove, state: MoveState) -> None:
+        del self._moves[move.application]
         self.membership.unwatch(move.to)
-        if move.timer is not None:
-            move.timer.cancel()
+        move.end(state)
 
     def abort(self, application: str, reason: str) -> None:
         """Give a move up: publish a graph without the follower; the component stays at its peer."""
         move = self._moves[application]
-        self._conclude(application, move)
+        was = move.state
+        self._conclude(move, MoveState.GIVEN_UP)
         # a later epoch than that of the graph with the follower, or whoever has adopted that would take this one for a
         # repetition
         self.changes.change(application, msgspec.structs.replace(move.before, epoch=move.graph.epoch + 1))
         self.changes.publish(application, (move.to,))
-        if not move.doubtful:
+        if was is not MoveState.DOUBTFUL:
             self.peer.record(MoveGivenUp, application, operator=move.operator, to=move.to, reason=reason)
         move.moved(reason)
-        if move.orphaned:
+        if was is MoveState.ORPHANED:
             self.handle_death(application, move.old)
         self.changes.change_ended(application)
 
@@ -414,12 +355,14 @@ class Migrations(GraphChanger):
         if application in self._moves:
             self.abort(application, reason)
 
-    def _timed_out(self, application: str, move: _Move) -> None:
-        if self._moves.get(application) is move:
-            silent = " and ".join(sorted(move.waiting))
-            unready = f"{move.operator} at {move.to} was not ready" if move.kept else f"{move.old} kept no snapshot"
+    def _timed_out(self, move: LedMove) -> None:
+        if not move.over:
+            silent = " and ".join(move.silent)
+            unready = (
+                f"{move.operator} at {move.to} was not ready" if move.snapshot_kept else f"{move.old} kept no snapshot"
+            )
             waited = f"{silent} did not answer" if silent else unready
-            self.abort(application, f"{waited} in time")
+            self.abort(move.application, f"{waited} in time")
 
     def died(self, application: str, address: str) -> bool:
         """Handle the death of a peer during a move; return False if backups have still to take over."""
@@ -428,26 +371,27 @@ class Migrations(GraphChanger):
             return False
         dead = self.membership.is_dead
         alone = all(dead(peer) for peer in move.before.roles.backups.get(move.operator, ()))
-        if address == move.old and move.following and alone and not dead(move.to):
-            move.orphaned = True
-            self._set_timeout(application, move, self.config.setup)
-            self._send_follow(application, move, move.to)
+        if address == move.old and move.published and alone and not dead(move.to):
+            move.orphan()
+            self._set_timeout(move, self.config.setup)
+            self._send_follow(move, move.to)
             return True
         self.abort(application, f"peer {address} died")
         return application not in self.led
 
-    def _take_over(self, application: str, move: _Move, *, ready: bool) -> None:
+    def _take_over(self, move: LedMove, *, ready: bool) -> None:
         """Have the follower take over from its dead primary if it is ready; else give the move up."""
+        application = move.application
         if not ready:
             self.abort(application, f"peer {move.old} died before {move.operator} at {move.to} was ready")
             return
-        self._conclude(application, move)
+        self._conclude(move, MoveState.COMPLETED)
         backups = {**move.before.roles.backups, move.operator: (move.to,)}
         roles = msgspec.structs.replace(move.before.roles, backups=backups)
         graph = msgspec.structs.replace(move.before, roles=roles, epoch=move.graph.epoch)
         self.changes.change(application, graph)
         if self.handle_death(application, move.old):
-            self._record_moved(application, move)
+            self._record_moved(move)
             move.moved("")
         else:
             move.moved(f"peer {move.old} died")
@@ -455,7 +399,7 @@ class Migrations(GraphChanger):
     def end(self, application: str, reason: str) -> None:
         """Cancel the move of an application that has ended, or that this peer leads no more."""
         if (move := self._moves.get(application)) is not None:
-            self._forget(application, move)
+            self._forget(move, MoveState.GIVEN_UP)
             if move.to not in {*move.before.addresses, self.peer.address}:  # these receive End from the session
                 self.peer.send(move.to, End(application, move.graph.attempt, reason))
             move.moved(reason)
