@@ -101,21 +101,17 @@ async def test_streams_of_a_plan_of_any_name_cross_peers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", quick_first(["settled: a/b>c:0", "in/out", "state: x", "注文\n🚀"], 1))
-def test_a_backup_of_a_plan_of_any_name_takes_over(name: str) -> None:
-    expected = undisturbed(windowed(), 20)
-
-    async def scenario() -> None:
-        hosts = Hosts(windowed(), BACKED, name)
-        hosts.tell()
-        await hosts.push(8)
-        await hosts.covered("b")
-        hosts.lose("p")
-        hosts.take_over("p")
-        await hosts.push(12)
-        assert (await hosts.finish()).equals(expected)
-        assert not hosts.failed
-
-    play(scenario())
+async def test_a_backup_of_a_plan_of_any_name_takes_over(name: str) -> None:
+    expected = await undisturbed(windowed(), 20)
+    hosts = Hosts(windowed(), BACKED, name)
+    hosts.tell()
+    await hosts.push(8)
+    await hosts.covered("b")
+    hosts.lose("p")
+    hosts.take_over("p")
+    await hosts.push(12)
+    assert (await hosts.finish()).equals(expected)
+    assert not hosts.failed
 
 
 # -- at the boundary ---------------------------------------------------------------------------------------------------

@@ -275,7 +275,7 @@ class Keeping:
         yield item
 
 
-def test_where_components_of_a_peer_exceed_it_together_the_largest_fails_though_it_does_nothing(
+async def test_where_components_of_a_peer_exceed_it_together_the_largest_fails_though_it_does_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def create(operator: Any, plan: Any, **options: Any) -> Any:
@@ -283,28 +283,25 @@ def test_where_components_of_a_peer_exceed_it_together_the_largest_fails_though_
 
     monkeypatch.setattr(instances, "create", create)
 
-    async def scenario() -> None:
-        pair = Pair(memory=1e6)
-        one = pair.net["a"]
-        for application in ("large", "small"):
-            asked = python(application).filter("n >= 0").sink()
-            pair.deploy(application, asked, dict.fromkeys(asked.operators, "a"))
-        component = one.hosting.components["small", "filter"]
-        assert one.pushed.push("large", "large", encode(batch(list(range(700)))))
-        await until(lambda: one.hosting.components["large", "filter"].share.used == 700_000)
-        for at in range(0, 900, 100):
-            assert one.pushed.push("small", "small", encode(batch(list(range(at, at + 100)), at)))
-            await until(lambda: component.ports[0].consumed.position == at + 100)  # noqa: B023
-        await until(lambda: bool(pair.failed))
-        ((application, operator, reason),) = pair.failed
-        assert (application, operator) == ("large", "filter")
-        assert "of 1 MB together, of which it takes most" in reason
-        assert one.pushed.push("small", "small", encode(Punctuation(END, 900, 0.0)))
-        results = await pair.results("a", "small")
-        assert pl.concat([each.table for each in results])["n"].to_list() == list(range(900))
-        assert len(pair.failed) == 1
-
-    play(scenario())
+    pair = Pair(memory=1e6)
+    one = pair.net["a"]
+    for application in ("large", "small"):
+        asked = python(application).filter("n >= 0").sink()
+        pair.deploy(application, asked, dict.fromkeys(asked.operators, "a"))
+    component = one.hosting.components["small", "filter"]
+    assert one.pushed.push("large", "large", encode(batch(list(range(700)))))
+    await until(lambda: one.hosting.components["large", "filter"].share.used == 700_000)
+    for at in range(0, 900, 100):
+        assert one.pushed.push("small", "small", encode(batch(list(range(at, at + 100)), at)))
+        await until(lambda: component.ports[0].consumed.position == at + 100)  # noqa: B023
+    await until(lambda: bool(pair.failed))
+    ((application, operator, reason),) = pair.failed
+    assert (application, operator) == ("large", "filter")
+    assert "of 1 MB together, of which it takes most" in reason
+    assert one.pushed.push("small", "small", encode(Punctuation(END, 900, 0.0)))
+    results = await pair.results("a", "small")
+    assert pl.concat([each.table for each in results])["n"].to_list() == list(range(900))
+    assert len(pair.failed) == 1
 
 
 @pytest.mark.parametrize(
@@ -312,7 +309,7 @@ def test_where_components_of_a_peer_exceed_it_together_the_largest_fails_though_
     [MemoryError(), pa.ArrowMemoryError("malloc of size 8"), pl.exceptions.PanicException("capacity overflow")],
     ids=["Python", "Arrow", "Polars"],
 )
-def test_a_failed_allocation_is_reported_as_such(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_allocation_is_reported_as_such(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
         logic = create_logic(operator, plan, **options)
 
@@ -325,15 +322,12 @@ def test_a_failed_allocation_is_reported_as_such(error: BaseException, monkeypat
 
     monkeypatch.setattr(instances, "create", create)
 
-    async def scenario() -> None:
-        pair = Pair(read=reading(1, 100), memory=1e6)
-        pair.deploy("app", trace().filter("bytes >= 0").sink(), dict.fromkeys(("source", "filter", "sink"), "a"))
-        await until(lambda: bool(pair.failed))
-        ((_, operator, reason),) = pair.failed
-        assert operator == "filter"
-        assert "it uses 0 B of its share of 1 MB, and could not be given more" in reason
-
-    play(scenario())
+    pair = Pair(read=reading(1, 100), memory=1e6)
+    pair.deploy("app", trace().filter("bytes >= 0").sink(), dict.fromkeys(("source", "filter", "sink"), "a"))
+    await until(lambda: bool(pair.failed))
+    ((_, operator, reason),) = pair.failed
+    assert operator == "filter"
+    assert "it uses 0 B of its share of 1 MB, and could not be given more" in reason
 
 
 async def test_windows_that_overlap_much_leave_in_pieces_that_fit_the_window() -> None:

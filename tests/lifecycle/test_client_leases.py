@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -97,7 +96,7 @@ class Held:
         self.origin = "successor"
 
 
-def test_a_client_renews_all_its_leases_at_each_origin_and_finds_successors() -> None:
+async def test_a_client_renews_all_its_leases_at_each_origin_and_finds_successors() -> None:
     asked: list[tuple[str, list[str]]] = []
 
     async def request(peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
@@ -107,39 +106,33 @@ def test_a_client_renews_all_its_leases_at_each_origin_and_finds_successors() ->
             raise ClusterError("it does not answer")
         return b""
 
-    async def scenario() -> None:
-        held: Mapping[str, Held] = {name: Held(name, at) for name, at in (("a", "one"), ("b", "dead"), ("c", "one"))}
-        renewals = LeaseRenewals(held, request, 0.0)
-        renewals.begin()
-        renewals.begin()
-        await until(lambda: ("successor", ["b"]) in asked)
-        assert asked[:2] == [("one", ["a", "c"]), ("dead", ["b"])]
-        dict.clear(held)  # type: ignore[arg-type]  # they have ended
-        await turns(5)
-        number = len(asked)
-        await turns(5)
-        assert len(asked) == number
-        renewals.close()
-
-    asyncio.run(scenario())
+    held: Mapping[str, Held] = {name: Held(name, at) for name, at in (("a", "one"), ("b", "dead"), ("c", "one"))}
+    renewals = LeaseRenewals(held, request, 0.0)
+    renewals.begin()
+    renewals.begin()
+    await until(lambda: ("successor", ["b"]) in asked)
+    assert asked[:2] == [("one", ["a", "c"]), ("dead", ["b"])]
+    dict.clear(held)  # type: ignore[arg-type]  # they have ended
+    await turns(5)
+    number = len(asked)
+    await turns(5)
+    assert len(asked) == number
+    renewals.close()
 
 
-def test_a_client_renews_the_lease_of_what_is_being_decided_until_it_is() -> None:
+async def test_a_client_renews_the_lease_of_what_is_being_decided_until_it_is() -> None:
     asked: list[str] = []
 
     async def request(peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         asked.extend(unpack(payload, RenewLeases).applications)
         raise ClusterError("it does not answer")
 
-    async def scenario() -> None:
-        renewals = LeaseRenewals({}, request, 0.0)
-        with renewals.composing("a", "one"):
-            await until(lambda: len(asked) > 3)
-        await turns(5)
-        number = len(asked)
-        await turns(5)
-        assert set(asked) == {"a"}
-        assert len(asked) == number
-        renewals.close()
-
-    asyncio.run(scenario())
+    renewals = LeaseRenewals({}, request, 0.0)
+    with renewals.composing("a", "one"):
+        await until(lambda: len(asked) > 3)
+    await turns(5)
+    number = len(asked)
+    await turns(5)
+    assert set(asked) == {"a"}
+    assert len(asked) == number
+    renewals.close()

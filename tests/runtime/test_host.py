@@ -141,7 +141,7 @@ def test_light_items_stay_on_the_loops_thread_and_heavy_ones_do_not(monkeypatch:
 # -- failures --------------------------------------------------------------------------------------------------------
 
 
-def test_a_failing_operator_stops_its_application_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_operator_stops_its_application_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
         logic = create_logic(operator, plan, **options)
         if operator.params.get("where") == "bytes < 0":
@@ -150,23 +150,20 @@ def test_a_failing_operator_stops_its_application_and_no_other(monkeypatch: pyte
 
     monkeypatch.setattr(instances, "create", create)
 
-    async def scenario() -> None:
-        pair = Pair(read=reading(30, 100))
-        peers = {"source": "a", "filter": "b", "sink": "a"}
-        pair.deploy("bad", trace().filter("bytes < 0").sink(), peers)
-        pair.deploy("good", trace().filter("bytes >= 0").sink(), peers)
-        assert numbers(await pair.results("a", "good")) == list(range(3000))
-        await until(lambda: bool(pair.failed))
-        assert pair.failed == [("bad", "filter", "KeyError: 'secret'")]
-        events = [detail for kind, subject, detail in pair.runtimes["b"].events if kind == "operator_failed"]
-        assert events == [{"operator": "filter", "reason": "KeyError: 'secret'"}]
-        pair.undeploy("bad", peers)
-        assert list(pair.net["b"].hosting.components) == [("good", "filter")]
-
-    play(scenario())
+    pair = Pair(read=reading(30, 100))
+    peers = {"source": "a", "filter": "b", "sink": "a"}
+    pair.deploy("bad", trace().filter("bytes < 0").sink(), peers)
+    pair.deploy("good", trace().filter("bytes >= 0").sink(), peers)
+    assert numbers(await pair.results("a", "good")) == list(range(3000))
+    await until(lambda: bool(pair.failed))
+    assert pair.failed == [("bad", "filter", "KeyError: 'secret'")]
+    events = [detail for kind, subject, detail in pair.runtimes["b"].events if kind == "operator_failed"]
+    assert events == [{"operator": "filter", "reason": "KeyError: 'secret'"}]
+    pair.undeploy("bad", peers)
+    assert list(pair.net["b"].hosting.components) == [("good", "filter")]
 
 
-def test_a_panic_of_polars_is_a_failure_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_panic_of_polars_is_a_failure_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
         logic = create_logic(operator, plan, **options)
 
@@ -178,26 +175,20 @@ def test_a_panic_of_polars_is_a_failure_like_any_other(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(instances, "create", create)
 
-    async def scenario() -> None:
-        pair = Pair(read=reading(1, 100))
-        pair.deploy("app", trace().sink(), {"source": "a", "sink": "a"})
-        await until(lambda: bool(pair.failed))
-        assert pair.failed == [("app", "sink", "PanicException: index out of bounds")]
-
-    play(scenario())
+    pair = Pair(read=reading(1, 100))
+    pair.deploy("app", trace().sink(), {"source": "a", "sink": "a"})
+    await until(lambda: bool(pair.failed))
+    assert pair.failed == [("app", "sink", "PanicException: index out of bounds")]
 
 
-def test_a_source_that_cannot_be_read_fails() -> None:
+async def test_a_source_that_cannot_be_read_fails() -> None:
     def read(params: Mapping[str, Any], _skipped: Skipped) -> tuple[Stream, bool]:
         raise FileNotFoundError(2, "No such file", params["path"])
 
-    async def scenario() -> None:
-        pair = Pair(read=read)
-        pair.deploy("app", trace().sink(), {"source": "a", "sink": "a"})
-        await until(lambda: bool(pair.failed))
-        assert pair.failed == [("app", "source", "FileNotFoundError: [Errno 2] No such file: 'fake.tcp'")]
-
-    play(scenario())
+    pair = Pair(read=read)
+    pair.deploy("app", trace().sink(), {"source": "a", "sink": "a"})
+    await until(lambda: bool(pair.failed))
+    assert pair.failed == [("app", "source", "FileNotFoundError: [Errno 2] No such file: 'fake.tcp'")]
 
 
 async def test_damaged_data_and_data_without_a_reader_are_ignored() -> None:
@@ -273,7 +264,7 @@ async def test_deployments_that_cannot_be_executed_report_the_reason() -> None:
         one.fetch("app", None, "me", None, 1)
 
 
-def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[str, int]] = []
 
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
@@ -289,16 +280,13 @@ def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: 
 
     monkeypatch.setattr(instances, "create", create)
 
-    async def scenario() -> None:
-        pair = Pair()
-        plan = trace().filter("bytes >= 0").filter("bytes < 9").sink()
-        order = deployment("app", plan, dict.fromkeys(plan.operators, "a"))
-        pair.net["a"].carry_out(msgspec.structs.replace(order, running=False))
-        await pair.close()
-        assert sorted(made) == [("filter", 1), ("sink", 1)]
-        assert not pair.failed
-
-    play(scenario())
+    pair = Pair()
+    plan = trace().filter("bytes >= 0").filter("bytes < 9").sink()
+    order = deployment("app", plan, dict.fromkeys(plan.operators, "a"))
+    pair.net["a"].carry_out(msgspec.structs.replace(order, running=False))
+    await pair.close()
+    assert sorted(made) == [("filter", 1), ("sink", 1)]
+    assert not pair.failed
 
 
 # -- the end of it ---------------------------------------------------------------------------------------------------

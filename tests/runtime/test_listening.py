@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -81,24 +81,21 @@ class World:
             return found
 
 
-def serve(scenario: Callable[[World], Awaitable[None]], bounds: Bounds | None = None, security: Any = None) -> None:
-    """Run ``scenario`` beside a bounded server that echoes; it still answers afterwards."""
-
-    async def main() -> None:
-        server = Server({"double": lambda x: {"twice": x + x}, "join": lambda parts: sum(map(len, parts))})
-        listening_args = {} if security is None else security.get_listen_args("worker")
-        await server.listen(f"{'tcp' if security is None else 'tls'}://127.0.0.1:0", **listening_args)
-        await server
-        world = World(server, security)
-        bound(server, lambda address, reason: world.refused.append(reason), bounds)
-        try:
-            await scenario(world)
-            bound(server, lambda address, reason: world.refused.append(reason))
-            assert await ask(world, x=b"ab") == {"twice": b"abab"}, "it goes on"
-        finally:
-            await server.close()
-
-    run_loop(main())
+@asynccontextmanager
+async def serving(bounds: Bounds | None = None, security: Any = None) -> AsyncIterator[World]:
+    """A bounded server that echoes; it still answers afterwards."""
+    server = Server({"double": lambda x: {"twice": x + x}, "join": lambda parts: sum(map(len, parts))})
+    listening_args = {} if security is None else security.get_listen_args("worker")
+    await server.listen(f"{'tcp' if security is None else 'tls'}://127.0.0.1:0", **listening_args)
+    await server
+    world = World(server, security)
+    bound(server, lambda address, reason: world.refused.append(reason), bounds)
+    try:
+        yield world
+        bound(server, lambda address, reason: world.refused.append(reason))
+        assert await ask(world, x=b"ab") == {"twice": b"abab"}, "it goes on"
+    finally:
+        await server.close()
 
 
 @asynccontextmanager
@@ -142,7 +139,7 @@ LIES = [
 
 
 @pytest.mark.parametrize(("lie", "reason"), LIES, ids=range(len(LIES)))
-def test_a_false_length_before_the_handshake_is_refused_before_memory_is_allocated(
+async def test_a_false_length_before_the_handshake_is_refused_before_memory_is_allocated(
     lie: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -153,13 +150,11 @@ def test_a_false_length_before_the_handshake_is_refused_before_memory_is_allocat
 
     monkeypatch.setattr(listening, "buffer", buffer)
 
-    async def scenario(world: World) -> None:
+    async with serving() as world:
         assert await world.send(lie) == b"", "it is closed"
         (found,) = world.refused
         assert_matches(found, reason)
         assert all(size <= 1024 for size in made)
-
-    serve(scenario)
 
 
 def assert_matches(text: str, pattern: str) -> None:
@@ -168,31 +163,25 @@ def assert_matches(text: str, pattern: str) -> None:
 
 
 @pytest.mark.parametrize("part", [b"", b"\x05", q(100), q(100) + bytes(10), message(HANDSHAKE)[:-1]])
-def test_half_a_handshake_is_given_up(part: bytes) -> None:
-    async def scenario(world: World) -> None:
+async def test_half_a_handshake_is_given_up(part: bytes) -> None:
+    async with serving(QUICK) as world:
         assert await world.send(part) == b""
         assert world.refused == ["a handshake that was not there within 0.25 s"]
 
-    serve(scenario, QUICK)
-
 
 @pytest.mark.parametrize("part", [b"", b"\x05", q(100) + bytes(10)])
-def test_a_client_that_disconnects_is_not_reported(part: bytes) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_client_that_disconnects_is_not_reported(part: bytes) -> None:
+    async with serving() as world:
         assert await world.send(part, end=True) == b""
         assert not world.refused
 
-    serve(scenario)
 
-
-def test_a_handshake_is_plain_data() -> None:
+async def test_a_handshake_is_plain_data() -> None:
     """Dask would load what is pickled in it; here that is a mapping like any other, and no handshake."""
 
-    async def scenario(world: World) -> None:
+    async with serving() as world:
         assert await world.send(message(msgspec.msgpack.encode({"__Pickled__": 1}), b"\x80", b"")) == b""
         assert len(world.refused) == 1
-
-    serve(scenario)
 
 
 # -- afterwards ------------------------------------------------------------------------------------------------------
@@ -210,15 +199,13 @@ def test_a_handshake_is_plain_data() -> None:
         (q(16, 1, 100) + bytes(99), "a message that did not go on within 0.25 s"),
     ],
 )
-def test_a_false_length_after_the_handshake_is_refused(lie: bytes, reason: str) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_false_length_after_the_handshake_is_refused(lie: bytes, reason: str) -> None:
+    async with serving(Bounds(message=4096, patience=0.25)) as world:
         assert await world.send(message(HANDSHAKE), lie) == b""
         assert world.refused == [reason]
 
-    serve(scenario, Bounds(message=4096, patience=0.25))
 
-
-def test_a_message_that_the_memory_has_no_room_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_the_memory_has_no_room_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def buffer(size: int) -> memoryview:
         if size > 1024:
             raise MemoryError
@@ -226,28 +213,23 @@ def test_a_message_that_the_memory_has_no_room_for_is_refused(monkeypatch: pytes
 
     monkeypatch.setattr(listening, "buffer", buffer)
 
-    async def scenario(world: World) -> None:
+    async with serving() as world:
         assert await world.send(message(HANDSHAKE), q(1 << 30)) == b""
         assert world.refused == ["a message that the memory has no room for"]
 
-    serve(scenario)
 
-
-def test_a_comm_may_be_silent_between_messages() -> None:
-    async def scenario(world: World) -> None:
-        async with talking(world) as comm, talking(world) as other:
-            await world.send(message(HANDSHAKE), b"\x01")  # refused after the patience that the others have, too
-            assert len(world.refused) == 1
-            for each in (comm, other):
-                await each.write({"op": "double", "x": 2})
-                assert await each.read() == {"twice": 4}
-
-    serve(scenario, QUICK)
+async def test_a_comm_may_be_silent_between_messages() -> None:
+    async with serving(QUICK) as world, talking(world) as comm, talking(world) as other:
+        await world.send(message(HANDSHAKE), b"\x01")  # refused after the patience that the others have, too
+        assert len(world.refused) == 1
+        for each in (comm, other):
+            await each.write({"op": "double", "x": 2})
+            assert await each.read() == {"twice": 4}
 
 
 @pytest.mark.parametrize("security", [False, True], ids=["tcp", "tls"])
-def test_messages_of_dask_are_read(security: bool, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_messages_of_dask_are_read(security: bool, tmp_path: Path) -> None:
+    async with serving(security=certificates(tmp_path) if security else None) as world:
         assert await ask(world, x=b"x" * 3_000_000) == {"twice": b"x" * 6_000_000}
         array = np.arange(500_000)
         assert np.array_equal((await ask(world, x=array))["twice"], 2 * array)
@@ -260,19 +242,15 @@ def test_messages_of_dask_are_read(security: bool, tmp_path: Path) -> None:
             assert [await comm.read() for _ in range(20)] == [{"twice": 2 * number} for number in range(20)]
         assert not world.refused
 
-    serve(scenario, security=certificates(tmp_path) if security else None)
 
-
-def test_a_handshake_of_tls_that_does_not_go_on_is_given_up(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_handshake_of_tls_that_does_not_go_on_is_given_up(tmp_path: Path) -> None:
+    async with serving(QUICK, certificates(tmp_path)) as world:
         reader, writer = await asyncio.open_connection(*world.address)
         async with asyncio.timeout(DEADLINE):
             writer.write(b"\x16\x03\x01")
             assert await reader.read() == b""
         writer.close()
         assert world.refused == ["a TLS handshake that was not done within 0.25 s"]
-
-    serve(scenario, QUICK, certificates(tmp_path))
 
 
 @given(st.binary(max_size=80) | st.lists(st.integers(0, 12), max_size=9).map(lambda each: q(*each)))
@@ -377,11 +355,9 @@ def test_messages_that_the_receiver_would_refuse_are_not_sent() -> None:
     run(main())
 
 
-def test_reading_a_closed_comm_fails_by_name() -> None:
-    async def scenario(world: World) -> None:
+async def test_reading_a_closed_comm_fails_by_name() -> None:
+    async with serving():
         comm = BoundedComm.__new__(BoundedComm)
         comm.stream = None
         with pytest.raises(CommClosedError):
             await comm.read()
-
-    serve(scenario)

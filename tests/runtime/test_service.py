@@ -16,7 +16,7 @@ from synergy_nb.runtime.process._peer_driver import PeerRuntime
 from synergy_nb.runtime.process._peer_factory import make
 from synergy_nb.runtime.process._service import Service
 from synergy_nb.runtime.process.requests import ApplicationId, Submit, pack
-from tests.waiting import run_loop, turns, until
+from tests.waiting import turns, until
 
 SUBMIT = pack(Submit("app", source("packets", rate="10 tuples/s").sink("all").to_bytes(), "composed"))
 STOP = pack(ApplicationId("app"))
@@ -75,20 +75,14 @@ async def _after(sizing: Sizing, operation: str, payload: bytes) -> tuple[asynci
     return submitted, led, refusal
 
 
-def test_a_submission_that_is_stopped_while_its_plan_is_sized_is_not_begun(sizing: Sizing) -> None:
-    async def scenario() -> None:
-        submitted, led, _ = await _after(sizing, "stop", STOP)
-        assert not led
-        with pytest.raises(ValueError, match="stopped before it was submitted"):
-            submitted.result()
-
-    run_loop(scenario())
+async def test_a_submission_that_is_stopped_while_its_plan_is_sized_is_not_begun(sizing: Sizing) -> None:
+    submitted, led, _ = await _after(sizing, "stop", STOP)
+    assert not led
+    with pytest.raises(ValueError, match="stopped before it was submitted"):
+        submitted.result()
 
 
-def test_a_name_is_in_use_while_its_plan_is_sized(sizing: Sizing) -> None:
-    async def scenario() -> None:
-        _, led, refusal = await _after(sizing, "submit", SUBMIT)
-        assert "expected a name that is not in use" in refusal
-        assert led == ["app"]
-
-    run_loop(scenario())
+async def test_a_name_is_in_use_while_its_plan_is_sized(sizing: Sizing) -> None:
+    _, led, refusal = await _after(sizing, "submit", SUBMIT)
+    assert "expected a name that is not in use" in refusal
+    assert led == ["app"]

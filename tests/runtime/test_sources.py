@@ -72,27 +72,24 @@ async def test_a_pushed_source_takes_each_item_once_and_refuses_wrong_ones() -> 
         one.pushed.push("app", "mine", encode(Batch(table(pushed, 1), pushed, 0.0)))
 
 
-def test_peers_emit_their_own_samples() -> None:
+async def test_peers_emit_their_own_samples() -> None:
     samples = [[("cpu", "process", 0.25), ("ping", "b", 0.003)], [("cpu", "process", 0.5)], []]
 
-    async def scenario() -> None:
-        pair = Pair(samples=lambda: samples.pop(0))
-        one = pair.net["a"]
-        pair.deploy("app", source("peers", interval=3600).sink(), {"source": "a", "sink": "a"})
-        feed = next(iter(one._driver.feeds.values()))
-        assert isinstance(feed, PeerFeed)
-        for _ in range(2):
-            await until(lambda: not feed.pending)  # what is old is worth nothing: no sample is taken while one waits
-            feed.tick()
-        await until(lambda: one.qos("app")["tuples"] == 3)
-        batches = fetched(one, "app")
-        rows = [row for batch in batches for row in batch.table.select("peer", "metric", "target", "value").rows()]
-        assert rows == [("a", "cpu", "process", 0.25), ("a", "ping", "b", 0.003), ("a", "cpu", "process", 0.5)]
-        assert batches[0].position == 0  # whether the second sample is in a batch of its own depends on who is faster
-        times = [time for batch in batches for time in batch.table["time"]]
-        assert times[1] < times[2]
-
-    play(scenario())
+    pair = Pair(samples=lambda: samples.pop(0))
+    one = pair.net["a"]
+    pair.deploy("app", source("peers", interval=3600).sink(), {"source": "a", "sink": "a"})
+    feed = next(iter(one._driver.feeds.values()))
+    assert isinstance(feed, PeerFeed)
+    for _ in range(2):
+        await until(lambda: not feed.pending)  # what is old is worth nothing: no sample is taken while one waits
+        feed.tick()
+    await until(lambda: one.qos("app")["tuples"] == 3)
+    batches = fetched(one, "app")
+    rows = [row for batch in batches for row in batch.table.select("peer", "metric", "target", "value").rows()]
+    assert rows == [("a", "cpu", "process", 0.25), ("a", "ping", "b", 0.003), ("a", "cpu", "process", 0.5)]
+    assert batches[0].position == 0  # whether the second sample is in a batch of its own depends on who is faster
+    times = [time for batch in batches for time in batch.table["time"]]
+    assert times[1] < times[2]
 
 
 async def test_a_live_stream_has_positions_true_punctuations_and_the_schema_of_its_plan() -> None:
@@ -211,33 +208,27 @@ def pieces(number: int, every: float) -> Stream:
     yield (number - 1) * every, Punctuation(END, number, 0.0)
 
 
-def test_a_source_that_is_behind_merges_overdue_items() -> None:
+async def test_a_source_that_is_behind_merges_overdue_items() -> None:
     """The thread gets the processor at the start, and then not for 0.5 s."""
     looks = itertools.chain([1000.0], itertools.repeat(1000.5))
 
-    async def scenario() -> None:
-        seen = await collected(pieces(100, 1 / 256), lambda: next(looks))
-        follow(seen, ORIGIN)
-        batches = [chunk for chunk in seen if chunk.rows]
-        assert tuples_of(seen) == list(range(100))
-        assert [(chunk.start.position, chunk.rows) for chunk in batches] == [(0, 52), (52, 48)]
-        assert [chunk.born for chunk in batches] == [1000.0, 1000.0 + 52 / 256], "as old as the oldest tuple"
-        assert [chunk.end for chunk in seen if not chunk.rows] == [(52, 52_000), (100, END)]
-
-    play(scenario())
+    seen = await collected(pieces(100, 1 / 256), lambda: next(looks))
+    follow(seen, ORIGIN)
+    batches = [chunk for chunk in seen if chunk.rows]
+    assert tuples_of(seen) == list(range(100))
+    assert [(chunk.start.position, chunk.rows) for chunk in batches] == [(0, 52), (52, 48)]
+    assert [chunk.born for chunk in batches] == [1000.0, 1000.0 + 52 / 256], "as old as the oldest tuple"
+    assert [chunk.end for chunk in seen if not chunk.rows] == [(52, 52_000), (100, END)]
 
 
-def test_a_source_in_time_emits_each_item_unchanged() -> None:
+async def test_a_source_in_time_emits_each_item_unchanged() -> None:
     """The clock is the due time of the item."""
     dues = [due for due, _ in pieces(20, 0.1) for _ in range(2)]
     looks = itertools.chain([1000.0], (1000.0 + due for due in dues))
 
-    async def scenario() -> None:
-        seen = await collected(pieces(20, 0.1), lambda: next(looks))
-        assert len(seen) == 41
-        assert [chunk.born - 1000.0 for chunk in seen] == pytest.approx([due for due, _ in pieces(20, 0.1)])
-
-    play(scenario())
+    seen = await collected(pieces(20, 0.1), lambda: next(looks))
+    assert len(seen) == 41
+    assert [chunk.born - 1000.0 for chunk in seen] == pytest.approx([due for due, _ in pieces(20, 0.1)])
 
 
 @st.composite
@@ -298,21 +289,18 @@ def test_merged_items_have_the_entry_time_of_the_oldest() -> None:
 
 
 @pytest.mark.parametrize("paced", [True, False])
-def test_tuples_of_a_paced_stream_enter_at_their_due_times(paced: bool) -> None:
+async def test_tuples_of_a_paced_stream_enter_at_their_due_times(paced: bool) -> None:
     """The clock goes 10 s ahead at each look, so that nothing is ever waited for."""
     looks = itertools.count(1000, 10)
 
-    async def scenario() -> None:
-        stream = iter([(0.0, Batch(table(0, 1), 0, 0.0)), (1.5, Batch(table(1, 2), 0, 0.0))])
-        seen = await collected(stream, lambda: float(next(looks)), paced=paced)
-        assert [chunk.end for chunk in seen] == [(1, START), (3, START), (3, END)], "the end is added"
-        births = [chunk.born for chunk in seen[:2]]
-        if paced:
-            assert births[1] - births[0] == 1.5
-        else:
-            assert births[1] - births[0] == 10.0
-
-    play(scenario())
+    stream = iter([(0.0, Batch(table(0, 1), 0, 0.0)), (1.5, Batch(table(1, 2), 0, 0.0))])
+    seen = await collected(stream, lambda: float(next(looks)), paced=paced)
+    assert [chunk.end for chunk in seen] == [(1, START), (3, START), (3, END)], "the end is added"
+    births = [chunk.born for chunk in seen[:2]]
+    if paced:
+        assert births[1] - births[0] == 1.5
+    else:
+        assert births[1] - births[0] == 10.0
 
 
 # -- from a place on -------------------------------------------------------------------------------------------------

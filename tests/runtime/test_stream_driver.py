@@ -6,7 +6,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -34,6 +34,7 @@ SMALL = Limits(window=1 << 14, retain=1 << 18, results=1 << 14)
 
 
 MACHINE = [""]  # whose memory peers share
+OPENED: list[World] = []
 
 
 @pytest.fixture(autouse=True, params=["link", "memory"])
@@ -95,6 +96,8 @@ class World:
         self.tables: list[pl.DataFrame] = []
         self.collected = ORIGIN
         self.ended = False
+        self.held: list[threading.Event] = []  # what threads wait for that would not end otherwise
+        OPENED.append(self)
 
     def _driver(self, peer: str, wire: Wire, limits: Limits) -> StreamDriver:
         def said(fact: Fact) -> None:
@@ -181,23 +184,26 @@ class World:
         return pl.concat(self.tables)
 
     async def close(self) -> None:
+        for event in self.held:
+            event.set()
         for driver in (*self.drivers.values(), *self.dead):
             await driver.close()
 
 
-def play(scenario: Callable[[], Awaitable[World]]) -> World:
-    """Run a scenario on an event loop of its own, and close its drivers; no thread of theirs may be left."""
+def on_loop(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test on an event loop of its own, and close its drivers; no thread of theirs may be left."""
     before = set(threading.enumerate())
 
-    async def whole() -> World:
-        world = await scenario()
-        await world.close()
-        return world
+    async def whole() -> None:
+        try:
+            await test
+        finally:
+            while OPENED:
+                await OPENED.pop().close()
 
-    world = asyncio.run(whole())
+    asyncio.run(whole())
     left = [thread.name for thread in threading.enumerate() if thread not in before]
     assert not [name for name in left if name.startswith("synergy")], left
-    return world
 
 
 def tables(batches: int, rows: int) -> list[pl.DataFrame]:
@@ -244,68 +250,54 @@ def changed(deployment: Deployment, **new: Assignment) -> Deployment:
     )
 
 
-def test_a_chain_over_three_peers_gives_all_its_rows_in_order(way: str) -> None:
+async def test_a_chain_over_three_peers_gives_all_its_rows_in_order(way: str) -> None:
     inputs = tables(30, 5000)
 
-    async def scenario() -> World:
-        world = World(chain(), {"n": inputs})
-        world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "c", "out": "a"}, {})))
-        await world.until(lambda: world.ended)
-        return world
-
-    world = play(scenario)
+    world = World(chain(), {"n": inputs})
+    world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "c", "out": "a"}, {})))
+    await world.until(lambda: world.ended)
     assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
     assert not world.said("component_failed")
     assert (world.wires["a"].sent < 1_000_000) is (way == "memory")
 
 
 @pytest.mark.slow
-def test_small_windows_hold_up_sources_and_lose_nothing() -> None:
+async def test_small_windows_hold_up_sources_and_lose_nothing() -> None:
     inputs = tables(40, 3000)
 
-    async def scenario() -> World:
-        world = World(chain(), {"n": inputs}, SMALL)
-        world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
-        await world.until(lambda: world.ended)
-        return world
-
-    assert play(scenario).rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
+    world = World(chain(), {"n": inputs}, SMALL)
+    world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
+    await world.until(lambda: world.ended)
+    assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
 
 
 @pytest.mark.slow
-def test_links_that_break_in_the_middle_of_a_window_lose_and_stall_nothing() -> None:
+async def test_links_that_break_in_the_middle_of_a_window_lose_and_stall_nothing() -> None:
     inputs = tables(60, 2000)
 
-    async def scenario() -> World:
-        world = World(chain(), {"n": inputs}, SMALL)
-        world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
-        for tuples in (5_000, 20_000, 50_000):
-            await world.until(lambda tuples=tuples: sum(map(len, world.tables)) > tuples)  # type: ignore[misc]
-            world.break_link("a", "b")
-            world.cut.clear()
-        await world.until(lambda: world.ended)
-        return world
-
-    assert play(scenario).rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
+    world = World(chain(), {"n": inputs}, SMALL)
+    world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
+    for tuples in (5_000, 20_000, 50_000):
+        await world.until(lambda tuples=tuples: sum(map(len, world.tables)) > tuples)  # type: ignore[misc]
+        world.break_link("a", "b")
+        world.cut.clear()
+    await world.until(lambda: world.ended)
+    assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
 
 
-def test_a_death_under_an_operator_with_two_inputs_loses_and_doubles_nothing() -> None:
+async def test_a_death_under_an_operator_with_two_inputs_loses_and_doubles_nothing() -> None:
     inputs = {"n": tables(40, 2000), "m": tables(40, 2000)}
 
-    async def scenario() -> World:
-        world = World(union(), inputs, Limits(window=1 << 16, retain=1 << 18, results=1 << 16))
-        where = {"n": "a", "m": "a", "u": "b", "f": "a", "out": "a"}
-        deployment = Deployment("app", 1, assignments(world.plan, where, {"u": ("c",)}))
-        world.deploy(deployment)
-        await world.until(lambda: "u" in world.said("copy_ready") and sum(map(len, world.tables)) > 30_000)
-        world.kill("b")
-        world.deploy(
-            changed(deployment, u=msgspec.structs.replace(deployment.assignments["u"], active="c", epoch=1, backups=()))
-        )
-        await world.until(lambda: world.ended)
-        return world
-
-    world = play(scenario)
+    world = World(union(), inputs, Limits(window=1 << 16, retain=1 << 18, results=1 << 16))
+    where = {"n": "a", "m": "a", "u": "b", "f": "a", "out": "a"}
+    deployment = Deployment("app", 1, assignments(world.plan, where, {"u": ("c",)}))
+    world.deploy(deployment)
+    await world.until(lambda: "u" in world.said("copy_ready") and sum(map(len, world.tables)) > 30_000)
+    world.kill("b")
+    world.deploy(
+        changed(deployment, u=msgspec.structs.replace(deployment.assignments["u"], active="c", epoch=1, backups=()))
+    )
+    await world.until(lambda: world.ended)
     assert "u" in world.said("taken_over")
     wanted = pl.concat([table for each in inputs.values() for table in each])
     assert world.rows.sort("time", "v").equals(wanted.select(world.rows.columns).sort("time", "v"))
@@ -327,99 +319,82 @@ class Held:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dies", [True, False])
-def test_a_large_state_goes_to_another_peer_in_pieces_and_on_from_there(dies: bool) -> None:
+async def test_a_large_state_goes_to_another_peer_in_pieces_and_on_from_there(dies: bool) -> None:
     rows = 100_000
     inputs = [table.with_columns(v=table["time"].cast(pl.Int64)) for table in tables(4, rows)]
     held = Held(inputs)
     plan = numbers("n").aggregate(by=["v"], window="100 ms", n="count(*)", id="counts").sink("out", id="out")
 
-    async def scenario() -> World:
-        world = World(plan, {"n": held})
-        deployment = Deployment("app", 1, assignments(plan, {"n": "a", "counts": "b", "out": "a"}, {}))
-        world.deploy(deployment)
-        await world.until(lambda: sum(map(len, world.tables)) == rows)  # it has those of the second table
-        at = deployment.assignments["counts"]
-        copied = msgspec.structs.replace(at, **({"backups": ("c",)} if dies else {"follower": "c"}))
-        keeping = changed(deployment, counts=copied)
-        world.deploy(keeping)
-        await world.until(lambda: "counts" in world.said("copy_ready"))
-        assert len(world.drivers["c"].hosting.roles.copies["app", "counts"].pieces) > 2
-        if dies:
-            world.kill("b")
-        else:
-            held.go.set()
-        world.deploy(changed(keeping, counts=msgspec.structs.replace(at, active="c", epoch=1)))
+    world = World(plan, {"n": held})
+    world.held.append(held.go)
+    deployment = Deployment("app", 1, assignments(plan, {"n": "a", "counts": "b", "out": "a"}, {}))
+    world.deploy(deployment)
+    await world.until(lambda: sum(map(len, world.tables)) == rows)  # it has those of the second table
+    at = deployment.assignments["counts"]
+    copied = msgspec.structs.replace(at, **({"backups": ("c",)} if dies else {"follower": "c"}))
+    keeping = changed(deployment, counts=copied)
+    world.deploy(keeping)
+    await world.until(lambda: "counts" in world.said("copy_ready"))
+    assert len(world.drivers["c"].hosting.roles.copies["app", "counts"].pieces) > 2
+    if dies:
+        world.kill("b")
+    else:
         held.go.set()
-        await world.until(lambda: world.ended)
-        return world
-
-    try:
-        world = play(scenario)
-    finally:
-        held.go.set()
+    world.deploy(changed(keeping, counts=msgspec.structs.replace(at, active="c", epoch=1)))
+    held.go.set()
+    await world.until(lambda: world.ended)
     assert "counts" in world.said("taken_over")
     assert world.rows["v"].sort().equals(pl.concat(inputs)["v"])
     assert world.rows["n"].unique().to_list() == [1]
 
 
 @pytest.mark.slow
-def test_a_live_filter_moves_away_from_its_source_without_a_lost_row() -> None:
+async def test_a_live_filter_moves_away_from_its_source_without_a_lost_row() -> None:
     """Its input was not encoded when it was made, as its reader was on the same peer, and has to be now."""
     inputs = tables(60, 2000)
 
-    async def scenario() -> World:
-        world = World(chain(), {"n": inputs}, SMALL)
-        deployment = Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "a", "p": "a", "out": "a"}, {}))
-        world.deploy(deployment)
-        await world.until(lambda: sum(map(len, world.tables)) > 10_000)
-        at = deployment.assignments["f"]
-        following = changed(deployment, f=msgspec.structs.replace(at, follower="b"))
-        world.deploy(following)
-        await world.until(lambda: "f" in world.said("copy_ready"))
-        world.deploy(changed(following, f=msgspec.structs.replace(at, active="b", epoch=1)))
-        await world.until(lambda: world.ended)
-        return world
-
-    world = play(scenario)
+    world = World(chain(), {"n": inputs}, SMALL)
+    deployment = Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "a", "p": "a", "out": "a"}, {}))
+    world.deploy(deployment)
+    await world.until(lambda: sum(map(len, world.tables)) > 10_000)
+    at = deployment.assignments["f"]
+    following = changed(deployment, f=msgspec.structs.replace(at, follower="b"))
+    world.deploy(following)
+    await world.until(lambda: "f" in world.said("copy_ready"))
+    world.deploy(changed(following, f=msgspec.structs.replace(at, active="b", epoch=1)))
+    await world.until(lambda: world.ended)
     assert "f" in world.said("taken_over")
     assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
 
 
 @pytest.mark.slow
-def test_a_damaged_frame_is_recorded_and_asked_for_again() -> None:
+async def test_a_damaged_frame_is_recorded_and_asked_for_again() -> None:
     inputs = tables(20, 2000)
 
-    async def scenario() -> World:
-        world = World(chain(), {"n": inputs}, SMALL)
-        wire = world.wires["a"]
-        send = wire.send_data
-        sent: list[int] = []
+    world = World(chain(), {"n": inputs}, SMALL)
+    wire = world.wires["a"]
+    send = wire.send_data
+    sent: list[int] = []
 
-        def damage(to: str, channel: str, payload: bytes) -> None:
-            sent.append(len(payload))
-            if len(sent) % 3 == 0:
-                payload = payload[:-1] + bytes([payload[-1] ^ 1])
-            send(to, channel, payload)
+    def damage(to: str, channel: str, payload: bytes) -> None:
+        sent.append(len(payload))
+        if len(sent) % 3 == 0:
+            payload = payload[:-1] + bytes([payload[-1] ^ 1])
+        send(to, channel, payload)
 
-        wire.send_data = damage  # type: ignore[method-assign]
-        world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "b", "out": "b"}, {})))
-        await world.until(lambda: world.ended)
-        return world
-
-    world = play(scenario)
+    wire.send_data = damage  # type: ignore[method-assign]
+    world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "b", "out": "b"}, {})))
+    await world.until(lambda: world.ended)
     assert any(kind == "data_refused" for kind, *_ in world.wires["b"].events)
     assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
 
 
-def test_an_operator_that_raises_fails_by_name() -> None:
-    async def scenario() -> World:
-        plan = numbers("n").project("v", w="v / 0", id="p").sink("out", id="out")
-        world = World(plan, {"n": [pl.DataFrame({"time": pl.Series([0]).cast(pl.Datetime("us")), "x": [1]})]})
-        world.deploy(Deployment("app", 1, assignments(plan, {"n": "a", "p": "a", "out": "a"}, {})))
-        await world.until(lambda: bool(world.said("component_failed")))
-        return world
-
-    assert play(scenario).said("component_failed") == ["p"]
+async def test_an_operator_that_raises_fails_by_name() -> None:
+    plan = numbers("n").project("v", w="v / 0", id="p").sink("out", id="out")
+    world = World(plan, {"n": [pl.DataFrame({"time": pl.Series([0]).cast(pl.Datetime("us")), "x": [1]})]})
+    world.deploy(Deployment("app", 1, assignments(plan, {"n": "a", "p": "a", "out": "a"}, {})))
+    await world.until(lambda: bool(world.said("component_failed")))
+    assert world.said("component_failed") == ["p"]
 
 
 class Broken:
@@ -464,74 +439,65 @@ class Heavy(Broken):
         yield item
 
 
-def test_nothing_is_executed_on_the_loop_while_an_operator_takes_long_elsewhere() -> None:
+async def test_nothing_is_executed_on_the_loop_while_an_operator_takes_long_elsewhere() -> None:
     """Polars has one pool of threads: a filter of two tuples would wait for a large sort, and the loop with it."""
     go, threads, slow = threading.Event(), set[str](), list[Component]()
 
-    async def scenario() -> World:
-        plan = numbers("n").filter("v >= 0", id="f").union(numbers("m").filter("v >= 0", id="g"), id="u")
-        world = World(plan.sink("out", id="out"), {"n": tables(1, 100), "m": tables(30, 2)})
-        driver, loop = world.drivers["a"], asyncio.get_running_loop()
-        create, emit = driver.hosting.create, driver.hosting.emit
+    plan = numbers("n").filter("v >= 0", id="f").union(numbers("m").filter("v >= 0", id="g"), id="u")
+    world = World(plan.sink("out", id="out"), {"n": tables(1, 100), "m": tables(30, 2)})
+    world.held.append(go)
+    driver, loop = world.drivers["a"], asyncio.get_running_loop()
+    create, emit = driver.hosting.create, driver.hosting.emit
 
-        def made(deployment: Deployment, component: Component) -> Logic | None:
-            if component.operator == "f":
-                return Heavy(lambda: loop.call_soon_threadsafe(world.news.set), go)
-            return create(deployment, component)
+    def made(deployment: Deployment, component: Component) -> Logic | None:
+        if component.operator == "f":
+            return Heavy(lambda: loop.call_soon_threadsafe(world.news.set), go)
+        return create(deployment, component)
 
-        def emitted(*arguments: Any) -> list[Effect]:
-            world.news.set()
-            return emit(*arguments)
+    def emitted(*arguments: Any) -> list[Effect]:
+        world.news.set()
+        return emit(*arguments)
 
-        driver.hosting.create, driver.hosting.emit = made, emitted  # type: ignore[method-assign,assignment]
-        execute = Filter.execute
+    driver.hosting.create, driver.hosting.emit = made, emitted  # type: ignore[method-assign,assignment]
+    execute = Filter.execute
 
-        def recorded(self: Filter, port: int, item: Item) -> Iterator[Item]:
-            if slow and slow[0].running and not go.is_set():
-                threads.add(threading.current_thread().name)
-            yield from execute(self, port, item)
+    def recorded(self: Filter, port: int, item: Item) -> Iterator[Item]:
+        if slow and slow[0].running and not go.is_set():
+            threads.add(threading.current_thread().name)
+        yield from execute(self, port, item)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Filter, "execute", recorded)
-            world.deploy(Deployment("app", 1, assignments(world.plan, dict.fromkeys(world.plan.operators, "a"), {})))
-            heavy = driver.hosting.components["app", "f"]
-            slow.append(heavy)
-            other = driver.hosting.components["app", "g"]
-            other.light_s = other.light_punctuation_s = 0.0
-            await world.until(lambda: heavy.running and bool(other.ports[0].queue))
-            occupied = [driver.occupied]
-            for _ in range(100):
-                turn = loop.create_future()
-                loop.call_soon(turn.set_result, None)
-                await turn
-            assert other.ports[0].queue, "it waits for a thread"
-            go.set()
-            await world.until(lambda: world.ended)
-        assert [*occupied, driver.occupied] == [True, False]
-        return world
-
-    try:
-        assert len(play(scenario).rows) == 160
-    finally:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Filter, "execute", recorded)
+        world.deploy(Deployment("app", 1, assignments(world.plan, dict.fromkeys(world.plan.operators, "a"), {})))
+        heavy = driver.hosting.components["app", "f"]
+        slow.append(heavy)
+        other = driver.hosting.components["app", "g"]
+        other.light_s = other.light_punctuation_s = 0.0
+        await world.until(lambda: heavy.running and bool(other.ports[0].queue))
+        occupied = [driver.occupied]
+        for _ in range(100):
+            turn = loop.create_future()
+            loop.call_soon(turn.set_result, None)
+            await turn
+        assert other.ports[0].queue, "it waits for a thread"
         go.set()
+        await world.until(lambda: world.ended)
+    assert [*occupied, driver.occupied] == [True, False]
+    assert len(world.rows) == 160
     assert threading.current_thread().name not in threads
 
 
 @pytest.mark.parametrize("at", ["execute", "snapshot"])
-def test_an_operator_that_panics_in_a_thread_fails_by_name(at: str) -> None:
-    async def scenario() -> World:
-        world = World(chain(), {"n": tables(5, 2000)})
-        for driver in world.drivers.values():
-            create = driver.hosting.create
-            driver.hosting.create = lambda deployment, component, create=create: (  # type: ignore[misc]
-                Broken(at) if component.operator == "f" else create(deployment, component)
-            )
-        where = {"n": "a", "f": "b", "p": "a", "out": "a"}
-        world.deploy(Deployment("app", 1, assignments(world.plan, where, {"f": ("c",)})))
-        await world.until(lambda: bool(world.said("component_failed")))
-        return world
-
-    world = play(scenario)
+async def test_an_operator_that_panics_in_a_thread_fails_by_name(at: str) -> None:
+    world = World(chain(), {"n": tables(5, 2000)})
+    for driver in world.drivers.values():
+        create = driver.hosting.create
+        driver.hosting.create = lambda deployment, component, create=create: (  # type: ignore[misc]
+            Broken(at) if component.operator == "f" else create(deployment, component)
+        )
+    where = {"n": "a", "f": "b", "p": "a", "out": "a"}
+    world.deploy(Deployment("app", 1, assignments(world.plan, where, {"f": ("c",)})))
+    await world.until(lambda: bool(world.said("component_failed")))
     assert world.said("component_failed") == ["f"]
     (reason,) = [fact.reason for _, fact in world.facts if fact.kind is FactKind.COMPONENT_FAILED]
     assert "PanicException: it broke" in reason

@@ -14,7 +14,7 @@ import pytest
 from spark_stream import server as spark_server
 from synergy_nb.runtime.data.spark_servers import SparkServers
 from synergy_nb.runtime.process.requests import ClusterError, SparkState
-from tests.waiting import run_loop, until
+from tests.waiting import until
 
 ENDING = "cannot schedule new futures after interpreter shutdown"  # Python's words
 
@@ -35,7 +35,7 @@ class Starting:
         self.closed.set()
 
 
-def test_the_interpreter_ends_while_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_interpreter_ends_while_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[threading.Thread] = []
     monkeypatch.setattr(spark_server, "Server", partial(Starting, begun))
 
@@ -44,16 +44,13 @@ def test_the_interpreter_ends_while_spark_starts(monkeypatch: pytest.MonkeyPatch
     async def ended(*_: object) -> Any:
         raise RuntimeError(ENDING)
 
-    async def scenario() -> None:
-        servers = SparkServers(["local"], publish)
-        waiting = asyncio.create_task(servers.ready())
-        await until(lambda: bool(begun))
-        (thread,) = begun
-        assert thread.daemon
-        assert thread not in executors._threads_queues, "Python waits for these before it closes the cluster"
-        monkeypatch.setattr(asyncio, "to_thread", ended)
-        await servers.close()
-        with pytest.raises(ClusterError, match="spark: it was closed"):
-            await waiting
-
-    run_loop(scenario())
+    servers = SparkServers(["local"], publish)
+    waiting = asyncio.create_task(servers.ready())
+    await until(lambda: bool(begun))
+    (thread,) = begun
+    assert thread.daemon
+    assert thread not in executors._threads_queues, "Python waits for these before it closes the cluster"
+    monkeypatch.setattr(asyncio, "to_thread", ended)
+    await servers.close()
+    with pytest.raises(ClusterError, match="spark: it was closed"):
+        await waiting

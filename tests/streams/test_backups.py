@@ -162,111 +162,93 @@ def windowed() -> Plan:
 BACKED: dict[str, tuple[str, ...]] = {"filter": ("b",), "aggregate": ("b",), "some": ("b",)}
 
 
-def undisturbed(plan: Plan, batches: int, rows: int = ROWS) -> pl.DataFrame:
-    found: list[pl.DataFrame] = []
-
-    async def scenario() -> None:
-        hosts = Hosts(plan, {})
-        hosts.tell()
-        await hosts.push(batches, rows)
-        found.append(await hosts.finish())
-
-    play(scenario())
-    return found[0]
+async def undisturbed(plan: Plan, batches: int, rows: int = ROWS) -> pl.DataFrame:
+    hosts = Hosts(plan, {})
+    hosts.tell()
+    await hosts.push(batches, rows)
+    found = await hosts.finish()
+    await hosts.close()
+    return found
 
 
 @pytest.mark.parametrize("failing", [True, False])
 @pytest.mark.parametrize("seed", quick_first(range(4), 1))
-def test_a_backup_continues_as_if_its_primary_had_not_died(seed: int, failing: bool) -> None:
+async def test_a_backup_continues_as_if_its_primary_had_not_died(seed: int, failing: bool) -> None:
     batches = 40
-    expected = undisturbed(windowed(), batches)
+    expected = await undisturbed(windowed(), batches)
     rng = random.Random(seed)
 
-    async def scenario() -> None:
-        hosts = Hosts(windowed(), BACKED)
-        hosts.tell()
-        crash = rng.randrange(1, batches - 10)
-        await hosts.push(crash)
-        await turns(rng.randrange(200))
-        if rng.random() < 0.7:  # with a state that the backup has
-            await hosts.covered("b")
-            await until(lambda: set(hosts.ready) == {("app", name) for name in BACKED})
-        hosts.lose("p", failing=failing)
-        await hosts.push(3)
-        hosts.take_over("p")
-        await hosts.push(batches - crash - 3)
-        assert (await hosts.finish()).equals(expected)
-        assert not hosts.failed
-        events = [detail["operator"] for kind, _, detail in hosts.wires["b"].events if kind == "component_taken_over"]
-        assert events == list(BACKED)
-
-    play(scenario())
+    hosts = Hosts(windowed(), BACKED)
+    hosts.tell()
+    crash = rng.randrange(1, batches - 10)
+    await hosts.push(crash)
+    await turns(rng.randrange(200))
+    if rng.random() < 0.7:  # with a state that the backup has
+        await hosts.covered("b")
+        await until(lambda: set(hosts.ready) == {("app", name) for name in BACKED})
+    hosts.lose("p", failing=failing)
+    await hosts.push(3)
+    hosts.take_over("p")
+    await hosts.push(batches - crash - 3)
+    assert (await hosts.finish()).equals(expected)
+    assert not hosts.failed
+    events = [detail["operator"] for kind, _, detail in hosts.wires["b"].events if kind == "component_taken_over"]
+    assert events == list(BACKED)
 
 
-def test_backups_take_over_one_after_the_other() -> None:
+async def test_backups_take_over_one_after_the_other() -> None:
     batches = 30
-    expected = undisturbed(windowed(), batches)
-
-    async def scenario() -> None:
-        hosts = Hosts(windowed(), dict.fromkeys(BACKED, ("b", "c")))
-        hosts.tell()
-        await hosts.push(10)
-        hosts.lose("p")
-        hosts.take_over("p")
-        await hosts.push(10)
-        await hosts.covered("c")
-        hosts.lose("p", "b")
-        hosts.take_over("p", "b")
-        await hosts.push(10)
-        assert (await hosts.finish()).equals(expected)
-        assert not hosts.failed
-
-    play(scenario())
+    expected = await undisturbed(windowed(), batches)
+    hosts = Hosts(windowed(), dict.fromkeys(BACKED, ("b", "c")))
+    hosts.tell()
+    await hosts.push(10)
+    hosts.lose("p")
+    hosts.take_over("p")
+    await hosts.push(10)
+    await hosts.covered("c")
+    hosts.lose("p", "b")
+    hosts.take_over("p", "b")
+    await hosts.push(10)
+    assert (await hosts.finish()).equals(expected)
+    assert not hosts.failed
 
 
 @pytest.mark.slow
-def test_only_components_of_the_lost_peer_are_taken_over() -> None:
+async def test_only_components_of_the_lost_peer_are_taken_over() -> None:
     batches = 20
-    expected = undisturbed(windowed(), batches)
-
-    async def scenario() -> None:
-        hosts = Hosts(windowed(), BACKED)
-        hosts.peers = {**hosts.peers, "filter": "c", "some": "c"}
-        hosts.tell()
-        await hosts.push(8)
-        hosts.lose("p")
-        hosts.take_over("p")
-        assert hosts.peers["aggregate"] == "b"
-        filtering = hosts.net["c"].hosting.components["app", "filter"]
-        await hosts.push(12)
-        assert (await hosts.finish()).equals(expected)
-        assert hosts.net["c"].hosting.components["app", "filter"] is filtering
-        assert {(each.peer, each.epoch) for each in filtering.log.cursors if each.port != COPY} == {("b", 1)}
-        assert hosts.net["b"].hosting.components["app", "aggregate"].copies == {}, "nobody is left to take over"
-
-    play(scenario())
+    expected = await undisturbed(windowed(), batches)
+    hosts = Hosts(windowed(), BACKED)
+    hosts.peers = {**hosts.peers, "filter": "c", "some": "c"}
+    hosts.tell()
+    await hosts.push(8)
+    hosts.lose("p")
+    hosts.take_over("p")
+    assert hosts.peers["aggregate"] == "b"
+    filtering = hosts.net["c"].hosting.components["app", "filter"]
+    await hosts.push(12)
+    assert (await hosts.finish()).equals(expected)
+    assert hosts.net["c"].hosting.components["app", "filter"] is filtering
+    assert {(each.peer, each.epoch) for each in filtering.log.cursors if each.port != COPY} == {("b", 1)}
+    assert hosts.net["b"].hosting.components["app", "aggregate"].copies == {}, "nobody is left to take over"
 
 
-def test_an_operator_of_two_inputs_that_is_taken_over_loses_and_doubles_nothing() -> None:
+async def test_an_operator_of_two_inputs_that_is_taken_over_loses_and_doubles_nothing() -> None:
     plan = pushed().union(source("python", name="other", columns=COLUMNS)).sink()
 
-    async def scenario() -> None:
-        hosts = Hosts(plan, {"union": ("b",)})
-        hosts.tell()
-        await hosts.push(10)
-        await hosts.covered("b")
-        await hosts.push(2)
-        hosts.lose("p")
-        await hosts.push(2)
-        hosts.take_over("p")
-        await hosts.push(10)
-        found = await hosts.finish()
-        counted = found.group_by("bytes").len().sort("bytes")
-        assert counted["bytes"].to_list() == list(range(hosts.position))
-        assert counted["len"].unique().to_list() == [2]
-        assert not hosts.failed
-
-    play(scenario())
+    hosts = Hosts(plan, {"union": ("b",)})
+    hosts.tell()
+    await hosts.push(10)
+    await hosts.covered("b")
+    await hosts.push(2)
+    hosts.lose("p")
+    await hosts.push(2)
+    hosts.take_over("p")
+    await hosts.push(10)
+    found = await hosts.finish()
+    counted = found.group_by("bytes").len().sort("bytes")
+    assert counted["bytes"].to_list() == list(range(hosts.position))
+    assert counted["len"].unique().to_list() == [2]
+    assert not hosts.failed
 
 
 async def test_a_component_without_a_copy_of_lost_tuples_fails_by_name() -> None:
@@ -298,28 +280,24 @@ async def test_tuples_that_backups_cover_are_trimmed() -> None:
 
 
 @pytest.mark.slow
-def test_a_backup_that_missed_tuples_continues_from_the_next_snapshot() -> None:
+async def test_a_backup_that_missed_tuples_continues_from_the_next_snapshot() -> None:
     batches = 30
-    expected = undisturbed(windowed(), batches)
-
-    async def scenario() -> None:
-        hosts = Hosts(windowed(), BACKED)
-        hosts.tell()
-        await hosts.push(5)
-        hosts.wires["p"].gone = frozenset("b")
-        await hosts.push(5)
-        hosts.wires["p"].gone = frozenset()
-        await hosts.push(5)
-        kept = [hosts.kept("b", name) for name in BACKED]
-        told = [copy.state for copy in kept]
-        await hosts.push(5)
-        await until(lambda: all(copy.state not in (None, was) for copy, was in zip(kept, told, strict=True)))
-        hosts.lose("p")
-        hosts.take_over("p")
-        await hosts.push(10)
-        assert (await hosts.finish()).equals(expected)
-
-    play(scenario())
+    expected = await undisturbed(windowed(), batches)
+    hosts = Hosts(windowed(), BACKED)
+    hosts.tell()
+    await hosts.push(5)
+    hosts.wires["p"].gone = frozenset("b")
+    await hosts.push(5)
+    hosts.wires["p"].gone = frozenset()
+    await hosts.push(5)
+    kept = [hosts.kept("b", name) for name in BACKED]
+    told = [copy.state for copy in kept]
+    await hosts.push(5)
+    await until(lambda: all(copy.state not in (None, was) for copy, was in zip(kept, told, strict=True)))
+    hosts.lose("p")
+    hosts.take_over("p")
+    await hosts.push(10)
+    assert (await hosts.finish()).equals(expected)
 
 
 @pytest.mark.slow
@@ -337,26 +315,22 @@ async def test_a_silent_backup_delays_nobody_while_the_log_has_room() -> None:
 
 
 @pytest.mark.slow
-def test_a_state_much_larger_than_a_window_is_taken_over() -> None:
+async def test_a_state_much_larger_than_a_window_is_taken_over() -> None:
     plan = pushed().aggregate(["bytes", "source"], "1 h", n="count(*)").filter("n > 0", id="some").sink()
     batches, rows = 25, 4000
-    expected = undisturbed(plan, batches, rows)
-
-    async def scenario() -> None:
-        hosts = Hosts(plan, {"aggregate": ("b",)}, limits=Limits(1 << 18, retain=1 << 22))
-        hosts.tell()
-        await hosts.push(20, rows)
-        copy = hosts.kept("b", "aggregate")
-        await until(lambda: sum(map(len, copy.pieces.values())) > 4 << 18)
-        hosts.lose("p")
-        hosts.take_over("p")
-        await hosts.push(5, rows)
-        found = await hosts.finish()
-        assert found.height == batches * rows
-        assert found.sort("bytes").equals(expected.sort("bytes"))
-        assert not hosts.failed
-
-    play(scenario())
+    expected = await undisturbed(plan, batches, rows)
+    hosts = Hosts(plan, {"aggregate": ("b",)}, limits=Limits(1 << 18, retain=1 << 22))
+    hosts.tell()
+    await hosts.push(20, rows)
+    copy = hosts.kept("b", "aggregate")
+    await until(lambda: sum(map(len, copy.pieces.values())) > 4 << 18)
+    hosts.lose("p")
+    hosts.take_over("p")
+    await hosts.push(5, rows)
+    found = await hosts.finish()
+    assert found.height == batches * rows
+    assert found.sort("bytes").equals(expected.sort("bytes"))
+    assert not hosts.failed
 
 
 async def test_a_client_is_told_what_copies_of_its_source_have_and_who_has_taken_it_over(

@@ -29,6 +29,8 @@ from tests.streams.other_engine import Elsewhere
 from tests.two_hosts import Pair, play, reading, trace
 from tests.waiting import until
 
+on_loop = play  # how the test that is a coroutine runs
+
 X1 = dict(zip((100, 140, 180, 220, 260, 300, 340, 380), (110, 124, 151, 160, 193, 202, 237, 249), strict=True))
 
 
@@ -522,25 +524,22 @@ def test_a_component_that_takes_over_starts_without_pairs() -> None:
 
 
 @pytest.mark.slow
-def test_a_host_reports_predictions_and_lost_slack_to_its_peer() -> None:
+async def test_a_host_reports_predictions_and_lost_slack_to_its_peer() -> None:
     said: list[DriverMessage] = []
 
     def reported() -> set[str]:
         reports = [each for each in said if isinstance(each, PredictionsMade)]
         return {each.operator for report in reports for each in report.report.components}
 
-    async def scenario() -> None:
-        config = HotSpotConfig(tuples=1, seconds=0.0)
-        pair = Pair(read=reading(30, 100), hotspots=config, predicted=said.append)
-        plan = trace().filter("bytes % 2 = 0", id="f").sink(delay="2 s", id="out")
-        pair.net["b"].carry_out(DepartureLimits("app", {"f": -1.0}))
-        pair.deploy("app", plan, {"source": "a", "f": "b", "out": "a"})
-        await pair.results("a", "app")
-        await until(lambda: reported() == {"f", "out"} and any(isinstance(each, SlackLost) for each in said))
-        pair.undeploy("app", {"source": "a", "f": "b", "out": "a"})
-        assert pair.net["b"].hosting.predictions.due is None
-
-    play(scenario())
+    config = HotSpotConfig(tuples=1, seconds=0.0)
+    pair = Pair(read=reading(30, 100), hotspots=config, predicted=said.append)
+    plan = trace().filter("bytes % 2 = 0", id="f").sink(delay="2 s", id="out")
+    pair.net["b"].carry_out(DepartureLimits("app", {"f": -1.0}))
+    pair.deploy("app", plan, {"source": "a", "f": "b", "out": "a"})
+    await pair.results("a", "app")
+    await until(lambda: reported() == {"f", "out"} and any(isinstance(each, SlackLost) for each in said))
+    pair.undeploy("app", {"source": "a", "f": "b", "out": "a"})
+    assert pair.net["b"].hosting.predictions.due is None
     lost = next(each for each in said if isinstance(each, SlackLost))
     assert (lost.violation.prediction.application, lost.violation.prediction.operator) == ("app", "f")
     assert lost.violation.slack < -1.0

@@ -252,41 +252,38 @@ def encoded(made: Component) -> bool:
 
 @pytest.mark.parametrize("at", ["a", "b"])
 @pytest.mark.parametrize("point", ["source", "filter"])
-def test_a_sharer_gets_the_last_promise_and_all_that_follows(
+async def test_a_sharer_gets_the_last_promise_and_all_that_follows(
     point: str, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Item] = []
     spied(monkeypatch, {"even": seen})
 
-    async def scenario() -> None:
-        pair = Sharing()
-        pair.deploy("first", pushed(), HERE)
-        pair.push(100)
-        pair.push(10, promise=False)
-        await until(lambda: pair.emitted() == 110)
-        stream = source("python", name="mine", columns=COLUMNS)
-        stream = stream.filter("bytes >= 0") if point == "filter" else stream
-        plan = shared(stream.filter("bytes % 2 = 0", id="even"), point)
-        order = pair.prepare("second", plan, {"even": at, "sink": at})
-        pair.push(10)  # the second is here, but does not run: that is not for it
-        await until(lambda: pair.emitted() == 120)
-        pair.add_sharer(order)
-        pair.tell(order)
-        await until(lambda: bool(seen))
-        pair.push(30)
-        pair.push(7, promise=False)
-        pair.end()
-        assert numbers(await pair.results("a", "first")) == list(range(157))
-        assert numbers(await pair.results(at, "second")) == list(range(120, 157, 2))
-        opening = seen[0]
-        assert isinstance(opening, Punctuation)
-        assert (opening.time, opening.position) == (120_000, 120)
-        assert next(item.position for item in seen if isinstance(item, Batch)) == 120, "as in the shared stream"
-        assert sum(item.rows for item in seen if isinstance(item, Batch)) == 37
-        assert [item.time for item in seen if isinstance(item, Punctuation)][-1] == END
-        assert not pair.failed
-
-    play(scenario())
+    pair = Sharing()
+    pair.deploy("first", pushed(), HERE)
+    pair.push(100)
+    pair.push(10, promise=False)
+    await until(lambda: pair.emitted() == 110)
+    stream = source("python", name="mine", columns=COLUMNS)
+    stream = stream.filter("bytes >= 0") if point == "filter" else stream
+    plan = shared(stream.filter("bytes % 2 = 0", id="even"), point)
+    order = pair.prepare("second", plan, {"even": at, "sink": at})
+    pair.push(10)  # the second is here, but does not run: that is not for it
+    await until(lambda: pair.emitted() == 120)
+    pair.add_sharer(order)
+    pair.tell(order)
+    await until(lambda: bool(seen))
+    pair.push(30)
+    pair.push(7, promise=False)
+    pair.end()
+    assert numbers(await pair.results("a", "first")) == list(range(157))
+    assert numbers(await pair.results(at, "second")) == list(range(120, 157, 2))
+    opening = seen[0]
+    assert isinstance(opening, Punctuation)
+    assert (opening.time, opening.position) == (120_000, 120)
+    assert next(item.position for item in seen if isinstance(item, Batch)) == 120, "as in the shared stream"
+    assert sum(item.rows for item in seen if isinstance(item, Batch)) == 37
+    assert [item.time for item in seen if isinstance(item, Punctuation)][-1] == END
+    assert not pair.failed
 
 
 async def test_a_stream_without_a_promise_can_be_joined() -> None:
@@ -314,36 +311,33 @@ async def test_a_stream_that_has_ended_gives_its_end_at_once() -> None:
 
 
 @pytest.mark.parametrize("seed", quick_first(range(12), 4))
-def test_a_sharer_gets_a_suffix_of_the_stream_whenever_it_joins(seed: int) -> None:
+async def test_a_sharer_gets_a_suffix_of_the_stream_whenever_it_joins(seed: int) -> None:
     rng = random.Random(seed)
 
-    async def scenario() -> None:
-        pair = Sharing(limits=Limits(rng.choice([8_000, 200_000]), retain=400_000))
-        pair.deploy("first", pushed(), HERE)
-        joined: dict[str, tuple[str, int]] = {}
-        for _ in range(60):
-            if rng.random() < 0.15 and len(joined) < 4:
-                name, at = f"app{len(joined) + 1}", rng.choice("ab")
-                joined[name] = at, pair.emitted()
-                pair.share(name, filtered(), {"even": rng.choice("ab"), "sink": at})
-            rows = rng.randint(1, 40)
-            item = encode(Batch(table(pair.position, rows), pair.position, 0.0))
-            while not pair.net["a"].pushed.push("first", "mine", item):
-                await pair.net["a"].pushed.room("first", "mine")
-            pair.position += rows
-            await turns(rng.randrange(4))
-        await pair.net["a"].pushed.room("first", "mine")
-        pair.end()
-        assert numbers(await pair.results("a", "first")) == list(range(pair.position))
-        for name, (at, first) in joined.items():
-            assert numbers(await pair.results(at, name)) == list(range(first + first % 2, pair.position, 2))
-        assert not pair.failed
-        await until(lambda: len(pair.component("first", "filter").log) == 0)
-
-    play(scenario())
+    pair = Sharing(limits=Limits(rng.choice([8_000, 200_000]), retain=400_000))
+    pair.deploy("first", pushed(), HERE)
+    joined: dict[str, tuple[str, int]] = {}
+    for _ in range(60):
+        if rng.random() < 0.15 and len(joined) < 4:
+            name, at = f"app{len(joined) + 1}", rng.choice("ab")
+            joined[name] = at, pair.emitted()
+            pair.share(name, filtered(), {"even": rng.choice("ab"), "sink": at})
+        rows = rng.randint(1, 40)
+        item = encode(Batch(table(pair.position, rows), pair.position, 0.0))
+        while not pair.net["a"].pushed.push("first", "mine", item):
+            await pair.net["a"].pushed.room("first", "mine")
+        pair.position += rows
+        await turns(rng.randrange(4))
+    await pair.net["a"].pushed.room("first", "mine")
+    pair.end()
+    assert numbers(await pair.results("a", "first")) == list(range(pair.position))
+    for name, (at, first) in joined.items():
+        assert numbers(await pair.results(at, name)) == list(range(first + first % 2, pair.position, 2))
+    assert not pair.failed
+    await until(lambda: len(pair.component("first", "filter").log) == 0)
 
 
-def test_a_stream_made_on_spark_is_shared_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_made_on_spark_is_shared_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     class Part(SourceFeed):
         """Takes items and commits them at once."""
 
@@ -374,21 +368,18 @@ def test_a_stream_made_on_spark_is_shared_like_any_other(monkeypatch: pytest.Mon
     monkeypatch.setattr(instances, "SparkPart", Part)
     monkeypatch.setattr(host, "SparkPart", Part)
 
-    async def scenario() -> None:
-        pair = Sharing(spark=object())
-        stream = source("python", name="mine", columns=COLUMNS).filter("bytes >= 0", engine="spark")
-        pair.deploy("first", replace_parts(stream.sink(), {"filter"}, 0.5), HERE)
-        pair.push(10)
-        await until(lambda: pair.emitted() == 10)
-        pair.share("second", filtered(), ELSEWHERE)
-        pair.push(10)
-        pair.end()
-        assert numbers(await pair.results("b", "second")) == [10, 12, 14, 16, 18]
-        assert numbers(await pair.results("a", "first")) == list(range(20))
-        stats = {record["operator"]: record for record in pair.net["a"].stats() if record["application"] == "first"}
-        assert stats["filter"]["cost"] is None, "a micro-batch takes no core of this peer"
-
-    play(scenario())
+    pair = Sharing(spark=object())
+    stream = source("python", name="mine", columns=COLUMNS).filter("bytes >= 0", engine="spark")
+    pair.deploy("first", replace_parts(stream.sink(), {"filter"}, 0.5), HERE)
+    pair.push(10)
+    await until(lambda: pair.emitted() == 10)
+    pair.share("second", filtered(), ELSEWHERE)
+    pair.push(10)
+    pair.end()
+    assert numbers(await pair.results("b", "second")) == [10, 12, 14, 16, 18]
+    assert numbers(await pair.results("a", "first")) == list(range(20))
+    stats = {record["operator"]: record for record in pair.net["a"].stats() if record["application"] == "first"}
+    assert stats["filter"]["cost"] is None, "a micro-batch takes no core of this peer"
 
 
 @pytest.mark.slow
@@ -572,52 +563,46 @@ def raising(monkeypatch: pytest.MonkeyPatch, since: int) -> None:
 
 
 @pytest.mark.parametrize("at", ["a", "b"])
-def test_sharing_a_failed_component_is_refused_by_name(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sharing_a_failed_component_is_refused_by_name(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     raising(monkeypatch, 0)
 
-    async def scenario() -> None:
-        pair = Sharing()
-        pair.deploy("first", pushed(), HERE)
-        pair.push(1)
-        await until(lambda: bool(pair.failed))
-        assert pair.failed.pop() == ("first", "filter", "KeyError: 'secret'")
-        pair.share("second", filtered(), {"even": at, "sink": at})
-        await until(lambda: bool(pair.failed))
-        reason = "input 0, filter: first/filter, whose stream it shares, has failed: KeyError: 'secret'"
-        assert pair.failed == [("second", "even", reason)]
-
-    play(scenario())
+    pair = Sharing()
+    pair.deploy("first", pushed(), HERE)
+    pair.push(1)
+    await until(lambda: bool(pair.failed))
+    assert pair.failed.pop() == ("first", "filter", "KeyError: 'secret'")
+    pair.share("second", filtered(), {"even": at, "sink": at})
+    await until(lambda: bool(pair.failed))
+    reason = "input 0, filter: first/filter, whose stream it shares, has failed: KeyError: 'secret'"
+    assert pair.failed == [("second", "even", reason)]
 
 
 @pytest.mark.parametrize("at", ["a", "b"])
 @pytest.mark.parametrize("how", ["failed", "undeployed"])
-def test_a_sharer_fails_by_name_with_what_it_shares(how: str, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sharer_fails_by_name_with_what_it_shares(how: str, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     raising(monkeypatch, 20)
 
-    async def scenario() -> None:
-        pair = Sharing()
-        peers = {"even": at, "sink": at}
-        pair.deploy("first", pushed(), HERE)
-        pair.share("second", filtered(), peers)
-        pair.push(20)
-        await until(lambda: pair.emitted() == 20)
-        what = "input 0, filter: first/filter, whose stream it shares, "
-        if how == "failed":
-            pair.push(1)
-            reports = [
-                ("first", "filter", "KeyError: 'secret'"),
-                ("second", "even", f"{what}has failed: KeyError: 'secret'"),
-            ]
-        else:
-            pair.undeploy("first", HERE)
-            reports = [("second", "even", f"{what}has ended")]
-        await until(lambda: len(pair.failed) == len(reports))
-        assert pair.failed == reports
-        pair.undeploy("second", peers)
+    pair = Sharing()
+    peers = {"even": at, "sink": at}
+    pair.deploy("first", pushed(), HERE)
+    pair.share("second", filtered(), peers)
+    pair.push(20)
+    await until(lambda: pair.emitted() == 20)
+    what = "input 0, filter: first/filter, whose stream it shares, "
+    if how == "failed":
+        pair.push(1)
+        reports = [
+            ("first", "filter", "KeyError: 'secret'"),
+            ("second", "even", f"{what}has failed: KeyError: 'secret'"),
+        ]
+    else:
         pair.undeploy("first", HERE)
-        assert all(one.hosting.components == {} for one in pair.net.values())
-
-    play(scenario())
+        reports = [("second", "even", f"{what}has ended")]
+    await until(lambda: len(pair.failed) == len(reports))
+    assert pair.failed == reports
+    pair.undeploy("second", peers)
+    pair.undeploy("first", HERE)
+    assert all(one.hosting.components == {} for one in pair.net.values())
 
 
 async def test_a_sharer_that_leaves_leaves_the_stream_alone() -> None:
