@@ -19,6 +19,7 @@ from hypothesis import settings
 from tests.browser import bare, browser, page, tab
 from tests.fork_servers import forked_servers, fresh_servers
 from tests.jupyterlab import jupyterlab
+from tests.notebook_outputs import notebook
 from tests.scheduling import LongFirst, in_random_order, long_first, unit, workers
 from tests.spark_server import end_shared, quick_java, spark, spark_peers, spark_server
 from tests.waiting import run_loop
@@ -29,6 +30,7 @@ __all__ = [
     "forked_servers",
     "fresh_servers",
     "jupyterlab",
+    "notebook",
     "page",
     "quick_java",
     "real_data",
@@ -169,9 +171,9 @@ def closed_editors() -> Iterator[None]:
     from synergy_nb.notebook import plan_editors
 
     yield
-    for each in plan_editors._editors.values():
+    for each in plan_editors.open_editors.values():
         each.close()
-    plan_editors._editors.clear()
+    plan_editors.open_editors.clear()
 
 
 @pytest.fixture(scope="session")

@@ -85,11 +85,13 @@ def streams(draw: st.DrawFn) -> list[Stream]:
                 stream = stream.count("total", window=window)
                 windowed.append(stream)
             elif kind == "distinct":
-                windowed.append(stream.distinct("link", window=window).project(total="bytes"))
-                read.add(id(windowed[-1]._inputs[0]))
+                stream = stream.distinct("link", window=window)
+                windowed.append(stream.project(total="bytes"))
+                read.add(id(stream))
             else:
-                windowed.append(stream.sort("bytes desc", window=window).project(total="bytes"))
-                read.add(id(windowed[-1]._inputs[0]))
+                stream = stream.sort("bytes desc", window=window)
+                windowed.append(stream.project(total="bytes"))
+                read.add(id(stream))
         elif kind == "sort_w":
             windowed.append(pick(windowed).sort("total desc"))
         elif kind == "count_w":

@@ -783,6 +783,25 @@ def test_tests_never_sleep() -> None:
     assert not asleep, "a test waits for an event, not for time\n" + "\n".join(asleep)
 
 
+#: Attributes that begin with ``_`` and belong to everybody: of named tuples, of notebooks, and of processes.
+EVERYBODYS = re.compile(r"_(replace|fields|asdict|exit|ipython_display_|render_traceback_|repr_\w+_)")
+MOST_PRIVATE = 60
+
+
+def test_few_tests_look_into_what_is_private() -> None:
+    """A test says what others can see. Where a state is only to be seen inside, it may look there."""
+    looked = [
+        f"{module.name}: line {node.lineno}: {ast.unparse(node)}"
+        for module in _read(ROOT / "tests")
+        for node in module.nodes
+        if isinstance(node, ast.Attribute)
+        and re.match(r"_(?!_)", node.attr)
+        and not EVERYBODYS.fullmatch(node.attr)
+        and ast.unparse(node.value) not in ("self", "cls", "super()")
+    ]
+    assert len(looked) <= MOST_PRIVATE, "\n".join(looked)
+
+
 # -- the rules themselves: what each must find -------------------------------------------------------------------------
 
 

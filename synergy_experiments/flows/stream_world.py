@@ -92,7 +92,7 @@ class StreamWorld(DataPaths):
         shares
             Source to the application and operator whose stream it shares, instead of tuples of its own.
         """
-        self._plans[application] = plan
+        self.plans[application] = plan
         self._inputs[application] = inputs
         shared = shares or {}
         replicas = {each: name for name, several in replicas_of(plan).items() for each in several}
@@ -119,7 +119,7 @@ class StreamWorld(DataPaths):
 
     def _with_techniques(self, application: str, assignments: Mapping[str, Assignment]) -> dict[str, Assignment]:
         """The same assignments, whose backups do what the plan asks for."""
-        plan, found = self._plans[application], dict(assignments)
+        plan, found = self.plans[application], dict(assignments)
         for name, each in assignments.items():
             node = plan.operators.get(name)
             how = Technique.PASSIVE if node is None else technique(node, plan.qos)

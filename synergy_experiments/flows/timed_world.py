@@ -99,7 +99,7 @@ class TimedWorld(StreamWorld):
         self.seconds = dict(service)
         self.predictions: list[tuple[float, str, PeerPrediction]] = []
         self.violations: list[tuple[float, str, SlackViolation]] = []
-        self._emissions: dict[tuple[str, str], Sequence[float]] = {}
+        self.emissions: dict[tuple[str, str], Sequence[float]] = {}
 
     def begin(
         self,
@@ -125,7 +125,7 @@ class TimedWorld(StreamWorld):
         """
         inputs = {}
         for name, seconds in times.items():
-            self._emissions[application, name] = seconds
+            self.emissions[application, name] = seconds
             moments = pl.Series("time", [round(each * 1e6) for each in seconds], dtype=pl.Int64).cast(pl.Datetime("us"))
             inputs[name] = pl.DataFrame([moments, pl.Series("v", range(len(seconds)), dtype=pl.Int64)])
         self.deploy(application, plan, peers, inputs, shares=shares)
@@ -185,7 +185,7 @@ class TimedWorld(StreamWorld):
         script = self.nodes[peer].scripts[key]
         table = self._inputs[key[0]][key[1]]
         stamps: list[int] = table.get_column("time").cast(pl.Int64).to_list()
-        times = self._emissions.get(key, [stamp / 1e6 for stamp in stamps])
+        times = self.emissions.get(key, [stamp / 1e6 for stamp in stamps])
 
         def emit(items: Sequence[Item], hosting: Hosting) -> list[Effect]:
             if self.nodes[peer].scripts.get(key) is not script:

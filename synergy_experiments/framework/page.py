@@ -344,12 +344,12 @@ def _told(result: Result) -> str:
     told = ", ".join(f"{counts[each]} {MARKS[each]} {several(counts[each], each)}" for each in PLURALS if counts[each])
     apart = len(result.checks) - len(checks)
     more = f" {counted(apart, 'check')} of our own or of fitted shapes apart." if apart else ""
-    size = _marked_size(result)
+    size = marked_size(result)
     tests = counted(len(checks), "check")
     return f"<strong>{tests} of the paper's statements:</strong> {told}.{more} <small>{size}.</small>"
 
 
-def _marked_size(result: Result) -> str:
+def marked_size(result: Result) -> str:
     """Return the size of a run in words, marked if it is smaller than the paper's or has other parameters."""
     planned, scale = result.setup["repeat"], result.setup["scale"]
     least = min((each.runs for each in result.checks if each.runs is not None), default=planned)
@@ -445,7 +445,7 @@ def _origin(result: Result, stored: Mapping[str, Any]) -> str:
         if name in result.setup
     )
     origin = (
-        f"{_marked_size(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
+        f"{marked_size(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
         f"{escape(stored['machine'])}, {stored['seconds']:.0f} s of measuring"
     )
     command = f"synergy reproduce {result.claim.id} --scale {result.setup['scale']}"

@@ -87,7 +87,6 @@ class RateChanges:
     """
 
     __slots__ = (
-        "_ages",
         "_block",
         "_blocks",
         "_charts",
@@ -97,6 +96,7 @@ class RateChanges:
         "_low",
         "_scatter",
         "_weight",
+        "ages",
         "changes",
         "false_alarm",
         "memory",
@@ -121,7 +121,7 @@ class RateChanges:
         self._charts: tuple[_Chart, ...] = ()
         self._weight = self._scatter = 16.0  # initial values of a Poisson stream
         self._last: tuple[int, float] | None = None  # tuples and seconds of the previous block
-        self._ages: list[deque[Mark]] = []
+        self.ages: list[deque[Mark]] = []
         self._blocks = 0  # number of retained blocks
         self._block = self.start  # end of the last block
         self._restart()
@@ -176,7 +176,7 @@ class RateChanges:
             best, found = 0.0, None
             one_rate = count * log(count / seconds)
             number = self._blocks + 1
-            for age, candidates in enumerate(self._ages):
+            for age, candidates in enumerate(self.ages):
                 for mark in candidates:
                     since = time - mark[0]
                     if since > 0.0:
@@ -204,9 +204,9 @@ class RateChanges:
         self._blocks = number = self._blocks + 1
         self._block = mark
         for age in range(AGES):
-            if age == len(self._ages):  # lists grow with the age of the stream, so a silent stream takes no memory
-                self._ages.append(deque(maxlen=KEPT))
-            self._ages[age].append(mark)
+            if age == len(self.ages):  # lists grow with the age of the stream, so a silent stream takes no memory
+                self.ages.append(deque(maxlen=KEPT))
+            self.ages[age].append(mark)
             if number >> age & 1:
                 break
 
@@ -276,7 +276,7 @@ class RateChanges:
 
     def _restart(self) -> None:
         """Discard all candidates and begin a new segment."""
-        self._ages = []
+        self.ages = []
         self._blocks, self._block = 0, self.now
         self._last = None
 

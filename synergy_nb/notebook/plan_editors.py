@@ -34,7 +34,7 @@ __all__ = ["edit"]
 
 _SUFFIXES: Final = (".yaml", ".yml")
 _MOST_FOLDERS: Final = 100  # maximum number of folders in which a file that may be meant is searched
-_editors: Final[dict[tuple[str, str], PlanEditor]] = {}  # editors of this process, by their keys
+open_editors: Final[dict[tuple[str, str], PlanEditor]] = {}  # editors of this process, by their keys
 _first_texts: Final[dict[tuple[str, str], str]] = {}  # text of each editor when it was opened or read from its file
 
 
@@ -84,7 +84,7 @@ def edit(
         if not isinstance(value, bool):
             raise EditError([Problem("", field, value, "True or False")])
     key, text, file = _start(what, create)
-    known = _editors.get(key)
+    known = open_editors.get(key)
     if known is not None and not known.closed and not anew:
         if text is not None and file is not None and _first_texts.get(key) != text and known.saved:
             known.reload(text)  # another program changed the file, and nothing is unsaved
@@ -103,7 +103,7 @@ def edit(
     document = PlanDocument(first, file=file, is_new=text is None, rows=rows, reader=_first_rows)
     opened = "" if anew else hashlib.sha256(repr(key).encode()).hexdigest()
     editor = PlanEditor(document, runs=None if cluster is None else runs_on(cluster), opened=opened)
-    _editors[key] = editor
+    open_editors[key] = editor
     _first_texts[key] = first
     return editor
 
@@ -114,14 +114,14 @@ def _start(what: object, create: bool) -> tuple[tuple[str, str], str | None, Pat
         return (f"plan {_cell()}", what.to_bytes().hex()), what.to_yaml(), None
     if what is None:
         cell = _cell()
-        return ("cell", cell or f"new {len(_editors)}"), EMPTY, None
+        return ("cell", cell or f"new {len(open_editors)}"), EMPTY, None
     if isinstance(what, Path) or (isinstance(what, str) and (what.endswith(_SUFFIXES) or re.search(r"[/\\]", what))):
         file = Path(what)
         if file.suffix.lower() not in _SUFFIXES:
             raise EditError([Problem("", "path", str(what), f"a file that ends with {' or '.join(_SUFFIXES)}")])
         key = ("file", str(file.resolve()))
         if not file.exists():
-            kept = _editors.get(key)
+            kept = open_editors.get(key)
             if not create and (kept is None or kept.closed):
                 raise EditError([_missing(file, str(what))])
             if not file.parent.is_dir():

@@ -94,7 +94,7 @@ class DirectoryRoot(Protocol):
         self.store = Store()  # entries that this peer stores
         # whether this peer has completed the pull that follows its join. From then on it answers look-ups
         self.pull_completed = False
-        self._is_dead: Callable[[str], bool] = _nobody if membership is None else membership.is_dead
+        self.is_dead: Callable[[str], bool] = _nobody if membership is None else membership.is_dead
         self._ticket = 0
         self._renewed: dict[tuple[str, Kind, str], None] = {}  # (name, kind, host) whose renewal is to be forwarded
         self.copying: dict[int, _Copying] = {}
@@ -154,7 +154,7 @@ class DirectoryRoot(Protocol):
             if index and not self._is_mine(entry.name):
                 self.pastry.route(key_of(entry.name), Register((copy,)))
                 continue
-            if not copy.removed and self._is_dead(entry.host):
+            if not copy.removed and self.is_dead(entry.host):
                 continue  # the host registers again after it has refuted its death
             if self.store.put(copy, now):
                 fresh.append(copy)
@@ -211,7 +211,7 @@ class DirectoryRoot(Protocol):
         now = self.peer.now
         missing = []
         for name, kind, host, version, remaining in message.items:
-            if self.store.renew(name, kind, host, version, now, remaining) or self._is_dead(host):
+            if self.store.renew(name, kind, host, version, now, remaining) or self.is_dead(host):
                 continue
             if self.store.version(name, kind, host) <= version:
                 missing.append((name, kind, host))
@@ -258,7 +258,7 @@ class DirectoryRoot(Protocol):
     def _store(self, copies: Iterable[EntryCopy]) -> None:
         now = self.peer.now
         for copy in copies:
-            if not self._is_dead(copy.entry.host):
+            if not self.is_dead(copy.entry.host):
                 self.store.put(copy, now)
 
     def _on_copies_stored(self, sender: str, message: CopiesStored) -> None:

@@ -134,7 +134,7 @@ class ComposedWorld(PacedWorld):
         trial: bool = False,  # whether the peers only decide on it
     ) -> None:
         """Submit a plan at its origin now; ``number`` is the number of the answer."""
-        self._origins[application] = origin
+        self.origins[application] = origin
         self.plans[application] = plan
         self.rows[application] = rows
         for sink in plan.sinks:
@@ -144,18 +144,18 @@ class ComposedWorld(PacedWorld):
 
     def origin(self, application: str) -> str:
         """Return the address of the peer that leads an application: at which it was submitted, or its successor."""
-        return self._origins[application]
+        return self.origins[application]
 
     def successor_lives(self, application: str) -> bool:
         """Return whether another peer would lead a running application if its origin died: that of its first sink."""
         if self.status(application) != Status.RUNNING:
             return False
         peer = self._sink_peer(application, self.plans[application].sinks[0])
-        return peer != self._origins[application] and not self.dead(peer)
+        return peer != self.origins[application] and not self.dead(peer)
 
     def command(self, application: str, message: DriverMessage) -> None:
         """Have the driver of the origin send it a message now; nothing happens where that peer has crashed."""
-        self._report(self._origins[application], message)
+        self._report(self.origins[application], message)
 
     def _collect(self, application: str, sink: str) -> None:
         """Collect the results of a sink again and again, until there can be no more."""
@@ -169,7 +169,7 @@ class ComposedWorld(PacedWorld):
         elif status == Status.FINISHED and all(
             self.results[application, each].ended for each in self.plans[application].sinks
         ):
-            self._report(self._origins[application], driver.ReleaseResults(application))
+            self._report(self.origins[application], driver.ReleaseResults(application))
 
     def end(self, application: str) -> None:
         """End an application after collecting what its sinks retain."""

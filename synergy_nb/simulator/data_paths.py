@@ -109,7 +109,7 @@ class DataPaths:
         self.deployments: dict[str, Deployment] = {}
         # application and source to the program that pushes its rows, for sources that no peer can read again
         self.programs: dict[tuple[str, str], PushingProgram] = {}
-        self._plans: dict[str, Plan] = {}
+        self.plans: dict[str, Plan] = {}
         self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
         self.results: dict[tuple[str, str], CollectedResults] = {}  # application and sink to what was collected there
         more: dict[str, Any] = {} if codec else {"near": lambda _: True, "share": lambda _: None}  # nobody needs bytes
@@ -137,7 +137,7 @@ class DataPaths:
         return 1.0 if turns is None else turns.share
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
-        plan = self._plans[deployment.application]
+        plan = self.plans[deployment.application]
         declared = plan.operators.get(component.operator) or plan.operators[original(component.operator)]
         limit = math.inf if plan.qos.delay is None else plan.qos.delay
         terms = ComponentTerms(limit, plan.qos.scheduling or "", drops=plan.qos.overdue == "drop")

@@ -131,7 +131,7 @@ class SimulatedPeers:
         self._heap: list[tuple[float, int, str, str, Message | None]] = []
         self._sequence = 0
         self._wakeups: dict[str, float] = {}
-        self._hung: dict[str, float] = {}
+        self.hung: dict[str, float] = {}
         self.turns: dict[str, Turns] = {}  # peers that get only a share of a processor
         self._group: dict[str, int] = {}
         self._cut = Cut.LOSE
@@ -166,8 +166,8 @@ class SimulatedPeers:
         A peer that hangs handles it later.
         """
         peer = self.peers[address]
-        if self._hung.get(address, 0.0) > self.now:
-            self.put(self._hung[address], address, DRIVER, message)
+        if self.hung.get(address, 0.0) > self.now:
+            self.put(self.hung[address], address, DRIVER, message)
         elif address in self.turns and (at := self.turns[address].resumes(self.now)) > self.now:
             self.put(at, address, DRIVER, message)
         else:
@@ -177,7 +177,7 @@ class SimulatedPeers:
         """End a peer without warning; messages on their way to it are lost."""
         self.peers.pop(address, None)
         self._wakeups.pop(address, None)
-        self._hung.pop(address, None)
+        self.hung.pop(address, None)
 
     def restart(self, peer: Peer) -> None:
         """Put a new peer in the place of a crashed one, with nothing of its state, and start it."""
@@ -188,7 +188,7 @@ class SimulatedPeers:
     def hang(self, address: str, seconds: float) -> None:
         """Stop a peer for a time; what arrives meanwhile waits."""
         if address in self.peers:
-            self._hung[address] = self.now + seconds
+            self.hung[address] = self.now + seconds
 
     def partition(self, groups: Iterable[Iterable[str]], how: Cut = Cut.LOSE) -> None:
         """Cut the network into groups; peers of no group form one more; what an earlier partition held up is lost."""
@@ -229,7 +229,7 @@ class SimulatedPeers:
 
         Returns: events handled: messages received and wake-ups.
         """
-        heap, peers, wakeups, hung, turns = self._heap, self.peers, self._wakeups, self._hung, self.turns
+        heap, peers, wakeups, hung, turns = self._heap, self.peers, self._wakeups, self.hung, self.turns
         pop, push, delay = heapq.heappop, heapq.heappush, self.network.delay
         handled = 0
         ceiling = limit if limit is not None else 1 << 62

@@ -204,7 +204,7 @@ def transit_stub(
     """Place peers on random routers of a transit-stub network; on different ones if there are enough."""
     rng = np.random.default_rng(seed)
     shape = shape or TransitStub()
-    ends, delays, bandwidths = (np.concatenate(parts) for parts in zip(*_links(shape, rng), strict=True))
+    ends, delays, bandwidths = (np.concatenate(parts) for parts in zip(*links_of(shape, rng), strict=True))
     return _placed(_names(peers), shape.routers, ends, delays, bandwidths, rng, capacities, access)
 
 
@@ -266,7 +266,7 @@ def of_topohub(
 # -- inside ------------------------------------------------------------------------------------------------------------
 
 
-def _links(shape: TransitStub, rng: np.random.Generator) -> Iterator[tuple[Pairs, Matrix, Matrix]]:
+def links_of(shape: TransitStub, rng: np.random.Generator) -> Iterator[tuple[Pairs, Matrix, Matrix]]:
     """Ends, delays and bandwidths of the links of a transit-stub network."""
 
     def drawn(ends: Pairs, least_most: tuple[float, float], classes: tuple[float, ...]) -> tuple[Pairs, Matrix, Matrix]:
@@ -311,7 +311,7 @@ def _placed(
 ) -> Topology:
     site, links, cores = _placement(names, routers, rng, capacities, access)
     used, places = np.unique(np.array(list(site.values())), return_inverse=True)
-    between, slowest = _shortest(routers, ends, delays, bandwidths, used)
+    between, slowest = shortest(routers, ends, delays, bandwidths, used)
     between += 2 * LAST_HOP
     return Topology(between, slowest, dict(zip(names, places.tolist(), strict=True)), links, cores)
 
@@ -336,7 +336,7 @@ def _placement(
     return dict(zip(names, site.tolist(), strict=True)), links, cores
 
 
-def _shortest(routers: int, ends: Pairs, delays: Matrix, bandwidths: Matrix, sources: Pairs) -> tuple[Matrix, Matrix]:
+def shortest(routers: int, ends: Pairs, delays: Matrix, bandwidths: Matrix, sources: Pairs) -> tuple[Matrix, Matrix]:
     """Delays of the shortest paths between ``sources``, and the bandwidth of the slowest link of each path."""
     both = np.concatenate([ends, ends[:, ::-1]])
     key = both[:, 0] * routers + both[:, 1]

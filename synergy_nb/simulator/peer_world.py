@@ -75,7 +75,7 @@ class _Control(SimulatedPeers):
 
     def resume(self, address: str) -> None:
         """Have a peer that hangs handle now all that has arrived meanwhile."""
-        until = self._hung.pop(address, None)
+        until = self.hung.pop(address, None)
         if until is None:
             return
         waiting = [each for each in self._heap if each[0] == until and each[2] == address]
@@ -118,7 +118,7 @@ class PeerWorld(DataPaths):
         assemble([each.pastry for each in self.synergy.values()], self._round_trip(), seed)
         for address in peers:
             self.control.start(address)
-        self._origins: dict[str, str] = {}
+        self.origins: dict[str, str] = {}
 
     def _add_peer(self, address: str) -> None:
         made = self.synergy[address] = self._make_peer(address, self._next_seed, self._config)
@@ -163,7 +163,7 @@ class PeerWorld(DataPaths):
         Other parameters are those of :meth:`.StreamWorld.deploy`. ``shares`` may name any operator; what is upstream of
         it is not deployed.
         """
-        origin = self._origins[application] = origin or peers[plan.sinks[0]]
+        origin = self.origins[application] = origin or peers[plan.sinks[0]]
         points: dict[str, Mapping[str, tuple[str, str]]] = {}
         shared: dict[str, Mapping[str, tuple[Producer, ...]]] = {}
         chosen = dict(peers)
@@ -187,7 +187,7 @@ class PeerWorld(DataPaths):
 
     def graph(self, application: str) -> Graph:
         """The graph of a running application, as its origin knows it."""
-        graph = self.synergy[self._origins[application]].session.graph(application)
+        graph = self.synergy[self.origins[application]].session.graph(application)
         if graph is None:
             raise ValueError(f"application: {application!r}; expected one that runs")
         return graph
@@ -204,7 +204,7 @@ class PeerWorld(DataPaths):
     def move(self, application: str, operator: str, to: str) -> list[str]:
         """Ask the origin for a move; the list gets an empty text once it is done, or the reason why it was not."""
         outcome: list[str] = []
-        origin = self._origins[application]
+        origin = self.origins[application]
         moves = self.synergy[origin].session.moves
         try:
             self.control.call(origin, moves.command, application, operator, to, outcome.append)
@@ -219,7 +219,7 @@ class PeerWorld(DataPaths):
 
     def stop(self, application: str) -> None:
         """End an application, and discard its results."""
-        origin = self._origins[application]
+        origin = self.origins[application]
         if origin in self.synergy:
             self.control.call(origin, self.synergy[origin].session.stop, application)
 
@@ -273,14 +273,14 @@ class PeerWorld(DataPaths):
         match instruction:
             case Report():
                 if self._reports_as_origin(address, instruction):
-                    self._origins[instruction.application] = address
+                    self.origins[instruction.application] = address
                     self.reports.setdefault(instruction.application, []).append(instruction)
             case Deployment():
                 self._deploy_at(address, instruction)
 
     def _reports_as_origin(self, address: str, report: Report) -> bool:
         """Whether a report is that of the peer which leads its application; an earlier origin may not know of it."""
-        application, known = report.application, self._origins.get(report.application, address)
+        application, known = report.application, self.origins.get(report.application, address)
         if known == address or known not in self.synergy:
             return True
         later = self._epoch_led(address, application)
@@ -297,11 +297,11 @@ class PeerWorld(DataPaths):
 
     def _deploy_at(self, address: str, deployment: Deployment) -> None:
         application = deployment.application
-        if application not in self._plans:
-            self._plans[application] = Plan.from_bytes(deployment.plan)
+        if application not in self.plans:
+            self.plans[application] = Plan.from_bytes(deployment.plan)
         if any(each.sink and each.active == address for each in deployment.assignments.values()):
             if application not in self.deployments:
-                for sink in self._plans[application].sinks:
+                for sink in self.plans[application].sinks:
                     self.after(0.05, self._collect, application, sink)
             self.deployments[application] = deployment
         self._at(address, lambda hosting: hosting.converge(deployment, self.now))

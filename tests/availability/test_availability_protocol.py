@@ -51,7 +51,6 @@ from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.process import _peer_factory as peer_factory
 from synergy_nb.runtime.process._peer_driver import PeerRuntime
 from synergy_nb.runtime.process.requests import FindHosts, HostsFound, JoinCommand, pack, unpack
-from synergy_nb.simulator.kernel import SimulatedPeers
 from tests.memory_comm import Net, run
 from tests.placing import Placements
 
@@ -838,14 +837,14 @@ def test_the_same_protocol_places_on_live_peers() -> None:
 def test_simulated_peers_without_a_part_receive_no_message() -> None:
     world = ring(peers=6)
     told: set[str] = set()
-    transmit = world.simulation._transmit
+    put = world.simulation.put
 
-    def spy(self: SimulatedPeers, sender: str, to: str, message: Message) -> None:
+    def spy(when: float, address: str, sender: str, message: Message | None) -> None:
         if type(message).__name__.startswith("Placement"):
-            told.add(to)
-        transmit(sender, to, message)
+            told.add(address)
+        put(when, address, sender, message)
 
-    world.simulation._transmit = spy.__get__(world.simulation)  # type: ignore[method-assign]
+    world.simulation.put = spy  # type: ignore[method-assign]
     world.simulation.duplication = 1e-12  # so that all messages pass the spy
     graph = world.placed("peer-5", chain(4), degree=2)
     assert told == graph.addresses | {"peer-5"}

@@ -102,9 +102,9 @@ def test_a_stream_without_a_sample_says_why(tmp_path: Path) -> None:
 def test_a_view_gets_samples_of_the_valid_part_of_a_plan() -> None:
     editor = Editor(
         "format: 1\noperators:\n  packets: {kind: source, connector: packets}\n"
-        "  a: {kind: filter, input: packets, where: bytes > 40}\n  b: {kind: filter, input: a, where: byte > 4}\n"
+        "  a: {kind: filter, input: packets, where: bytes > 40}\n  b: {kind: filter, input: a, where: byte > 4}\n",
+        waits=True,
     )
-    editor._beside = lambda task: task()
     found: dict[str, Any] = ask(editor, "sample", operator="a")
     assert (found["type"], found["operator"], len(found["rows"]), found["note"]) == ("sample", "a", 20, "")
     assert "expected an operator without problems (packets, a)" in ask(editor, "sample", operator="b")["error"]

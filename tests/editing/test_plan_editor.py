@@ -23,8 +23,8 @@ from synergy_nb.notebook import plan_editors
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.requirements import QOS_FIELDS
 from synergy_nb.plan.operators.catalogue import KINDS
-from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.plan_editor import PlanEditor
+from tests.notebook_outputs import Notebook
 
 pytestmark = pytest.mark.usefixtures("closed_editors")
 
@@ -39,11 +39,16 @@ operators:
 
 
 class Editor(PlanEditor):
-    """An editor that records what it sends to its pages, in order, with the version of the document at that time."""
+    """An editor that records what it sends to its pages, in order, with the version of the document at that time.
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    ``waits``: whether a message of a page returns when it is answered, also where that takes long.
+    """
+
+    def __init__(self, *arguments: Any, waits: bool = False, **options: Any) -> None:
         self.sent: list[tuple[int, dict[str, Any]]] = []
         super().__init__(*arguments, **options)
+        if waits:
+            self._beside = lambda task: task()
 
     def send(self, content: dict[str, Any], buffers: Any = None) -> None:
         self.sent.append((self.document["version"], content))
@@ -240,20 +245,16 @@ def test_a_picture_is_saved_as_png_also_of_a_draft_and_needs_matplotlib(
         editor.save(tmp_path / "plan.png")
 
 
-def test_a_notebook_keeps_the_last_picture(editor: Editor) -> None:
-    published: list[tuple[dict[str, Any], str, bool]] = []
-
-    def publish(data: Any, metadata: Any, key: str, *, update: bool) -> None:
-        published.append((dict(data), key, update))
-
-    editor._last_picture = LastPicture(str(editor.model_id), publish=publish)
+@pytest.mark.parametrize("notebook", [1e6], indirect=True)
+def test_a_notebook_keeps_the_last_picture(editor: Editor, notebook: Notebook) -> None:
     editor._ipython_display_()
-    assert [(key, update) for _, key, update in published] == [("", False), (editor._still, False)]
-    assert "bytes &gt; 1000" in published[-1][0]["text/html"]
+    assert notebook.keys == ["", str(editor.model_id)]
+    assert "bytes &gt; 1000" in notebook.outputs[-1]["text/html"]
     editor.apply({"op": "rename", "operator": "large", "to": "kept"})
+    assert not notebook.replaced
     editor.close()
-    assert published[-1][1:] == (editor._still, True)
-    assert "kept" in published[-1][0]["text/html"]
+    assert notebook.keys[2:] == [notebook.keys[1]]
+    assert "kept" in notebook.replaced[-1]
 
 
 # -- cells that run again ----------------------------------------------------------------------------------------------

@@ -298,13 +298,13 @@ def test_what_is_shown_as_the_papers_is_the_papers() -> None:
 
 def test_the_least_number_of_repetitions_is_told() -> None:
     result = raced(scale="paper")
-    assert page._marked_size(result) == "10 repetitions at paper scale"
+    assert page.marked_size(result) == "10 repetitions at paper scale"
     few = replace(result, checks=[check._replace(runs=5) for check in result.checks])
-    assert page._marked_size(few) == "<strong>5 to 10 repetitions at paper scale</strong>"
+    assert page.marked_size(few) == "<strong>5 to 10 repetitions at paper scale</strong>"
     once = raced(scale="paper", repeat=1)
-    assert page._marked_size(once).startswith("<strong>1 repetition at paper scale: verdicts of one run")
+    assert page.marked_size(once).startswith("<strong>1 repetition at paper scale: verdicts of one run")
     planned = replace(once, claim=replace(RACE, repeat=(1, 1)))
-    assert page._marked_size(planned).startswith("one run at paper scale, in which nothing is random")
+    assert page.marked_size(planned).startswith("one run at paper scale, in which nothing is random")
 
 
 def test_a_word_with_other_senses_is_listed_and_no_link() -> None:

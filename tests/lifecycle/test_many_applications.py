@@ -184,8 +184,8 @@ def test_a_silent_stream_takes_no_memory_for_changes_of_its_rate() -> None:
         silent.observe(number * 0.1, 0)
     for number in range(2000, 4000):
         busy.observe(number * 0.1, 5)
-    assert not silent._ages
-    assert 0 < len(busy._ages) < 14
+    assert not silent.ages
+    assert 0 < len(busy.ages) < 14
 
 
 @pytest.mark.parametrize(("rate", "most"), [(0.1, 2048), (10.0, 2048), (1000.0, 12_000), (1e6, 80_000)])

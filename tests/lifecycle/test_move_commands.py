@@ -55,7 +55,7 @@ def test_a_command_waits_until_a_backup_has_taken_over() -> None:
     ring = Movers(7, seed=7)
     running(ring, {"o0": ("peer-4",)})
     ring.crash("peer-2")
-    request = ring.synergy["peer-0"].session._led["r"]
+    request = ring.synergy["peer-0"].requests["r"]
     ring.simulation.run(ring.simulation.now + 30.0, lambda: request.state is State.TAKING_OVER)
     assert request.state is State.TAKING_OVER
     wanted = command(ring, "o0", "peer-5")

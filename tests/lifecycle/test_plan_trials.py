@@ -30,7 +30,7 @@ def simulation() -> Simulation:
 def held(simulation: Simulation) -> dict[str, tuple[float, set[str]]]:
     """What each peer has promised, and the requests that hold something there."""
     ledgers = {name: simulation.world.synergy[name].ledger for name in simulation.peers}
-    return {name: (ledger.load, set(ledger._holding)) for name, ledger in ledgers.items()}
+    return {name: (ledger.load, set(ledger.requests)) for name, ledger in ledgers.items()}
 
 
 @pytest.mark.parametrize("options", [{}, {"availability": "degree 2"}, {"availability": "active 2"}], ids=str)

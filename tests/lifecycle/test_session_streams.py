@@ -43,9 +43,9 @@ class Deployed(StreamWorld):
         application = deployment.application
         if deployment.plan != self.told_plans.get(application):  # what it shares, it may have to make itself
             self.told_plans[application] = deployment.plan
-            self._plans[application] = Plan.from_bytes(deployment.plan)
+            self.plans[application] = Plan.from_bytes(deployment.plan)
         if application not in self._inputs:
-            plan = self._plans[application]
+            plan = self.plans[application]
             self._inputs[application] = self.inputs
             for sink in plan.sinks:
                 self.results[application, sink] = CollectedResults(application, sink, plan.qos.delay)

@@ -273,7 +273,7 @@ def test_the_end_of_a_stream_counts_that_comes_while_nobody_leads() -> None:
     world = run.world
     world.crash(ORIGIN)
     assert world.until(lambda: bool(world.of(SuccessionBegun)), 20.0)
-    world._report(SINK, SinksEnded("app"))
+    world.control.report(SINK, SinksEnded("app"))
     assert world.until(lambda: world.status("app") == "finished", 5.0)
     world.stop("app")
     world.settled()
@@ -413,8 +413,8 @@ class Schedule:
     def moves(self) -> None:
         """Ask whoever leads it to move a component."""
         operator, leaders = self.rng.choice(self.inner), self.world.leaders()
-        if leaders and self.world.control._hung.get(leaders[-1], 0.0) <= self.world.now:
-            self.world._origins["app"] = leaders[-1]
+        if leaders and self.world.control.hung.get(leaders[-1], 0.0) <= self.world.now:
+            self.world.origins["app"] = leaders[-1]
             self.world.move("app", operator, self.rng.choice("cdefgh"))
 
     def loses(self) -> None:

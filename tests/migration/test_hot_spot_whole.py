@@ -48,10 +48,10 @@ class Timed(TimedWorld, Deployed):
 
     def feed(self, application: str, name: str, times: Sequence[float]) -> None:
         """Have a source emit a tuple at each of these times."""
-        self._emissions[application, name] = times
+        self.emissions[application, name] = times
         moments = pl.Series("time", [round(each * 1e6) for each in times], dtype=pl.Int64).cast(pl.Datetime("us"))
         self._inputs[application] = {name: pl.DataFrame([moments, pl.Series("v", range(len(times)), dtype=pl.Int64)])}
-        plan = self._plans[application]
+        plan = self.plans[application]
         for sink in plan.sinks:
             self.results[application, sink] = CollectedResults(application, sink, plan.qos.delay)
             self.clients[application, sink] = 0.05
@@ -102,7 +102,7 @@ class Whole(Ring):
 
     def begin(self, name: str, plan: Plan, where: Mapping[str, str], times: Sequence[float]) -> None:
         """Run an application on given peers."""
-        self.streams._plans[name] = plan
+        self.streams.plans[name] = plan
         self.streams.told_plans[name] = plan.to_bytes()
         self.streams.feed(name, "n", times)
         hops = {each: Hop(each, where[each], 1.0, 1e8, TIME, HOP) for each in plan.operators}
@@ -165,7 +165,7 @@ def test_nothing_is_lost_doubled_or_reordered(predicted: tuple[Whole, float]) ->
         result = ring.streams.results[name, "sink"]
         assert result.ended
         assert result.rows["v"].to_list() == list(range(result.rows.height))
-        assert result.rows.height == len(ring.streams._emissions[name, "n"])
+        assert result.rows.height == len(ring.streams.emissions[name, "n"])
 
 
 @pytest.mark.slow

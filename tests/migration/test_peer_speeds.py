@@ -126,4 +126,4 @@ def test_a_target_counts_the_longer_hops_before_and_behind_a_component() -> None
     )
     unused: Any = None
     target = Target(unused, monitor, MoveHistory(), HotSpotConfig(), lambda _plan, _operator: True, unused)
-    assert target._newcomer(departure, plan).allowed == pytest.approx(0.13)
+    assert target.newcomer(departure, plan).allowed == pytest.approx(0.13)

@@ -52,7 +52,7 @@ def test_a_hot_spot_at_a_slowed_peer_is_cured_by_one_that_is_not(
     with LocalCluster(silence_logs=50, **options) as existing, Cluster(existing, cores=1.0, spark=False) as cluster:  # type: ignore[no-untyped-call]
         home, slow, other = cluster.peers
         hosts: dict[str, Any] = {each.address: runtime_of(each).host for each in existing.workers.values()}
-        measured = {address: host._overheads for address, host in hosts.items()}
+        measured = {address: host.overheads for address, host in hosts.items()}
         slow_down(monkeypatch, cluster.peers[slow], measured)
         monkeypatch.setattr(test_hot_spots_live, "ORIGIN", home)
         trace = tmp_path / "rising.parquet"

@@ -167,7 +167,7 @@ def test_an_arrival_costs_the_same_after_a_long_time() -> None:
     for number in range(1, 30_001):
         watched.observe(number * 0.01)
     assert watched.changes == 0
-    candidates = [mark for age in watched._ages for mark in age]
+    candidates = [mark for age in watched.ages for mark in age]
     assert len(candidates) <= AGES * KEPT
     assert min(mark[1] for mark in candidates) < 30_000 - 2 * BLOCK * 2 ** (AGES - 4), "old ones are kept too"
 

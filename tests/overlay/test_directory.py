@@ -420,7 +420,7 @@ def test_without_a_failure_detector_entries_of_dead_hosts_expire_with_their_leas
     register(world, "p5", *NAMES)
     world.run(13.0)
     for address, directory in world.directory.items():
-        directory._is_dead = lambda _: False
+        directory.is_dead = lambda _: False
         world.membership[address].on_dead.clear()
     world.crash("p5")
     world.run(6.0)

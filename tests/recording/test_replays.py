@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -37,8 +36,8 @@ from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.stage import replay_events
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 from synergy_nb.widgets._stage_picture import places, state_at, svg
-from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.protocol_stage import ProtocolStage
+from tests.notebook_outputs import Notebook
 from tests.recording.recorded import recorded
 
 RULE = CompositionConfig().rule
@@ -343,19 +342,14 @@ def test_the_notebook_file_holds_a_picture_and_no_messages(messages: Replay) -> 
     stage.close()
 
 
-def test_the_picture_that_a_file_keeps_is_that_of_the_last_moment(messages: Replay) -> None:
-    published: list[tuple[str, bool]] = []
-
-    def publish(data: Mapping[str, Any], metadata: Mapping[str, Any], key: str, *, update: bool) -> None:
-        published.append((data["text/html"], update))
-
+@pytest.mark.parametrize("notebook", [1e6], indirect=True)
+def test_the_picture_that_a_file_keeps_is_that_of_the_last_moment(messages: Replay, notebook: Notebook) -> None:
     stage = ProtocolStage(messages)
-    stage._last_picture = LastPicture("k", publish=publish, clock=lambda: 0.0)
     stage._ipython_display_()
     stage.step = 5
     stage.close()
-    assert [update for _, update in published] == [False, False, True]
-    assert f"6 of {len(messages.moments)}" in published[-1][0]
+    assert (len(notebook.outputs), len(notebook.replaced)) == (2, 1)
+    assert f"6 of {len(messages.moments)}" in notebook.replaced[-1]
 
 
 def test_a_wrong_step_or_arrangement_is_refused(messages: Replay, journaled: Replay) -> None:

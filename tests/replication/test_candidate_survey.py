@@ -35,7 +35,7 @@ def test_round_trips_that_are_longer_than_the_time_until_a_repetition_are_measur
 def unmeasured(ring: Ring, drops: Drops) -> None:
     """Have candidates answer without the links of which ``drops(from, to)`` says that nobody measured them."""
     for address, each in ring.synergy.items():
-        survey, answered = each.survey, each.survey._candidate
+        survey, answered = each.survey, each.survey.candidate
 
         def partly(
             message: CandidateQuestion,
@@ -48,7 +48,7 @@ def unmeasured(ring: Ring, drops: Drops) -> None:
             links = {upstream: link for upstream, link in answer.links.items() if not drops(upstream, at)}
             return msgspec.structs.replace(answer, links=links)
 
-        survey._candidate = partly  # type: ignore[method-assign]
+        survey.candidate = partly  # type: ignore[method-assign]
 
 
 def test_the_opposite_link_counts_where_only_that_was_measured() -> None:

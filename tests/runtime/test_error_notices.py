@@ -131,13 +131,13 @@ def test_an_error_of_a_real_peer_reaches_the_standard_error(capsys: pytest.Captu
         try:
             heard = asyncio.Event()
             assert cluster.notices is not None
-            take = cluster.notices._write
+            take = cluster.notices.write
 
             def write(line: str) -> None:
                 take(line)
                 heard.set()
 
-            cluster.notices._write = write
+            cluster.notices.write = write
             cluster.links.send_data(cluster.peers["peer-2"], "nobody/x", b"no frame")  # a client may only make requests
             await asyncio.wait_for(heard.wait(), DEADLINE)
         finally:

@@ -97,7 +97,7 @@ async def test_a_slow_reader_slows_the_source_and_nothing_is_lost() -> None:
         return len(here) == 3 and all(each.log.blocked and not each.running for each in here)
 
     await until(stuck)
-    (feed,) = pair.net["a"]._driver.feeds.values()
+    (feed,) = pair.net["a"].feeds.values()
     await until(lambda: len(feed.pending) >= 2)
     assert len(taken) < 60, "three windows of two or three batches, and what is under way"
     for one in pair.net.values():
@@ -307,7 +307,7 @@ async def test_undeploying_during_execution_leaves_nothing() -> None:
     await until(lambda: not any(t.name.startswith("synergy app") for t in threading.enumerate()))
     for one in pair.net.values():
         hosting = one.hosting
-        assert (hosting.components, hosting.deployments, hosting.opened, one._driver.feeds) == ({}, {}, set(), {})
+        assert (hosting.components, hosting.deployments, hosting.opened, one.feeds) == ({}, {}, set(), {})
         assert (hosting.roles.copies, hosting.roles.recoveries) == ({}, {})
         assert (hosting.memory.used, hosting.next_timer, one._sinks.timer) == (0, None, None)
     pair.undeploy("app", peers)

@@ -320,7 +320,7 @@ def test_a_peer_journals_refused_messages_and_goes_on() -> None:
             links = client_links(client.connection_args)
             try:
                 assert await links.request(worker.address, "ping", b"x") == b"x"
-                (link,) = links._links.values()
+                (link,) = links.by_address.values()
                 await link.comm.stream.write(LENGTH.pack(1 << 40))  # type: ignore[union-attr]
                 refused = await event(runtime, "frame_refused", 2)
                 said = f"a message that says it has 1099511627776 bytes; expected at most {LinkLimits().longest}"

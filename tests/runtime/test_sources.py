@@ -78,7 +78,7 @@ async def test_peers_emit_their_own_samples() -> None:
     pair = Pair(samples=lambda: samples.pop(0))
     one = pair.net["a"]
     pair.deploy("app", source("peers", interval=3600).sink(), {"source": "a", "sink": "a"})
-    feed = next(iter(one._driver.feeds.values()))
+    feed = next(iter(one.feeds.values()))
     assert isinstance(feed, PeerFeed)
     for _ in range(2):
         await until(lambda: not feed.pending)  # what is old is worth nothing: no sample is taken while one waits
@@ -140,7 +140,7 @@ class Replay:
             failed=self.failures.append,
             name="synergy test",
         )
-        self.feed._halt = Halt(self)
+        self.feed.halt = Halt(self)
 
     def clock(self) -> float:
         return self.now

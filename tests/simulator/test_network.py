@@ -47,7 +47,7 @@ def test_single_values_are_those_of_the_matrices() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_paths_are_those_that_networkx_finds(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    parts = list(network._links(SMALL, rng))
+    parts = list(network.links_of(SMALL, rng))
     ends, delays, bandwidths = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     graph = nx.Graph()
     for (one, other), delay, bandwidth in zip(ends.tolist(), delays, bandwidths, strict=True):
@@ -56,7 +56,7 @@ def test_paths_are_those_that_networkx_finds(seed: int) -> None:
     assert len(graph) == SMALL.routers
     assert graph.number_of_edges() == len(ends)
     sources = np.sort(rng.choice(SMALL.routers, size=20, replace=False))
-    found, slowest = network._shortest(SMALL.routers, ends, delays, bandwidths, sources)
+    found, slowest = network.shortest(SMALL.routers, ends, delays, bandwidths, sources)
     for row, one in enumerate(sources.tolist()):
         paths = nx.single_source_dijkstra_path(graph, one, weight="delay")
         for column, other in enumerate(sources.tolist()):
@@ -66,7 +66,7 @@ def test_paths_are_those_that_networkx_finds(seed: int) -> None:
 
 
 def test_stub_domains_hang_on_transit_routers() -> None:
-    between, inner, gates, leaves = (part[0] for part in network._links(SMALL, np.random.default_rng(7)))
+    between, inner, gates, leaves = (part[0] for part in network.links_of(SMALL, np.random.default_rng(7)))
     transit = SMALL.transit_domains * SMALL.transit_routers
     assert max(between.max(), inner.max(), gates[:, 0].max()) < transit
     assert np.bincount(gates[:, 0]).tolist() == [SMALL.stub_domains] * transit
@@ -168,4 +168,4 @@ def test_an_unknown_peer_is_named() -> None:
 def test_a_network_in_two_parts_is_refused() -> None:
     ends = np.array([[0, 1], [2, 3]])
     with pytest.raises(ValueError, match="not connected"):
-        network._shortest(4, ends, np.ones(2), np.ones(2), np.arange(4))
+        network.shortest(4, ends, np.ones(2), np.ones(2), np.arange(4))

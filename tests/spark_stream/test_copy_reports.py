@@ -137,7 +137,7 @@ async def test_findings_of_an_earlier_epoch_are_not_reported(monkeypatch: pytest
 
     peer = Peer(monkeypatch, moves)
     peer.standbys.handle(READY, hosting)  # type: ignore[arg-type]
-    await until(lambda: not peer.standbys._looking)
+    await until(lambda: not peer.standbys.looking)
     fact = Fact(FactKind.COPIES_BEHIND, "app", "count")
     assert await peer.hear(hosting, fact) == CopiesLagging("app", "count", {}), "which is the first that is said"
 

@@ -76,7 +76,7 @@ def plans(seed: int, speed: float, rng: random.Random) -> dict[str, Plan]:
 def cut(dask_worker: Worker) -> int:
     """Close the sockets of a peer's links to other peers; it is told by nobody."""
     links: Any = runtime_of(dask_worker).links
-    comms = [link.comm for to, link in links._links.items() if link.comm is not None and "://" in to]
+    comms = [link.comm for to, link in links.by_address.items() if link.comm is not None and "://" in to]
     for comm in comms:
         comm.abort()
     return len(comms)

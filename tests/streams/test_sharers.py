@@ -160,7 +160,7 @@ class Sharing(Pair):
 
     def pending(self) -> int:
         """Chunks that wait at the source."""
-        return len(next(iter(self.net["a"]._driver.feeds.values())).pending)
+        return len(next(iter(self.net["a"].feeds.values())).pending)
 
     async def flow(self, got: dict[str, list[int]], rows: int = 20, turns: int = 20) -> None:
         """Push so many tuples as soon as there is room, and take results on ``a`` as they come, meanwhile and later."""
@@ -630,5 +630,5 @@ async def test_hosts_that_close_take_what_they_share_along(closed: str) -> None:
     pair.share("second", filtered(), ELSEWHERE)
     pair.push(10)
     await pair.net[closed].close()
-    assert pair.net[closed]._driver.feeds == {}
+    assert pair.net[closed].feeds == {}
     assert not pair.failed

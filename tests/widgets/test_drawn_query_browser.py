@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from synergy_nb import Simulation
@@ -14,10 +16,17 @@ from tests.widgets.test_plan_editor_browser import Page
 pytestmark = pytest.mark.slow  # a browser
 
 
+class Waiting(PlanEditor):
+    """An editor whose page waits for its answers."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._beside = lambda task: task()
+
+
 def test_a_query_is_drawn_submitted_watched_broken_and_stepped_through(bare: BarePage) -> None:
     simulation = Simulation(peers=8, seed=4)
-    editor = PlanEditor(runs=runs_on(simulation))
-    editor._beside = lambda task: task()  # the page waits for its answer
+    editor = Waiting(runs=runs_on(simulation))
     page = Page(bare, editor)
     page.palette("source").click()
     page.palette("filter").click()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from synergy_nb.events import ApplicationFinished, ClusterClosed, PeerStarted
@@ -13,30 +10,11 @@ from synergy_nb.explore._explorer import Drawn, Explorer, Range
 from synergy_nb.recording.moments import Moment, Replay
 from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.knob_panel import KnobPanel
-from synergy_nb.widgets.last_picture import EVERY, LastPicture
+from synergy_nb.widgets.last_picture import EVERY
 from synergy_nb.widgets.plan_editor import PlanEditor
 from synergy_nb.widgets.protocol_stage import ProtocolStage
 from synergy_nb.widgets.qos_view import QoSView
-
-
-class Notebook:
-    """Outputs of a cell, and a clock."""
-
-    def __init__(self) -> None:
-        self.outputs: list[Mapping[str, Any]] = []
-        self.replaced: list[str] = []
-        self.now = 100.0
-
-    def publish(self, data: Mapping[str, Any], metadata: Mapping[str, Any], key: str, *, update: bool) -> None:
-        """Note what is displayed."""
-        if update:
-            self.replaced.append(data["text/html"])
-        else:
-            self.outputs.append({**data, "key": key})
-
-    def last(self, key: str = "k") -> LastPicture:
-        """A picture in this notebook."""
-        return LastPicture(key, publish=self.publish, clock=lambda: self.now)
+from tests.notebook_outputs import Notebook
 
 
 def test_a_view_is_two_outputs_of_which_an_export_shows_the_picture() -> None:
@@ -72,13 +50,14 @@ def test_pictures_are_replaced_seldom_and_at_the_end_at_once() -> None:
     assert len(notebook.replaced) == 2
 
 
+@pytest.mark.parametrize("notebook", [1e6], indirect=True)
 @pytest.mark.parametrize("ends", [ClusterClosed(2.0, "a", "cluster"), ApplicationFinished(2.0, "a", "r-1")])
-def test_the_last_picture_of_a_view_is_that_of_the_end(ends: ClusterClosed | ApplicationFinished) -> None:
-    notebook = Notebook()
+def test_the_last_picture_of_a_view_is_that_of_the_end(
+    notebook: Notebook, ends: ClusterClosed | ApplicationFinished
+) -> None:
     journal = Journal()
     journal.append(PeerStarted(1.0, "a", "a", name="peer-1"))
     view = QoSView(journal, application="r-1" if isinstance(ends, ApplicationFinished) else None)
-    view._last_picture = notebook.last()
     view._ipython_display_()
     journal.append(PeerStarted(1.5, "b", "b", name="peer-2"))
     view.update()
@@ -90,23 +69,17 @@ def test_the_last_picture_of_a_view_is_that_of_the_end(ends: ClusterClosed | App
     view.close()
 
 
-def test_the_picture_of_an_explorer_follows_its_controls() -> None:
-    notebook = Notebook()
+def test_the_picture_of_an_explorer_follows_its_controls(notebook: Notebook) -> None:
     explorer = Explorer("t", "e", [Range("n", "n", 0, 9)], {"n": 1}, lambda n: Drawn(f"<svg>{n}</svg>", (), f"{n}."))
-    explorer._last_picture = notebook.last()
     explorer._ipython_display_()
-    notebook.now += EVERY
     explorer.set(n=7)
     assert "<svg>7</svg>" in notebook.replaced[-1]
     explorer.close()
 
 
-def test_the_stage_and_the_editor_keep_their_pictures_too() -> None:
-    notebook = Notebook()
+def test_the_stage_and_the_editor_keep_their_pictures_too(notebook: Notebook) -> None:
     editor = PlanEditor()
-    editor._last_picture = notebook.last()
     editor._ipython_display_()
-    notebook.now += EVERY
     editor.apply({"op": "add", "kind": "source", "operator": "packets", "fields": {"connector": "packets"}})
     assert "packets" in notebook.replaced[-1]
     assert "packets" not in notebook.outputs[-1]["text/html"]
@@ -114,20 +87,16 @@ def test_the_stage_and_the_editor_keep_their_pictures_too() -> None:
 
     moments = tuple(Moment(float(at), "command", "", "peer-1", f"title {at}", "text") for at in range(2))
     stage = ProtocolStage(Replay("r1", "plan", {}, "peer-1", "running", "messages", (), (), moments, ()))
-    stage._last_picture = notebook.last()
     stage._ipython_display_()
-    notebook.now += EVERY
     stage.step = 1
     assert notebook.replaced[-1] != notebook.outputs[-1]["text/html"]
     assert len(notebook.replaced) == 2
     stage.close()
 
 
-def test_the_knobs_leave_a_note() -> None:
-    book = Notebook()
+def test_the_knobs_leave_a_note(notebook: Notebook) -> None:
     panel = KnobPanel(Simulation(peers=2))
-    panel._last_picture = book.last(panel._still)
     panel._ipython_display_()
-    assert "application/vnd.jupyter.widget-view+json" in book.outputs[0]
-    assert "The knobs need a kernel" in book.outputs[1]["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in notebook.outputs[0]
+    assert "The knobs need a kernel" in notebook.outputs[1]["text/html"]
     panel.close()

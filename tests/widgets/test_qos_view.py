@@ -25,6 +25,7 @@ from synergy_nb.widgets.bundled_view import BundleMissing, bundle
 from synergy_nb.widgets.qos_view import FORGOTTEN, QoSView
 from tests.qos_story import NAMES, PEERS, START, qos, story, top_pairs
 from tests.waiting import DEADLINE, run_loop, until
+from tests.widgets.watched import Watched
 
 
 class Clock:
@@ -35,26 +36,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-class Watched(QoSView):
-    """A view that collects its messages."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.sent: list[dict[str, Any]] = []
-        self.numbers: list[bytes] = []
-        self.spoke = threading.Event()
-        super().__init__(*arguments, **options)
-
-    def send(self, content: Any, buffers: Any = None) -> None:
-        if content["kind"] == "here":  # that the kernel lives
-            return
-        self.sent.append(json.loads(json.dumps(content, allow_nan=False)))
-        self.numbers.append(bytes(buffers[0]) if buffers else b"")
-        self.spoke.set()
-
-    def on_page_message(self, kind: str, copy: str = "page") -> None:
-        super().on_page_message(kind, copy)
 
 
 class Page:
@@ -297,15 +278,14 @@ def test_a_view_that_opens_while_the_kernel_is_busy_is_sent_without_a_request(
 
 
 def test_news_from_any_thread_arrive_once(journal: Journal) -> None:
-    view = Watched(Journal(1_000_000), application="top-1", names=NAMES)
-    lock = threading.Lock()
-    view._reading = lock
+    lock, written = threading.Lock(), Journal(1_000_000)
+    view = Watched(written, application="top-1", names=NAMES, reading=lock)
     view.on_page_message("ready")
 
     def write(events: list[Event]) -> None:
         for event in events:
             with lock:
-                view._journal.append(event)
+                written.append(event)
             view.update()
 
     events = list(journal)
@@ -437,8 +417,9 @@ def test_the_text_contains_the_whole_state(view: Watched, journal: Journal) -> N
 def test_the_view_of_a_plan_shows_its_last_application() -> None:
     journal = story(5)
     story(5, journal=journal, application="top-2")
-    view = QoSView(journal, top_pairs())
-    assert "top-2" in [piece["application"] for piece in view._pieces().values() if "application" in piece]
+    view = Watched(journal, top_pairs())
+    view.on_page_message("ready")
+    assert "top-2" in [piece["application"] for piece in view.sent[-1]["set"].values() if "application" in piece]
     view.close()
 
 

@@ -39,8 +39,7 @@ def simulation() -> Simulation:
 
 @pytest.fixture
 def editor(simulation: Simulation) -> Iterator[Editor]:
-    made = Editor(TEXT, runs=runs_on(simulation))
-    made._beside = lambda task: task()
+    made = Editor(TEXT, waits=True, runs=runs_on(simulation))
     yield made
     made.stop()
     made.close()
@@ -201,8 +200,7 @@ def test_a_plan_that_cannot_be_submitted_says_why(editor: Editor) -> None:
     with pytest.raises(NotAdmitted):
         editor.submit()
     assert not editor.document["running"]
-    alone = Editor(TEXT)
-    alone._beside = lambda task: task()
+    alone = Editor(TEXT, waits=True)
     assert not alone.catalogue["cluster"]
     for kind in ("submit", "cost"):
         assert "expected a cluster or a simulation: edit(..., cluster=cluster)" in ask(alone, kind)["error"]

@@ -38,7 +38,6 @@ from synergy_nb.widgets._charts import STYLE, SinkDelays, delay_chart
 from synergy_nb.widgets._journal_series import JournalSeries
 from synergy_nb.widgets._latest_values import LatestComponent
 from synergy_nb.widgets._status_text import status_pieces
-from synergy_nb.widgets.qos_view import QoSView
 from synergy_nb.widgets.report import report
 from tests.qos_story import (
     NAMES,
@@ -53,6 +52,7 @@ from tests.qos_story import (
     weighed_streams,
 )
 from tests.two_hosts import Pair, arrival, play, reading, trace
+from tests.widgets.watched import Watched
 
 on_loop = play  # how the tests that are coroutines run
 
@@ -265,13 +265,14 @@ def test_active_replicas_are_drawn_beside_their_operators_and_lost_ones_say_why(
 def test_the_plan_is_drawn_again_when_its_replicas_are_placed() -> None:
     events = list(actively_replicated())
     journal = Journal(1000)
-    view = QoSView(journal, filtered(), application="top-1")
+    view = Watched(journal, filtered(), application="top-1")
+    view.on_page_message("ready")
     try:
-        assert list(view._pieces()["plan"]["labels"]) == ["source", "filter", "project", "sink"]
+        assert list(view.sent[-1]["set"]["plan"]["labels"]) == ["source", "filter", "project", "sink"]
         for event in events:
             journal.append(event)
-        view.update()
-        picture = view._pieces()["plan"]
+        view.on_page_message("ready", "another")
+        picture = view.sent[-1]["set"]["plan"]
         assert list(picture["labels"]) == list(replicated_plan(filtered(), 3).operators)
         assert [ghost for _, _, ghost, *_ in picture["right"]["links"]].count(False) == 3
         assert len(picture["right"]["links"]) == 3 + 9 + 3

@@ -156,7 +156,7 @@ class Target:
         running = {each.name: each for each in self.monitor.executions()}
         reserved = {each.name: each for each in self.reservations.at(self.peer.now) if each.name not in running}
         there = [*running.values(), *reserved.values()]
-        newcomer = self._newcomer(departure, plan)
+        newcomer = self.newcomer(departure, plan)
         work = math.fsum(each.rate * each.floor for each in [*there, newcomer])
         margin = self._margin(departure.limit)
         projection = project(there, newcomer, 0.0)
@@ -184,7 +184,7 @@ class Target:
         """Slack that an application with a delay limit must have here, seconds."""
         return self.config.margin * limit if limit < math.inf else 0.0
 
-    def _newcomer(self, departure: Departure, plan: Plan) -> Execution:
+    def newcomer(self, departure: Departure, plan: Plan) -> Execution:
         """The execution of the newcomer at this peer."""
         graph, operator = departure.graph, departure.operator
         peers, hops = graph.roles.peers, departure.hops

@@ -224,7 +224,7 @@ class CandidateSurvey(Protocol):
 
         def answer(_: dict[str, CandidateAnswer]) -> None:
             self._answering.discard(key)
-            self.peer.send(sender, self._candidate(message, plan, others))
+            self.peer.send(sender, self.candidate(message, plan, others))
 
         if unknown:
             self._answering.add(key)
@@ -232,7 +232,7 @@ class CandidateSurvey(Protocol):
         else:
             answer({})
 
-    def _candidate(self, message: CandidateQuestion, plan: Plan, others: Sequence[str]) -> CandidateAnswer:
+    def candidate(self, message: CandidateQuestion, plan: Plan, others: Sequence[str]) -> CandidateAnswer:
         """Answer of this peer: the operators that it would execute, those that it refuses, and its incoming links."""
         request = message.request
         hops: dict[str, Hop] = {}

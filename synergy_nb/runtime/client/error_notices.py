@@ -36,7 +36,7 @@ class ErrorNotices:
     ) -> None:
         self.names: Mapping[str, str] = names or {}
         self._later = later
-        self._write = write or _stderr
+        self.write = write or _stderr
         self._reported: dict[str, None] = {}
         self._waiting: dict[str, Trouble] = {}
         self._left = MOST
@@ -62,7 +62,7 @@ class ErrorNotices:
     def write_line(self, text: str) -> None:
         """Write a line about another matter."""
         if not self._closed:
-            self._write(text)
+            self.write(text)
 
     def close(self) -> None:
         """Stop writing: later broken links are due to the end of the cluster."""
@@ -83,14 +83,12 @@ class ErrorNotices:
             if self._left == MOST:
                 self._later(AGAIN, self._refill)
             self._left -= 1
-            self._write(f"synergy: {observers(each.peers, self.names)}: {readable(each.text, self.names)}")
+            self.write(f"synergy: {observers(each.peers, self.names)}: {readable(each.text, self.names)}")
 
     def _refill(self) -> None:
         suppressed, self._suppressed, self._left = self._suppressed, 0, MOST
         if suppressed and not self._closed:
-            self._write(
-                f"synergy: {counted(suppressed, 'more error')} of peers; watch(cluster) and explain() show them"
-            )
+            self.write(f"synergy: {counted(suppressed, 'more error')} of peers; watch(cluster) and explain() show them")
 
 
 def user_sees_output() -> bool:

@@ -38,7 +38,7 @@ class CopyReports:
         self._loop = loop
         self._spark = spark
         self._keys = keys
-        self._looking: set[asyncio.Task[None]] = set()
+        self.looking: set[asyncio.Task[None]] = set()
 
     def handle(self, fact: Fact, hosting: Hosting) -> None:
         """Handle a fact of hosting about copies."""
@@ -50,8 +50,8 @@ class CopyReports:
             self._report(CopyReady(*key))
         else:
             task = self._loop.create_task(self._look(fact, hosting, assignment, copy.state.head))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
+            self.looking.add(task)
+            task.add_done_callback(self.looking.discard)
 
     async def _look(self, fact: Fact, hosting: Hosting, assignment: Assignment, head: bytes) -> None:
         key = fact.application, fact.operator
@@ -71,5 +71,5 @@ class CopyReports:
 
     def close(self) -> None:
         """Stop all tasks."""
-        for task in self._looking:
+        for task in self.looking:
             task.cancel()

@@ -136,7 +136,7 @@ class ThreadFeed(SourceFeed):
         self._skipped = skipped
         self._pace = 0.0, 0.0, 1.0  # a due time in the stream, its time of the clock, and the factor from then on
         self._permits = threading.Semaphore(AHEAD)
-        self._halt = threading.Event()
+        self.halt = threading.Event()
         self._last: deque[Chunk] = deque()  # last chunk of each pending group of items
         self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -149,7 +149,7 @@ class ThreadFeed(SourceFeed):
     def stop(self) -> None:
         """Stop the thread at its next item."""
         super().stop()
-        self._halt.set()
+        self.halt.set()
         self._permits.release()
 
     def emitted(self, chunk: Chunk) -> None:
@@ -196,10 +196,10 @@ class ThreadFeed(SourceFeed):
             due, item = entry
             if paced:
                 while (wait := self._when(due) - self.clock()) > 0.0:
-                    if self._halt.wait(min(wait, LOOKS)) or wait <= LOOKS:
+                    if self.halt.wait(min(wait, LOOKS)) or wait <= LOOKS:
                         break
             self._permits.acquire()
-            if self._halt.is_set():
+            if self.halt.is_set():
                 return
             if paced:
                 group, entry = self._overdue(stream, entry)
@@ -211,7 +211,7 @@ class ThreadFeed(SourceFeed):
             if entry is None:
                 entry = next(stream, None)
         self._permits.acquire()
-        if not self._halt.is_set():
+        if not self.halt.is_set():
             self._on_loop(self._arrive, self._cut(Punctuation(END, 0, 0.0), self.clock()))
 
     def _behind(self, stream: Stream) -> Stream:
@@ -222,7 +222,7 @@ class ThreadFeed(SourceFeed):
         since, position = self.point, 0
         promise: Item | None = None  # the last new one among the skipped tuples
         for due, item in stream:
-            if self._halt.is_set():
+            if self.halt.is_set():
                 return
             found = item
             if isinstance(item, Batch):
@@ -277,7 +277,7 @@ class ThreadFeed(SourceFeed):
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:  # the loop was closed without closing the host
-            self._halt.set()
+            self.halt.set()
 
     def _arrive(self, chunks: list[Chunk]) -> None:
         if self.stopped:

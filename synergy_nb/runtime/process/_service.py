@@ -97,7 +97,7 @@ class Service:
         self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
         self._commands = Commands(runtime.request, runtime.loop)
         self._spark_reports = SparkReports(lambda: self.spark.offer, runtime.report)
-        self._overheads = MeasuredOverheads(SPAN, runtime.loop, runtime.report)
+        self.overheads = MeasuredOverheads(SPAN, runtime.loop, runtime.report)
         self._advertised = Advertised(runtime.clock, runtime.report)
         self._loads = LoadReports(runtime.report)
         self._copy_reports = CopyReports(runtime.report_soon, runtime.loop, self.spark, keys)
@@ -117,12 +117,12 @@ class Service:
             on_unused_cores=self._advertised.receive,
             machine=lambda: "" if runtime.links.shape is not None else machine(),
             spark=self.spark,
-            overheads=self._overheads,
-            share=self._overheads.share,
+            overheads=self.overheads,
+            share=self.overheads.share,
             hotspots=synergy.config.hotspots,
             predicted=runtime.report_soon,
         )
-        self.calibration = Calibration(runtime.loop, runtime.clock, self._overheads, lambda: self.host.occupied)
+        self.calibration = Calibration(runtime.loop, runtime.clock, self.overheads, lambda: self.host.occupied)
         self.calibration.start()
         self._deliveries = Deliveries(self.host, runtime.loop, self._status)
         self._profiles = Profiles(
@@ -197,7 +197,7 @@ class Service:
         """Stop the operators."""
         self.measuring.close()
         self.calibration.close()
-        self._overheads.close()
+        self.overheads.close()
         for task in self._tasks:
             task.cancel()
         self._copy_reports.close()
@@ -445,7 +445,7 @@ class Service:
         return pack(state)
 
     def _stages(self) -> dict[str, tuple[float, float]]:
-        measured = self._overheads.measured()
+        measured = self.overheads.measured()
         found = {stage: (each.mean, each.variance) for stage, each in measured.items()}
         latency = self.synergy.latency
         known = [each for peer in self.synergy.pastry.leaf_set if (each := latency.one_way_overhead(peer)) is not None]

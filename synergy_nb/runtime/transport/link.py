@@ -131,7 +131,7 @@ class Links:
         self._on_request = on_request
         self._on_mark = on_mark
         self._record: Recorder = record or _nowhere
-        self._links: dict[str, _Link] = {}
+        self.by_address: dict[str, _Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # tasks that close() has to end
         self._serving = 0
         self._ids = itertools.count(1)
@@ -148,7 +148,7 @@ class Links:
         """Queue a control message on the link to ``to``; drop and report it if the link is full."""
         if self._closed:
             return
-        link = self._links.get(to) or self._link(to)
+        link = self.by_address.get(to) or self._link(to)
         size = len(message) + FRAME_OVERHEAD
         if link.control + size > self.limits.control:
             if not link.dropped:  # one event for each episode, not for each message
@@ -165,7 +165,7 @@ class Links:
         """
         if self._closed:
             return
-        link = self._links.get(to) or self._link(to)
+        link = self.by_address.get(to) or self._link(to)
         size = len(payload) + FRAME_OVERHEAD
         if size > self.limits.message:
             raise LinkFull(f"link to {to}: a frame of {size} bytes; limit {self.limits.message}")
@@ -175,7 +175,7 @@ class Links:
 
     def pending(self, to: str) -> int:
         """Return the bytes queued on the link to ``to``, including delayed ones."""
-        link = self._links.get(to)
+        link = self.by_address.get(to)
         return 0 if link is None else link.control + link.data
 
     async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
@@ -199,7 +199,7 @@ class Links:
         try:
             async with asyncio.timeout(timeout):
                 if to != self.address:
-                    while not (found := self._links.get(to) or self._link(to)).fits(size):
+                    while not (found := self.by_address.get(to) or self._link(to)).fits(size):
                         await found.moved.wait()
                     link = found
                     link.calls[number] = answer
@@ -218,11 +218,11 @@ class Links:
 
     def connected(self) -> list[str]:
         """Return the names of the other ends of all open links."""
-        return [link.to for link in self._links.values() if link.comm is not None]
+        return [link.to for link in self.by_address.values() if link.comm is not None]
 
     def drop(self, to: str, reason: str = "dropped") -> None:
         """Discard the link to ``to`` and its queue; the next send opens it anew."""
-        link = self._links.get(to)
+        link = self.by_address.get(to)
         if link is not None:
             self._fail(link, reason)
 
@@ -235,18 +235,18 @@ class Links:
             self._record(LinkRefused, str(sender)[:200], reason=refusal or "malformed hello")
             await self._turn_away(comm, {"refused": refusal or "malformed hello"})
             return
-        link = self._links.get(sender)
+        link = self.by_address.get(sender)
         if link is not None and link.comm is not None:
             if ordinal <= link.theirs:  # an attempt from before the comm in use
                 await self._turn_away(comm, {"crossed": True})
                 return
             self._fail(link, REPLACED)
-            link = self._links.get(sender)
+            link = self.by_address.get(sender)
         if link is not None and link.opener is not None and self.address < sender:
             await self._turn_away(comm, {"crossed": True})
             return
         if link is None:
-            link = self._links[sender] = self._new(sender)
+            link = self.by_address[sender] = self._new(sender)
         welcome = {"welcome": PROTOCOL_VERSION, "address": self.address, "ordinal": self._ordinal()}
         await self._read(link, self._adopt(link, comm, ordinal, welcome))
 
@@ -254,7 +254,7 @@ class Links:
         """Wait a moment until queued frames are sent, then end all links and tasks."""
         if self._closed:
             return
-        waiting = [link.idle.wait() for link in self._links.values() if link.comm is not None]
+        waiting = [link.idle.wait() for link in self.by_address.values() if link.comm is not None]
         if waiting:
             try:
                 async with asyncio.timeout(self.limits.flush):
@@ -262,7 +262,7 @@ class Links:
             except TimeoutError:
                 pass
         self._closed = True
-        for link in list(self._links.values()):
+        for link in list(self.by_address.values()):
             self._fail(link, "closed", report=False)
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
@@ -288,7 +288,7 @@ class Links:
         """A new link, opening."""
         if self._closed:
             raise LinkDown(f"{to}: the links of {self.address} are closed")
-        link = self._links[to] = self._new(to)
+        link = self.by_address[to] = self._new(to)
         if "://" in to:
             link.opener = self._task(self._open(link), f"link to {to}: open")
         else:  # a client that has left: only the client can open a link
@@ -303,9 +303,9 @@ class Links:
         return frames
 
     def _fail(self, link: _Link, reason: str, *, report: bool = True) -> None:
-        if self._links.get(link.to) is not link:
+        if self.by_address.get(link.to) is not link:
             return  # already given up
-        del self._links[link.to]
+        del self.by_address[link.to]
         if link.comm is not None:
             link.comm.abort()
         current = asyncio.current_task()
@@ -487,7 +487,7 @@ class Links:
             if not answer.done():
                 answer.set_result((succeeded, body))
             return
-        if link is None or self._links.get(link.to) is not link:
+        if link is None or self.by_address.get(link.to) is not link:
             return  # the link failed meanwhile: so did the request
         size = len(body) + FRAME_OVERHEAD
         if link.data + size > self.limits.data and link.data:
