@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from synergy_nb.dataflow.streams.log.chunking import mergeable
+from synergy_nb.dataflow.tuples import START
 
 
 class BirthTimes:
@@ -20,17 +22,32 @@ class BirthTimes:
 
     def __init__(self, now: float) -> None:
         self.oldest = now  # birth time of the oldest tuples that were read last; rows without a window have this age
+        self._reading = math.inf  # birth time of the oldest tuples that were read since the last micro-batch
+        self._low = START  # event time in microseconds that all inputs have passed
         self._times: list[int] = []
         self._born: list[float] = []
 
-    def copy(self) -> BirthTimes:
-        """A copy, which can be read while this object changes."""
+    def read(self, born: float) -> None:
+        """Record that tuples of this age are read, the oldest of which was born then; infinite if there are none."""
+        self._reading = min(self._reading, born)
+
+    def of_read(self) -> BirthTimes:
+        """Return the birth times for the results of what was read since the last micro-batch, which do not change."""
+        if self._reading < math.inf:
+            self.oldest = self._reading
         other = BirthTimes(self.oldest)
         other._times, other._born = self._times.copy(), self._born.copy()
         return other
 
+    def read_anew(self) -> None:
+        """A micro-batch is over: the next one begins to read."""
+        self._reading = math.inf
+
     def passed(self, time: int, born: float) -> None:
-        """Record that all inputs have passed the event time ``time`` by an item with this birth time."""
+        """Record that all inputs have passed an event time, by an item with this birth time, if none had before."""
+        if time <= self._low:
+            return
+        self._low = time
         if self._born and mergeable(self._born[-1], born):
             self._times.pop()
             born = min(self._born.pop(), born)

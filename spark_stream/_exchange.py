@@ -13,6 +13,18 @@ in the next micro-batch; after the commit of that, all results have been emitted
 itself, without new rows, except in a query that has just been restarted. That query gets an offset with a new *turn*,
 which contains only a marker.
 
+What has a state of its own
+---------------------------
+An exchange is the door to these parts, and has their lock. They know neither threads nor callbacks:
+
+==================  ===================================================================================================
+``ExchangeInputs``  the inputs by port: spools and files, and whether a peer has been told that they are full
+``SparkReaders``    where each of Spark's readers stands: what it has asked, and up to which time it reads
+``Runs``            which run of the query may call, and how far all runs have come (``ExchangeState``)
+``Results``         what its tasks bring, and how far that was handed over: the state that another peer continues from
+``BirthTimes``      how old results are
+==================  ===================================================================================================
+
 At another peer
 ---------------
 The state of an exchange, besides Spark's own, is a :class:`DeliveryProgress` and the committed offsets. With these,
@@ -23,7 +35,6 @@ that Spark has not committed is computed again from the same rows, with the same
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +44,13 @@ import polars as pl
 import pyarrow as pa
 
 from spark_stream._birth_times import BirthTimes
+from spark_stream._exchange_inputs import ExchangeInputs
+from spark_stream._readers import SparkReader, SparkReaders
+from spark_stream._runs import ExchangeState, Runs
 from spark_stream._spool import FIRST, WARM, Inlet, Offset, Spool
 from spark_stream._staging import AHEAD, Files, Staged
 from spark_stream._tables import marker, to_spark
+from spark_stream.callbacks import QueryCallbacks
 from spark_stream.results import NONE, DeliveryProgress, ExchangeRefused, Results, Slice
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
@@ -51,6 +66,7 @@ class Exchange:
         self,
         name: str,
         columns: Mapping[str, str],  # columns of its result with their types
+        callbacks: QueryCallbacks,  # it calls `on_items`, `on_handed`, `on_committed` and `on_room`
         *,
         windowed: bool,  # whether its result is a stream of windows
         # microseconds by which the slowest operator with state is behind the watermark of the inputs; None: none has
@@ -58,47 +74,30 @@ class Exchange:
         lag: int | None = None,
         # puts the rows of a micro-batch in order; by default they are put in the order of their event times
         arrange: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
-        on_items: Callable[[list[Item]], None],  # takes results, in order; Spark waits until it returns
-        on_room: Callable[[], None] | None = None,  # called when it is no longer full
         clock: Callable[[], float] = time.time,  # wall-clock seconds
-        # called behind `on_items` with how far that is. Spark commits the micro-batch when it returns
-        on_handed: Callable[[DeliveryProgress], None] | None = None,
-        # called when inputs are needed no longer up to a later place than before
-        on_committed: Callable[[], None] | None = None,
         since: DeliveryProgress = NONE,  # deliveries of the exchange that this one replaces
     ) -> None:
-        self.name = name
-        self.inlets: list[Inlet] = []  # by port
-        self._schemas: list[pa.Schema] = []
-        self._lag = lag
-        self._results = Results(columns, windowed=windowed, lag=lag, arrange=arrange, since=since)
-        self._end_time = END
-        self._on_items = on_items
-        self._on_room = on_room
-        self._on_handed = on_handed
-        self._on_committed = on_committed
+        self._callbacks = callbacks
         self._clock = clock
-        self._changed = threading.Condition()
-        self._handing = threading.Lock()
-        self._run = 0
-        self._closed = False
-        self._reported_full = False
-        # by (port, tap): where Spark has come, what it has been asked since the last commit, and what it reads
-        self._requested: dict[tuple[int, int], Offset] = {}
-        self._rounds: dict[tuple[int, int], int] = {}
-        self._planned: dict[tuple[int, int], int] = {}
-        self._seen: set[tuple[int, int]] = set()  # that Spark has asked for at all
-        self._low = START
+        self._changed = threading.Condition()  # its lock is that of all parts
+        self._handing = threading.Lock()  # one micro-batch is handed over at a time
+        self._inputs = ExchangeInputs()
+        self._readers = SparkReaders(since.readers)
+        self._runs = Runs(name, ended=since.emitted == END)
+        self._results = Results(columns, windowed=windowed, lag=lag, arrange=arrange, since=since)
         self._ages = BirthTimes(clock())
-        self.batch = since.batch  # number of the last micro-batch that was handed over; -1 before the first
-        self._since = since
-        self._before = since.covered  # with it
-        self._ended = since.emitted == END
-        self._dropped = False  # whether readers that the query has not are forgotten
-        self._awake = False  # whether Spark has asked for anything
-        self._oldest = math.inf  # born of what was read since
 
     # -- for the peer ------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Name of the query."""
+        return self._runs.name
+
+    @property
+    def inlets(self) -> Sequence[Inlet]:
+        """Inputs by port."""
+        return self._inputs.inlets
 
     def attach(self, inlet: Inlet, schema: pa.Schema, taps: int) -> int:
         """Add the input of the next port, before the query runs; return the number of the port.
@@ -107,68 +106,60 @@ class Exchange:
         readers.
         """
         with self._changed:
-            port = len(self.inlets)
-            self.inlets.append(inlet)
-            self._schemas.append(schema)
-            for tap in range(taps):
-                self._requested[port, tap] = FIRST
-                self._rounds[port, tap] = 0
-                self._planned[port, tap] = START
-            for each, tap, time in self._since.readers:
-                if each == port:
-                    self._planned[port, tap] = time
-                    self._seen.add((port, tap))
+            port = self._inputs.attach(inlet, schema)
+            self._readers.attach(port, inlet, taps)
             return port
 
     @property
     def full(self) -> bool:
         """Whether the inputs are full, so that no items should be appended; ``on_room`` is called afterwards."""
         with self._changed:
-            full = any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets)
-            self._reported_full = self._reported_full or full
-            return full
+            return self._inputs.tell_full()
 
     @property
     def retained_bytes(self) -> int:
         """Bytes of items from peers that have not been committed."""
-        return sum(inlet.retained_bytes for inlet in self.inlets if isinstance(inlet, Spool))
+        return self._inputs.retained_bytes
 
     @property
     def committed(self) -> list[tuple[Offset, Point]]:
         """For each input from peers, the committed offset, and the position from which on it is still needed."""
         with self._changed:
-            return [(inlet.freed, inlet.committed) for inlet in self.inlets if isinstance(inlet, Spool)]
+            return self._inputs.committed
 
     @property
     def uncovered_bytes(self) -> int:
         """Bytes of rows that no punctuation covers yet."""
-        return sum(inlet.loose for inlet in self.inlets if isinstance(inlet, Spool))
+        return self._inputs.uncovered_bytes
 
     @property
     def late(self) -> int:
         """Number of rows that arrived after a punctuation which had promised that none would follow."""
-        return sum(inlet.late for inlet in self.inlets if isinstance(inlet, Spool))
+        return self._inputs.late
+
+    @property
+    def batch(self) -> int:
+        """Number of the last micro-batch that was handed over; -1 before the first."""
+        return self._results.batch
 
     @property
     def ended(self) -> bool:
         """Whether the end of the result has been handed over and acknowledged."""
-        return self._ended
+        return self._runs.state is ExchangeState.ENDED
 
     def append(self, port: int, item: Item) -> None:
         """Append the next item of an input."""
-        inlet = self.inlets[port]
-        assert isinstance(inlet, Spool)
+        spool = self._inputs.spool(port)
         with self._changed:
-            if inlet.append(item):
-                self._rise(item.born)
+            if spool.append(item):
+                self._ages.passed(self._inputs.low, item.born)
                 self._changed.notify_all()
 
     def warm(self) -> None:
         """Let the first micro-batch, which is by far the slowest, run before any input has arrived."""
         with self._changed:
-            for inlet in self.inlets:
-                if isinstance(inlet, Spool):
-                    inlet.append(Punctuation(WARM, 0, self._clock()))
+            for spool in self._inputs.spools:
+                spool.append(Punctuation(WARM, 0, self._clock()))
             self._changed.notify_all()
 
     def begun(self, seconds: float) -> bool:
@@ -177,31 +168,30 @@ class Exchange:
         That is when a micro-batch has been handed over. For a query that reads only files, or that continues from
         another peer, it is when Spark has asked for its first input, since its Python processes have started then.
         """
-        asks = self._since.batch >= 0 or all(isinstance(inlet, Files) for inlet in self.inlets)
+        asks = self._results.continues or self._inputs.are_files
 
         def begun() -> bool:
-            return self.batch > self._since.batch or (asks and self._awake)
+            return self._results.handed_any or (asks and self._runs.state is not ExchangeState.WAITING)
 
         with self._changed:
-            self._changed.wait_for(lambda: begun() or self._closed, seconds)
+            self._changed.wait_for(lambda: begun() or self._runs.closed, seconds)
             return begun()
 
     def stage(self, port: int, file: Staged) -> bool:
         """Add the next file of a source, and wait until another one is needed; return False if none will be."""
-        files = self.inlets[port]
-        assert isinstance(files, Files)
+        files = self._inputs.file_source(port)
         with self._changed:
             files.stage(file)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._closed or files.waiting < AHEAD)
-            return not self._closed
+            self._changed.wait_for(lambda: self._runs.closed or files.waiting < AHEAD)
+            return not self._runs.closed
 
     def staged(self) -> bool:
         """Wait until each source that Spark reads itself has its first file; return False if the exchange closes."""
         with self._changed:
-            files = [inlet for inlet in self.inlets if isinstance(inlet, Files)]
-            self._changed.wait_for(lambda: self._closed or all(inlet.begun for inlet in files))
-            return not self._closed
+            sources = self._inputs.file_sources
+            self._changed.wait_for(lambda: self._runs.closed or all(files.begun for files in sources))
+            return not self._runs.closed
 
     def begin(self, end_time: int) -> int:
         """Start a run and return its number; calls of earlier runs are refused from now on.
@@ -209,20 +199,18 @@ class Exchange:
         ``end_time``: event time that stands for the end of a stream in Spark, in microseconds.
         """
         with self._changed:
-            self._run += 1
-            self._end_time = end_time
+            run = self._runs.begin(end_time)
             self._results.forget()
-            self._rounds = dict.fromkeys(self._rounds, 0)
-            for inlet in self.inlets:
-                if isinstance(inlet, Files):
-                    inlet.begin(self._clock())
+            self._readers.rest()
+            for files in self._inputs.file_sources:
+                files.begin(self._clock())
             self._changed.notify_all()
-            return self._run
+            return run
 
     def close(self) -> None:
         """Refuse all further calls, and those that wait."""
         with self._changed:
-            self._closed = True
+            self._runs.close()
             self._results.forget()
             self._changed.notify_all()
 
@@ -231,7 +219,7 @@ class Exchange:
     def initial(self, run: int, port: int, tap: int) -> Offset:
         """Where a reader begins."""
         with self._changed:
-            self._check(run)
+            self._runs.check(run)
             inlet = self.inlets[port]
             return inlet.first if isinstance(inlet, Files) else FIRST
 
@@ -243,51 +231,51 @@ class Exchange:
         """
         deadline = time.monotonic() + patience
         with self._changed:
-            self._check(run)
-            key = port, tap
-            self._seen.add(key)
+            self._runs.check(run)
             self._wake()
-            self._requested[key] = start
-            self._rounds[key] += 1
-            self._planned[key] = max(self._planned[key], start.time)
-            inlet = self.inlets[port]
+            reader, inlet = self._readers.of(port, tap), self.inlets[port]
+            reader.ask(start)
             freed = isinstance(inlet, Spool) and self._reached(inlet, tap, start)
         if freed:
-            self._report_committed()
+            self._callbacks.on_committed()
         with self._changed:
-            self._check(run)
-            while True:
-                end = inlet.latest(tap, start, self._clock())
-                if isinstance(inlet, Files):
-                    self._rise(self._clock())
-                    self._changed.notify_all()  # the next one can be staged
-                if end != start:
-                    return end
-                again = self._rounds[key] > 1
-                if again and self._is_due and not self._has_input():
-                    return start._replace(turn=start.turn + 1)
+            self._runs.check(run)
+            while (end := self._offered(reader, start)) is None:
                 left = deadline - time.monotonic()
-                if not again or left <= 0 or self._has_input():
+                if left <= 0:
                     return start
                 self._changed.wait(left)
-                self._check(run)
+                self._runs.check(run)
+            return end
+
+    def _offered(self, reader: SparkReader, start: Offset) -> Offset | None:
+        """The offset up to which a reader may read now, ``start`` if it should ask again; None if it should wait."""
+        end = reader.inlet.latest(reader.tap, start, self._clock())
+        if isinstance(reader.inlet, Files):
+            self._ages.passed(self._inputs.low, self._clock())
+            self._changed.notify_all()  # the next one can be staged
+        if end != start or reader.rounds <= 1 or self._readers.have_news:
+            return end
+        if self._results.is_due(self._readers.covered):
+            return start._replace(turn=start.turn + 1)
+        return None
 
     def partitions(self, run: int, port: int, tap: int, start: Offset, end: Offset) -> list[Slice]:
         """The slices of the rows between two offsets, one for each task."""
         self._await(run, port, start, end)
         with self._changed:
-            self._check(run)
+            self._runs.check(run)
             inlet = self.inlets[port]
             try:
                 rows = inlet.rows(start, end)
             except LookupError as error:
                 raise ExchangeRefused(str(error)) from None
-            self._planned[port, tap] = max(self._planned[port, tap], end.time)
-            self._oldest = min(self._oldest, inlet.born(start, end))
+            self._readers.of(port, tap).plan(end)
+            self._ages.read(inlet.born(start, end))
             inlet.read(tap, end)
-            has_room = self._room()
-        if has_room and self._on_room is not None:
-            self._on_room()
+            has_room = self._inputs.take_room()
+        if has_room:
+            self._callbacks.on_room()
         mark = end.time > START and (end.time > start.time or end.turn > start.turn)
         if rows <= SPLIT_ROWS:
             return [Slice(0, rows, mark)] if rows or mark else []
@@ -296,9 +284,9 @@ class Exchange:
 
     def read(self, run: int, port: int, start: Offset, end: Offset, part: Slice) -> pa.Table:
         """The rows of a slice, in order, and its marker."""
-        schema = self._schemas[port]
+        schema = self._inputs.schemas[port]
         with self._changed:
-            self._check(run)
+            self._runs.check(run)
             inlet = self.inlets[port]
             try:
                 found = inlet.tables(start, end, part.first, part.rows) if isinstance(inlet, Spool) else []
@@ -306,90 +294,65 @@ class Exchange:
                 raise ExchangeRefused(str(error)) from None
         tables = [to_spark(found, schema)] if found and part.rows else []
         if part.mark:
-            tables.append(marker(min(end.time, self._end_time), schema))
+            tables.append(marker(min(end.time, self._runs.end_time), schema))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def commit(self, run: int, port: int, tap: int, end: Offset) -> None:
         """Note that Spark has committed the input up to ``end``."""
         with self._changed:
-            self._check(run)
+            self._runs.check(run)
             freed = self._reached(self.inlets[port], tap, end)
-            has_room = self._room()
-        if has_room and self._on_room is not None:
-            self._on_room()
+            has_room = self._inputs.take_room()
+        if has_room:
+            self._callbacks.on_room()
         if freed:
-            self._report_committed()
+            self._callbacks.on_committed()
 
     # -- for Spark's sink --------------------------------------------------------------------------------------------
 
     def put(self, run: int, put: str, batches: list[pa.RecordBatch]) -> None:
         """Store the rows that a task has written, until :meth:`finish` or :meth:`abort`."""
         with self._changed:
-            self._check(run)
+            self._runs.check(run)
             self._results.put(put, batches)
 
     def finish(self, run: int, batch: int, puts: Sequence[str]) -> None:
         """Hand over a micro-batch: the rows stored under ``puts``, and the punctuations that it completes."""
         with self._handing:
             with self._changed:
-                self._check(run)
-                written = self._results.pop(puts)
-                known = batch <= self.batch  # the run before had come so far
-                if batch > self.batch + 1:
-                    raise ExchangeRefused(f"micro-batch {batch}; expected {self.batch + 1}: some are not known here")
-                missing = 0 if known else written.count(None)
-                if missing:
-                    raise ExchangeRefused(f"micro-batch {batch}: {missing} of {len(puts)} parts of it never came")
-                covered = self._covered
-                effective = self._results.effective(covered if self._lag is None else self._before)
-                if self._oldest < math.inf and not known:
-                    self._ages.oldest = self._oldest
-                ages = self._ages.copy()
-            if not known:
-                items = self._results.items([each for part in written if part for each in part], ages)
-                if effective > self._results.emitted:
-                    items.append(Punctuation(effective, self._results.position, ages.of(effective)))
+                self._runs.check(run)
+                covered = self._readers.covered
+                written = self._results.take(batch, puts)  # None if the run before had come so far
+                ages = None if written is None else self._ages.of_read()
+            # without the lock, as the peer may wait for room here, and Spark's other calls go on meanwhile
+            if written is not None and ages is not None:
+                items = self._results.items(written, covered, ages)
                 if items:
-                    self._on_items(items)
+                    self._callbacks.on_items(items)
             with self._changed:
-                if not known:
-                    self._drop()
-                    self.batch, self._before = batch, covered
-                    self._results.emitted = max(self._results.emitted, effective)
+                if written is not None:
+                    self._readers.drop_unasked()
+                    self._results.hand_over(batch, covered)
                     self._ages.forget(self._results.emitted)
-                self._oldest = math.inf
-                self._reset_rounds()
-                handed = self._handed
-            if self._on_handed is not None:
-                self._on_handed(handed)
-            self._ended = handed.emitted == END
+                self._ages.read_anew()
+                self._readers.rest()
+                self._changed.notify_all()
+                handed = self._results.progress(self._readers.progress)
+            self._callbacks.on_handed(handed)
+            if handed.emitted == END:
+                with self._changed:
+                    self._runs.end()
 
     def abort(self, run: int, puts: Sequence[str]) -> None:
         """Discard the rows of a micro-batch that has failed."""
         with self._changed:
-            self._check(run)
+            self._runs.check(run)
             self._results.forget(puts)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _check(self, run: int) -> None:
-        if self._closed:
-            raise ExchangeRefused(f"query {self.name} has been stopped")
-        if run != self._run:
-            raise ExchangeRefused(f"query {self.name}: run {run}; expected {self._run}, the query has been restarted")
-
-    @property
-    def _covered(self) -> int:
-        return min((self._planned[key] for key in self._seen), default=START)
-
-    @property
-    def _handed(self) -> DeliveryProgress:
-        readers = tuple((*key, self._planned[key]) for key in sorted(self._seen))
-        return DeliveryProgress(self.batch, self._results.position, self._results.emitted, self._before, readers)
-
     def _wake(self) -> None:
-        if not self._awake:
-            self._awake = True
+        if self._runs.wake():
             self._changed.notify_all()
 
     def _reached(self, inlet: Inlet, tap: int, end: Offset) -> bool:
@@ -403,60 +366,17 @@ class Exchange:
         inlet.commit(tap, end)
         return inlet.committed != before
 
-    def _report_committed(self) -> None:
-        if self._on_committed is not None:
-            self._on_committed()
-
     def _await(self, run: int, port: int, start: Offset, end: Offset) -> None:
         """Wait until the input between two offsets has arrived, which a continued query receives again."""
         with self._changed:
-            self._check(run)
+            self._runs.check(run)
             self._wake()
             inlet = self.inlets[port]
             if not isinstance(inlet, Spool) or start.time >= end.time:
                 return
-            inlet.mark(start)
-            inlet.mark(end)
-            inlet.wanted = max(inlet.wanted, end.time)
-            has_room = self._room()
-        if has_room and self._on_room is not None:
-            self._on_room()
+            inlet.await_until(start, end)
+            has_room = self._inputs.take_room()
+        if has_room:
+            self._callbacks.on_room()
         with self._changed:
-            self._changed.wait_for(lambda: inlet.low >= end.time or self._closed or run != self._run)
-
-    @property
-    def _is_due(self) -> bool:
-        """Whether punctuations are complete that have not been reported yet."""
-        return self._results.effective(self._covered) > self._results.emitted
-
-    def _drop(self) -> None:
-        """Forget readers that the query does not have: those that it has were asked before its first micro-batch."""
-        if self._dropped or not self._seen:
-            return
-        self._dropped = True
-        for port, tap in tuple(self._requested):
-            if (port, tap) not in self._seen:
-                self.inlets[port].drop(tap)
-                del self._requested[port, tap], self._planned[port, tap], self._rounds[port, tap]
-
-    def _has_input(self) -> bool:
-        return any(self.inlets[port].news(tap, self._requested[port, tap]) for port, tap in self._requested)
-
-    def _room(self) -> bool:
-        """Whether a full input has room again, and nobody has been told yet."""
-        if not self._reported_full or any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets):
-            return False
-        self._reported_full = False
-        return True
-
-    def _reset_rounds(self) -> None:
-        self._rounds = dict.fromkeys(self._rounds, 0)
-        self._changed.notify_all()
-
-    def _rise(self, born: float) -> None:
-        """Remember the birth time with which all inputs have passed a later event time."""
-        low = min(inlet.low for inlet in self.inlets)
-        if low <= self._low:
-            return
-        self._low = low
-        self._ages.passed(low, born)
+            self._changed.wait_for(lambda: inlet.low >= end.time or not self._runs.accepts(run))

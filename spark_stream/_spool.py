@@ -255,6 +255,12 @@ class Spool:
         self._segments[index] = first
         self._segments.insert(index + 1, rest)
 
+    def await_until(self, start: Offset, end: Offset) -> None:
+        """Divide the rows at two offsets between which Spark reads, and be full no more before these rows have come."""
+        self.mark(start)
+        self.mark(end)
+        self.wanted = max(self.wanted, end.time)
+
     def news(self, tap: int, start: Offset) -> bool:
         """Whether a punctuation has come after ``start``."""
         return self.low > start.time

@@ -23,11 +23,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+import msgspec
+
 from spark_stream.resumption import Resumption, claim, is_claimed
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.connect.session import SparkSession
+
+    from spark_stream._spool import Offset
+    from spark_stream.results import DeliveryProgress
+    from synergy_nb.dataflow.streams.log.values import Point
 
 __all__ = ["Checkpoint", "copied", "location_of", "unreachable"]
 
@@ -53,26 +59,45 @@ def unreachable(session: SparkSession, checkpoint: str, location: str) -> str:
 
 
 class Checkpoint:
-    """The checkpoint of a query at one peer: its location, its owner, and its removal."""
+    """The checkpoint of a query at one peer: its location, its owner, and its removal.
 
-    def __init__(
-        self, name: str, since: Resumption, epoch: int, server: str, folder: Callable[[str], Path | None]
-    ) -> None:
-        self.server = server  # name of the server that executes it
+    It is *placed* when a server is known, and *opened* when a query begins with it.
+    """
+
+    def __init__(self, name: str, since: Resumption, epoch: int) -> None:
+        self.server: str | None = None  # name of the server that executes it; None before `place`
         self.where = ""  # folder or URL of the checkpoint; empty before `open`
         self.former = since.former  # folders or URLs of its checkpoints on other servers
-        # name of the query at this peer, which distinguishes it from the query's names at other peers
-        self._name = name
-        self._since = since  # progress of the query at another peer
+        self.folder: Path | None = None  # folder of the query on this machine; None if Spark is on another one
+        self.name = name  # name of the query at this peer, which distinguishes it from its names at other peers
+        self.since = since  # progress of the query at another peer
         self._epoch = epoch  # number of peers that had the query before
-        self._stays = bool(since.checkpoint) and since.server == server
-        self.folder = folder(name)  # folder of the query on this machine
+
+    def place(self, server: str, folder: Path | None) -> None:
+        """Say which server executes the query, and which folder the query has on this machine, if it has one."""
+        self.server, self.folder = server, folder
         if self.folder is not None:
             if self._stays:
-                self.folder = Path(since.checkpoint).parent
+                self.folder = Path(self.since.checkpoint).parent
             self.folder.mkdir(parents=True, exist_ok=True)
-            if not is_claimed(self.folder, epoch):
-                claim(self.folder, epoch)
+            if not is_claimed(self.folder, self._epoch):
+                claim(self.folder, self._epoch)
+
+    @property
+    def _stays(self) -> bool:
+        """Whether the query continues on the server where it was."""
+        return bool(self.since.checkpoint) and self.since.server == self.server
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its location is known, here or at the peer from which the query comes."""
+        return bool(self.where or self.since.checkpoint)
+
+    def resumption(self, handed: DeliveryProgress, inputs: tuple[tuple[Offset, Point], ...]) -> Resumption:
+        """Create the state from which another peer continues, given the delivered results and the committed inputs."""
+        if self.server is None or not self.where:  # without a new checkpoint, the previous one is valid
+            return msgspec.structs.replace(self.since, handed=handed, inputs=inputs)
+        return Resumption(self.since.name, handed, inputs, self.server, self.where, self.former)
 
     @property
     def is_claimed(self) -> bool:
@@ -84,7 +109,7 @@ class Checkpoint:
 
         Raises ``ValueError`` if the server cannot have that copy.
         """
-        since = self._since
+        since = self.since
         if self.where:
             return self.where
         if self._stays:
@@ -92,14 +117,14 @@ class Checkpoint:
         elif self.folder is not None:
             self.where = str(self.folder / "checkpoint")
         else:
-            self.where = f"{location_of(session, None)}/{self._name}"
+            self.where = f"{location_of(session, None)}/{self.name}"
         if since.checkpoint and not self._stays:
             self.former = (*since.former, since.checkpoint)
             source, batch, destination = since.checkpoint, since.handed.batch, self.where
             why = _run(session, lambda: copied(source, destination, batch)) if batch >= 0 else ""
             if why:
                 self.where = ""
-                raise ValueError(refusal(self.server, since, why))
+                raise ValueError(refusal(self.server or "", since, why))
         return self.where
 
     def clear(self, session: SparkSession | None) -> None:
@@ -107,7 +132,7 @@ class Checkpoint:
 
         ``session``: session of the query; None if there is none any more.
         """
-        if self.is_claimed:
+        if self.server is None or self.is_claimed:
             return
         gone = self.former if self.folder is not None else (*self.former, *filter(None, (self.where,)))
         if session is not None and gone:

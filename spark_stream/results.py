@@ -12,7 +12,7 @@ from spark_stream._birth_times import BirthTimes
 from spark_stream._spool import WARM
 from spark_stream._tables import from_spark
 from synergy_nb.dataflow.operators.base import OUTPUT_ROWS
-from synergy_nb.dataflow.tuples import END, START, Batch, Item, conform
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, conform
 from synergy_nb.errors import SynergyError
 
 __all__ = ["NONE", "DeliveryProgress", "ExchangeRefused", "Results", "Slice"]
@@ -60,8 +60,11 @@ class Results:
         arrange: Callable[[pl.DataFrame], pl.DataFrame] | None,
         since: DeliveryProgress,  # deliveries before this exchange
     ) -> None:
-        self.position = since.position  # rows up to the last micro-batch
+        self.batch = since.batch  # number of the last micro-batch that was handed over; -1 before the first
+        self.position = since.position  # rows up to it
         self.emitted = since.emitted  # time in microseconds below which it is complete
+        self._covered = since.covered  # time in microseconds that the inputs had passed with it
+        self._first = since.batch  # its number when this exchange began
         self._columns = dict(columns)
         self._windowed = windowed
         self._lag = lag
@@ -77,13 +80,43 @@ class Results:
         for put in tuple(self._puts) if puts is None else puts:
             self._puts.pop(put, None)
 
-    def pop(self, puts: Sequence[str]) -> list[list[pa.RecordBatch] | None]:
-        """Remove and return the rows of these tasks, None where a task has none; discard those of failed tasks."""
+    def take(self, batch: int, puts: Sequence[str]) -> list[pa.RecordBatch] | None:
+        """Remove and return the rows of these tasks, and discard those of failed ones; None if they are known.
+
+        Raises ``ExchangeRefused`` if results before them, or some of them, are not here.
+        """
         found = [self._puts.pop(put, None) for put in puts]
         self._puts.clear()
-        return found
+        if batch <= self.batch:
+            return None
+        if batch > self.batch + 1:
+            raise ExchangeRefused(f"micro-batch {batch}; expected {self.batch + 1}: some are not known here")
+        if missing := found.count(None):
+            raise ExchangeRefused(f"micro-batch {batch}: {missing} of {len(puts)} parts of it never came")
+        return [each for part in found if part for each in part]
 
-    def effective(self, covered: int) -> int:
+    @property
+    def continues(self) -> bool:
+        """Whether the query has handed results over at another peer."""
+        return self._first >= 0
+
+    @property
+    def handed_any(self) -> bool:
+        """Whether the query has handed a micro-batch over here."""
+        return self.batch > self._first
+
+    def is_due(self, covered: int) -> bool:
+        """Whether a micro-batch without rows would complete more of the result, as its inputs have passed a time."""
+        return self._effective(covered) > self.emitted
+
+    def _completed(self, covered: int) -> int:
+        """Before which nothing follows after the next micro-batch, with which the inputs pass a time.
+
+        State takes effect one micro-batch later: what the inputs had passed with the last one counts.
+        """
+        return self._effective(covered if self._lag is None else self._covered)
+
+    def _effective(self, covered: int) -> int:
         """Before which nothing follows any more when what covers a time has taken effect.
 
         Spark's watermark counts in milliseconds.
@@ -94,8 +127,27 @@ class Results:
             return covered
         return (covered - self._lag) // 1000 * 1000
 
-    def items(self, written: list[pa.RecordBatch], ages: BirthTimes) -> list[Item]:
-        """Results as batches in the order of their event times; the peer goes on with other work meanwhile."""
+    def items(self, written: list[pa.RecordBatch], covered: int, ages: BirthTimes) -> list[Item]:
+        """Results as batches in the order of their event times, and the punctuation that they complete.
+
+        The peer goes on with other work meanwhile. ``covered``: time that the inputs pass with this micro-batch.
+        """
+        items = self._batches(written, ages)
+        completed = self._completed(covered)
+        if completed > self.emitted:
+            items.append(Punctuation(completed, self.position, ages.of(completed)))
+        return items
+
+    def hand_over(self, batch: int, covered: int) -> None:
+        """The next micro-batch has been handed over, with which the inputs have passed a time."""
+        self.emitted = max(self.emitted, self._completed(covered))
+        self.batch, self._covered = batch, covered
+
+    def progress(self, readers: tuple[tuple[int, int, int], ...]) -> DeliveryProgress:
+        """How far results have been handed over, with these readers."""
+        return DeliveryProgress(self.batch, self.position, self.emitted, self._covered, readers)
+
+    def _batches(self, written: list[pa.RecordBatch], ages: BirthTimes) -> list[Item]:
         if not written:
             return []
         table = from_spark(written)

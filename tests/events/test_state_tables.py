@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from spark_stream._query_states import QUERY_FOLLOWS, QueryState
+from spark_stream._runs import EXCHANGE_FOLLOWS, ExchangeState
 from synergy_nb.dataflow.streams.hosting import _held_roles as held_roles
 from synergy_nb.dataflow.streams.hosting._copies import READINESS_FOLLOWS, Readiness
 from synergy_nb.dataflow.streams.hosting._held_roles import RoleState
@@ -24,6 +26,8 @@ TABLES: list[tuple[type[StrEnum], StateTable[Any], set[StrEnum]]] = [
     (InputState, INPUT_FOLLOWS, {InputState.ASKING}),
     (CursorState, CURSOR_FOLLOWS, {CursorState.EXPECTED}),
     (MoveState, led_moves.FOLLOWS, {MoveState.DOUBTFUL}),
+    (QueryState, QUERY_FOLLOWS, {QueryState.NEW}),
+    (ExchangeState, EXCHANGE_FOLLOWS, {ExchangeState.WAITING}),
 ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
@@ -64,6 +65,13 @@ def checkpoint(root: Path, *, committed: int, planned: int) -> Path:
 def at(batch: int, checkpoint: Path, former: tuple[str, ...] = ()) -> Resumption:
     """A query of the server there that has handed over so many micro-batches."""
     return Resumption("q", DeliveryProgress(batch, 0, 0, 0, ()), (), THERE, str(checkpoint), former)
+
+
+def placed(since: Resumption, server: str, folder: Path | None = None) -> Checkpoint:
+    """The checkpoint with which the next peer continues a query, on a server."""
+    found = Checkpoint("q-1", since, 1)
+    found.place(server, folder)
+    return found
 
 
 # -- what is copied --------------------------------------------------------------------------------------------------
@@ -125,7 +133,7 @@ def test_a_checkpoint_that_is_not_as_far_is_refused(tmp_path: Path, committed: i
 def test_another_server_begins_with_a_copy_of_its_own_and_removes_both_at_the_end(tmp_path: Path) -> None:
     old = checkpoint(tmp_path / "there" / "q", committed=3, planned=3)
     session: Any = Session(tmp_path / "here")
-    mine = Checkpoint("q-1", at(3, old), 1, HERE, lambda _: None)
+    mine = placed(at(3, old), HERE)
     assert mine.open(session) == f"file:{tmp_path}/here/q-1"
     assert names(tmp_path / "here" / "q-1") == names(old)
     assert mine.former == (str(old),)
@@ -138,7 +146,7 @@ def test_another_server_begins_with_a_copy_of_its_own_and_removes_both_at_the_en
 
 def test_the_same_server_goes_on_with_the_same_checkpoint(tmp_path: Path) -> None:
     old = checkpoint(tmp_path / "q" / "checkpoint", committed=3, planned=3)
-    mine = Checkpoint("q-1", at(3, old), 1, THERE, tmp_path.joinpath)
+    mine = placed(at(3, old), THERE, tmp_path / "q-1")
     session: Any = None  # nothing is asked of it
     assert mine.open(session) == str(old)
     assert mine.former == ()
@@ -149,9 +157,29 @@ def test_the_same_server_goes_on_with_the_same_checkpoint(tmp_path: Path) -> Non
     assert names(old), "it is another peer's now"
 
 
+def test_a_checkpoint_without_a_server_is_that_of_the_peer_before_and_is_not_removed(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "there" / "q", committed=3, planned=3)
+    since = at(3, old, (str(old),))
+    mine = Checkpoint("q-1", since, 1)
+    assert (mine.is_known, mine.is_claimed, Checkpoint("q-1", Resumption("q"), 1).is_known) == (True, False, False)
+    handed = DeliveryProgress(4, 9, 7, 7, ())
+    assert mine.resumption(handed, ()) == msgspec.structs.replace(since, handed=handed)
+    session: Any = Session(tmp_path / "here")
+    mine.clear(session)
+    assert names(old)
+
+
+def test_another_peer_continues_from_where_the_checkpoint_is_now(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "there" / "q", committed=3, planned=3)
+    mine = placed(at(3, old), HERE)
+    session: Any = Session(tmp_path / "here")
+    where, handed = mine.open(session), DeliveryProgress(4, 9, 7, 7, ())
+    assert mine.resumption(handed, ()) == Resumption("q", handed, (), HERE, where, (str(old),))
+
+
 def test_a_query_that_has_handed_nothing_over_begins_anew(tmp_path: Path) -> None:
     session: Any = Session(tmp_path / "here")
-    mine = Checkpoint("q-1", at(-1, tmp_path / "gone"), 1, HERE, tmp_path.joinpath)
+    mine = placed(at(-1, tmp_path / "gone"), HERE, tmp_path / "q-1")
     assert mine.open(session) == str(tmp_path / "q-1" / "checkpoint")
 
 
@@ -159,7 +187,7 @@ def test_a_checkpoint_that_another_server_cannot_reach_is_refused_by_both_names(
     session: Any = Session(tmp_path / "here")
     gone = tmp_path / "there" / "q"
     assert unreachable(session, str(gone), str(tmp_path / "here")) == "it is not to be found there"
-    mine = Checkpoint("q-1", at(3, gone), 1, HERE, lambda _: None)
+    mine = placed(at(3, gone), HERE)
     expected = f"Spark at {HERE} cannot go on with the checkpoint of Spark at {THERE}, {gone}: "
     with pytest.raises(ValueError, match=expected.replace("(", r"\(")):
         mine.open(session)

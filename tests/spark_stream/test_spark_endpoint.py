@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from spark_stream._sources import Reader, Writer, Written
 from spark_stream._spool import FIRST, Offset, Spool
 from spark_stream._staging import Files, Staged, convert, direct
 from spark_stream._tables import MARK, arrow_schema
+from spark_stream.callbacks import QueryCallbacks
 from spark_stream.peer_endpoint import PeerEndpoint
 from spark_stream.results import ExchangeRefused, Slice
 from spark_stream.supported import supported_source
@@ -192,12 +193,22 @@ def test_positions_are_kept_where_they_are_asked_for() -> None:
 class Query:
     """An exchange with inputs from peers, and what it hands over."""
 
-    def __init__(self, ports: int = 1, *, taps: int = 1, limit: int = 1 << 20, **options: Any) -> None:
+    def __init__(
+        self,
+        ports: int = 1,
+        *,
+        taps: int = 1,
+        limit: int = 1 << 20,
+        name: str = "q",
+        take: Callable[[list[Item]], None] | None = None,
+        **options: Any,
+    ) -> None:
         self.items: list[Item] = []
         self.rooms = 0
         self.now = 100.0
         options = {"windowed": False, "columns": COLUMNS, **options}
-        self.exchange = Exchange("q", on_items=self.items.extend, on_room=self._room, clock=lambda: self.now, **options)
+        callbacks = QueryCallbacks(on_items=take or self.items.extend, on_room=self._room)
+        self.exchange = Exchange(name, callbacks=callbacks, clock=lambda: self.now, **options)
         for _ in range(ports):
             self.exchange.attach(Spool(limit=limit, taps=taps), arrow_schema(COLUMNS), taps)
         self.run = self.exchange.begin(END_TIME)
@@ -537,7 +548,6 @@ def test_errors_come_to_spark_in_one_line(endpoint: PeerEndpoint) -> None:
 
 def test_a_commit_waits_until_the_peer_accepts_more(endpoint: PeerEndpoint) -> None:
     taken, room = threading.Event(), threading.Event()
-    query = Query()
     handed: list[Item] = []
 
     def take(items: list[Item]) -> None:
@@ -545,7 +555,7 @@ def test_a_commit_waits_until_the_peer_accepts_more(endpoint: PeerEndpoint) -> N
         room.wait(WITHIN)
         handed.extend(items)
 
-    query.exchange._on_items = take
+    query = Query(take=take)
     endpoint.admit(query.exchange)
     writer = Writer(options(endpoint, query))
     table = pa.Table.from_pylist([{"time": 1, "n": 1, "text": ""}], schema=arrow_schema(COLUMNS).remove(3))
@@ -581,8 +591,7 @@ def test_waiting_results_are_refused_when_the_query_is_stopped(endpoint: PeerEnd
 
 
 def test_one_query_is_dismissed_and_another_goes_on(endpoint: PeerEndpoint) -> None:
-    one, other = Query(), Query()
-    other.exchange.name = "other"
+    one, other = Query(), Query(name="other")
     endpoint.admit(one.exchange)
     endpoint.admit(other.exchange)
     with pytest.raises(ValueError, match=r"query 'q' is at the endpoint already"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +10,8 @@ import pytest
 
 from spark_stream import query
 from spark_stream._spool import FIRST, Offset
+from spark_stream.callbacks import QueryCallbacks
+from spark_stream.query import SparkAccess
 from spark_stream.results import DeliveryProgress, ExchangeRefused
 from spark_stream.resumption import Resumption
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
@@ -29,19 +30,20 @@ COMMITTED = ((Offset(3, 500), Point(3, 500)),)
 
 
 class Query:
-    """What a part asks of its query."""
+    """What a part asks of its query, of what was given to it, and of its checkpoint."""
 
     made: list[Query]
-    full, retained_bytes, late, loose = False, 0, 0, 0
-    resumable = True
+    full, retained_bytes, late, uncovered_bytes = False, 0, 0, 0
+    is_known = True  # whether the location of its checkpoint is
 
-    def __init__(self, *_: Any, since: Any, epoch: int, server: Callable[[], str], **calls: Callable[..., Any]) -> None:
-        self.server = server
+    def __init__(self, _: Any, spark: SparkAccess, calls: QueryCallbacks, *, keys: Any, since: Any, epoch: int) -> None:
+        self.server = spark.server
         self.name = "app-count-0" if since is None else since.name
         self.since, self.epoch = since, epoch
         self.calls = calls
         self.committed = ((FIRST, ORIGIN),) if since is None else since.inputs
         self.left: bool | None = None
+        self.input = self.checkpoint = self
         self.made.append(self)
 
     def resumption(self, handed: DeliveryProgress, inputs: Any) -> Resumption:
@@ -100,9 +102,9 @@ class Part:
         calls = Query.made[-1].calls
 
         def work() -> None:
-            calls["on_items"](list(items))
+            calls.on_items(list(items))
             position = self.part.point.position
-            calls["on_handed"](DeliveryProgress(batch, position, 0, 0, ((0, 0, 0),)))
+            calls.on_handed(DeliveryProgress(batch, position, 0, 0, ((0, 0, 0),)))
 
         return asyncio.get_running_loop().run_in_executor(self.threads, work)
 
@@ -205,12 +207,12 @@ async def test_no_snapshot_is_sent_before_the_location_of_the_checkpoint_is_know
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     part = Part()
-    monkeypatch.setattr(Query, "resumable", False)
+    monkeypatch.setattr(Query, "is_known", False)
     part.part.prepare()
     found = [part.part.committed.whole]
-    monkeypatch.setattr(Query, "resumable", True)
+    monkeypatch.setattr(Query, "is_known", True)
     told = part.told
-    Query.made[0].calls["on_ready"]()
+    Query.made[0].calls.on_ready()
     await until(lambda: part.told > told)
     found.append(part.part.committed.whole)
     assert found == [False, True]

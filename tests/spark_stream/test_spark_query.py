@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from spark_stream.callbacks import QueryCallbacks
 from spark_stream.part import Part
 from spark_stream.peer_endpoint import PeerEndpoint
-from spark_stream.query import PartQuery, Progress
+from spark_stream.query import PartQuery, Progress, SparkAccess
 from synergy_nb import source, traces
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan import Plan, Stream
@@ -60,15 +61,15 @@ class Run:
 
         self.query = PartQuery(
             Part("app", end, plan, inside, tuple(inputs)),
-            session,
-            endpoint,
-            lambda _: folder,
+            SparkAccess(session, endpoint, lambda _: folder),
+            QueryCallbacks(
+                on_items=self._take,
+                on_ready=lambda: self._set("is_ready", True),
+                on_failed=lambda reason: self._set("failure", reason),
+                on_progress=self._progressed,
+                on_room=lambda: self._set("rooms", self.rooms + 1),
+            ),
             keys={"alpha": b"a" * 32},
-            on_items=self._take,
-            on_ready=lambda: self._set("is_ready", True),
-            on_failed=lambda reason: self._set("failure", reason),
-            on_progress=self._progressed,
-            on_room=lambda: self._set("rooms", self.rooms + 1),
         )
         self.query.start()
 
@@ -103,13 +104,13 @@ class Run:
 
     def wait_room(self) -> None:
         """Wait until it has room, or until nobody takes its results."""
-        self.wait(lambda: not self.query.full or self.waiting)
+        self.wait(lambda: not self.query.input.full or self.waiting)
 
     def give(self, items: Feed) -> Run:
         """Give what comes in, when the query runs."""
         self.wait(lambda: self.is_ready)
         for port, item in items:
-            self.query.append(port, item)
+            self.query.input.append(port, item)
         return self
 
     def release(self) -> None:
@@ -209,7 +210,7 @@ def test_a_query_on_spark_gives_the_rows_of_peers(run: Callable[..., Run], name:
         if isinstance(item, Batch):
             following = iter(wanted.rows())
             assert all(row in following for row in item.table.rows())
-    assert started.query.late == late
+    assert started.query.input.late == late
     assert name == "by position" or late > 0
     assert sum(each.late for each in started.progress) == 0  # Spark has nothing to drop
     started.wait(lambda: sum(each.rows for each in started.progress) == 400 - late)
@@ -362,8 +363,8 @@ def test_a_slow_reader_slows_the_input_of_a_query(run: Callable[..., Run]) -> No
     given = 0
     started.wait(lambda: started.is_ready)
     limit = 400  # of 1 MB each
-    while given < limit and not (started.query.full and started.waiting):
-        if started.query.full:
+    while given < limit and not (started.query.input.full and started.waiting):
+        if started.query.input.full:
             started.wait_room()
             continue
         later = piece.with_columns(pl.lit(given).cast(pl.Datetime("us")).alias("time"))
@@ -406,15 +407,9 @@ def test_sources_of_this_machine_are_not_read_by_spark_elsewhere(spark_server: S
 
     query = PartQuery(
         Part("app", "end", plan, ("a", "end"), ()),
-        lambda: connect(spark_server.ready()),
-        endpoint,
-        lambda _: None,
+        SparkAccess(lambda: connect(spark_server.ready()), endpoint, lambda _: None),
+        QueryCallbacks(on_failed=fail),
         keys={},
-        on_items=lambda _: None,
-        on_ready=lambda: None,
-        on_failed=fail,
-        on_progress=lambda _: None,
-        on_room=lambda: None,
     )
     query.start()
     assert failed.wait(WITHIN)

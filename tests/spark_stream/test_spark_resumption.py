@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from spark_stream._exchange import Exchange
 from spark_stream._spool import FIRST, Offset, Spool
 from spark_stream._tables import MARK, arrow_schema
+from spark_stream.callbacks import QueryCallbacks
 from spark_stream.part import Part
 from spark_stream.peer_endpoint import PeerEndpoint
-from spark_stream.query import PartQuery
+from spark_stream.query import PartQuery, SparkAccess
 from spark_stream.results import NONE, DeliveryProgress, ExchangeRefused
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
@@ -61,9 +62,8 @@ class Peer:
         self.exchange = Exchange(
             "q",
             COLUMNS,
+            QueryCallbacks(on_items=self.items.extend, on_handed=self._hand),
             windowed=False,
-            on_items=self.items.extend,
-            on_handed=self._hand,
             since=since,
         )
         for start, point in inputs or ((FIRST, ORIGIN),) * ports:
@@ -177,19 +177,13 @@ def test_input_during_the_start_of_a_query_follows_earlier_input(monkeypatch: py
     taken: list[int] = []
     query = PartQuery(
         Part("app", "f", plan, ("f",), ("s",)),
-        lambda: None,  # type: ignore[arg-type, return-value]
-        PeerEndpoint(),
-        lambda _: None,
+        SparkAccess(lambda: None, PeerEndpoint(), lambda _: None),  # type: ignore[arg-type, return-value]
+        QueryCallbacks(),
         keys={},
-        on_items=lambda _: None,
-        on_ready=lambda: None,
-        on_failed=lambda _: None,
-        on_progress=lambda _: None,
-        on_room=lambda: None,
     )
-    query.append(0, batch([1, 2]))
-    query.append(0, Punctuation(5, 2, 0.0))
-    other = threading.Thread(target=query.append, args=(0, batch([6], 2)))
+    query.input.append(0, batch([1, 2]))
+    query.input.append(0, Punctuation(5, 2, 0.0))
+    other = threading.Thread(target=query.input.append, args=(0, batch([6], 2)))
     append = Exchange.append
 
     def slowly(exchange: Exchange, port: int, item: Item) -> None:

@@ -102,17 +102,17 @@ class SparkPart(SourceFeed):
     @property
     def late(self) -> int:
         """Tuples that arrived after a punctuation that promised that there would be none."""
-        return self._query.late if self._query is not None else 0
+        return self._query.input.late if self._query is not None else 0
 
     @property
     def full(self) -> bool:
         """Whether it accepts no input at the moment."""
-        return self._query is not None and self._query.full
+        return self._query is not None and self._query.input.full
 
     @property
     def state_bytes(self) -> int:
         """Bytes of tuples that the query has not committed, and of results that were not emitted."""
-        return self._waiting + (self._query.retained_bytes if self._query is not None else 0)
+        return self._waiting + (self._query.input.retained_bytes if self._query is not None else 0)
 
     def needs(self, port: int, item: Item) -> float:
         """Bytes that are needed to store tuples, which are copied where a punctuation separates them."""
@@ -121,7 +121,7 @@ class SparkPart(SourceFeed):
     def execute(self, port: int, item: Item) -> Iterator[Item]:
         """Store tuples until the query has read and committed them; let its watermark follow punctuations."""
         if self._query is not None:
-            self._query.append(port, item)
+            self._query.input.append(port, item)
         return iter(())
 
     def save(self) -> SavedState:
@@ -147,21 +147,21 @@ class SparkPart(SourceFeed):
             return Committed(points, self._step.end, self._released, False, SavedState)
         from spark_stream.results import NONE  # noqa: PLC0415 - only who uses Spark needs it
 
-        query, inputs, step = self._query, self._query.committed, self._step
+        query, inputs, step = self._query, self._query.input.committed, self._step
         handed = step.handed or (NONE if self._since is None else self._since.handed)
         batch = handed.batch
 
         def state() -> SavedState:
-            return SavedState(msgspec.msgpack.encode(query.resumption(handed, inputs)))
+            return SavedState(msgspec.msgpack.encode(query.checkpoint.resumption(handed, inputs)))
 
         with self._space:
-            whole = batch >= self._released and query.resumable
+            whole = batch >= self._released and query.checkpoint.is_known
             return Committed(tuple(point for _, point in inputs), step.end, batch, whole, state)
 
     @property
     def uncovered_bytes(self) -> int:
         """Bytes of tuples that no punctuation covers yet, so that Spark does not read them."""
-        return self._query.uncovered_bytes if self._query is not None else 0
+        return self._query.input.uncovered_bytes if self._query is not None else 0
 
     def set_copies(self, *, copies: bool, safe: bool) -> None:
         """Set whether it has copies, and whether these must have a micro-batch before Spark commits it."""
@@ -208,28 +208,24 @@ class SparkPart(SourceFeed):
 
     def prepare(self, since: Point = ORIGIN) -> None:
         """Start the query; its results follow a point in the stream."""
-        from spark_stream.query import PartQuery  # noqa: PLC0415 - only who uses Spark needs it
+        from spark_stream.callbacks import QueryCallbacks  # noqa: PLC0415 - only who uses Spark needs it
+        from spark_stream.query import PartQuery  # noqa: PLC0415
 
         self.point = self._emitted_to = since
         self._step = _Step(None, since)
-        query = self._query = PartQuery(
-            part_to_execute(self._application, self._operator),
-            self._host.session,
-            self._host.endpoint(),
-            self._host.folder,
-            keys=self._keys,
+        callbacks = QueryCallbacks(
             on_items=self._arrived,
             on_ready=lambda: self._on_loop(self._runs),
             on_failed=lambda reason: self._on_loop(self.fail, reason),
             on_skipped=lambda *found: self._on_loop(self._skipped, *found),
             on_progress=lambda progress: self._on_loop(self._progress, progress),
             on_room=lambda: self._on_loop(self._made_room),
-            leave=self._host.leave,
             on_handed=self._handed,
             on_committed=lambda: self._on_loop(self._changed),
-            since=self._since,
-            epoch=self._epoch,
-            server=lambda: self._host.server,
+        )
+        part = part_to_execute(self._application, self._operator)
+        query = self._query = PartQuery(
+            part, self._host.access(), callbacks, keys=self._keys, since=self._since, epoch=self._epoch
         )
         self._host.parts.add(self)
         query.start()

@@ -24,6 +24,7 @@ from synergy_nb.runtime.process.requests import ClusterError, SparkState, SparkS
 if TYPE_CHECKING:
     from spark_stream.part import Part
     from spark_stream.peer_endpoint import PeerEndpoint
+    from spark_stream.query import SparkAccess
     from spark_stream.resumption import Resumption
     from spark_stream.server import Server
     from synergy_nb.runtime.data._spark_part import SparkPart
@@ -346,26 +347,21 @@ class SparkHost:
         The first execution in Spark and its Python processes takes most of the time until a query has results. The
         outcome is ignored: the real query will report what goes wrong.
         """
-        from spark_stream.query import PartQuery  # noqa: PLC0415 - only who uses Spark needs it
+        from spark_stream.callbacks import QueryCallbacks  # noqa: PLC0415 - only who uses Spark needs it
+        from spark_stream.query import PartQuery  # noqa: PLC0415
 
         over = threading.Event()
-        query = PartQuery(
-            part,
-            self.session,
-            self.endpoint(),
-            self.folder,
-            keys=keys,
-            on_items=lambda _: None,
-            on_ready=over.set,
-            on_failed=lambda _: over.set(),
-            on_progress=lambda _: None,
-            on_room=lambda: None,
-            leave=self.leave,
-            server=lambda: self.server,
-        )
+        callbacks = QueryCallbacks(on_ready=over.set, on_failed=lambda _: over.set())
+        query = PartQuery(part, self.access(), callbacks, keys=keys)
         query.start()
         over.wait(REHEARSAL)
         query.stop()
+
+    def access(self) -> SparkAccess:
+        """How queries of this peer reach Spark."""
+        from spark_stream.query import SparkAccess  # noqa: PLC0415 - only who uses Spark needs it
+
+        return SparkAccess(self.session, self.endpoint(), self.folder, lambda: self.server, self.leave)
 
     def endpoint(self) -> PeerEndpoint:
         """Endpoint at which Spark reads and writes the tuples of this peer's parts."""
