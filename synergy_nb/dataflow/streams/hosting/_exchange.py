@@ -89,22 +89,35 @@ class Exchange:
         for cursor in tuple(log.cursors.values()):
             if cursor.reader.port < COPY or cursor.state is LOST:
                 continue  # a client collects by itself; a lost reader gets nothing more
-            if cursor.state is not EXPECTED and cursor.reader.port == COPY and cursor.sent < log.start:
-                cursor.skip_to(log.start)  # the copy has to restart there, or lacks only the promise before it
-                unasked = version if cursor.state is UNASKED else 0
-                begun = Data(component.output, cursor.reader, log.start, (), True, unasked=unasked)
-                self._outbox.send(cursor.reader.peer, begun)
+            unasked = version if cursor.state is UNASKED else 0
+            if cursor.reader.port == COPY:
+                self._begin_copy(component, cursor, unasked)
             chunks = log.due(cursor, confirming)
             if chunks:
-                start, unasked = chunks[0].start, version if cursor.state is UNASKED else 0
+                start = chunks[0].start
                 data = Data(component.output, cursor.reader, start, tuple(chunks), False, log.start, unasked=unasked)
                 self._outbox.send(cursor.reader.peer, data)
-            waits = cursor.state is EXPECTED or (blocked and cursor.on_lag is OnLag.BLOCK)
-            if blocked and cursor.on_lag is OnLag.GROUP and log.holds_up(cursor):
-                waits = True
-                cursor.stalls(now)
-            if cursor.resend_at is None and (waits or cursor.sent > cursor.received):
+            if blocked:
+                self._wait_for(component, cursor, now)
+            if cursor.resend_at is None and (cursor.state is EXPECTED or cursor.sent > cursor.received):
                 cursor.await_answer(now)
+
+    def _begin_copy(self, component: Component, cursor: Cursor, unasked: int) -> None:
+        """Have a copy that is behind the log begin where that does: it restarts, or lacks only a promise before."""
+        start = component.log.start
+        if cursor.state is not EXPECTED and cursor.sent < start:
+            cursor.skip_to(start)
+            begun = Data(component.output, cursor.reader, start, (), True, unasked=unasked)
+            self._outbox.send(cursor.reader.peer, begun)
+
+    @staticmethod
+    def _wait_for(component: Component, cursor: Cursor, now: float) -> None:
+        """Expect an answer of a reader, if it is one for which a component that is blocked waits."""
+        stalls = cursor.on_lag is OnLag.GROUP and component.log.holds_up(cursor)
+        if stalls:
+            cursor.stalls(now)
+        if cursor.resend_at is None and (stalls or cursor.on_lag is OnLag.BLOCK):
+            cursor.await_answer(now)
 
     def dismiss(self, component: Component, cursor: Cursor, now: float) -> None:
         """Notify a sharer, repeatedly until it confirms, that nothing is retained for it any more."""
@@ -124,20 +137,12 @@ class Exchange:
         component, reader = self._hosted.producer(frame.output), frame.reader
         if component is not None and component.failed and reader.application != component.application:
             self.refuse(component, reader, f"has failed: {component.failed}")
-        if component is None or component.failed or (reader.port == COPY and reader.peer not in component.copies):
-            return None  # not deployed here yet, or no longer: the reader retries
-        if frame.since is None and _restores(component):
-            return None  # the same: a stream that joins others has to know what was before it
-        log = component.log
-        expected = log.cursors.get(reader)
-        if expected is None and reader.port != COPY and not any(reader.replaces(known) for known in log.cursors):
-            return None  # unknown, and no follower or replacement: its deployment has not arrived here yet
-        try:
-            cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
-        except LogTrimmed as error:
-            if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old request of a follower
-                self._outbox.send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
+        if component is None or not _can_answer(component, frame):
+            return None  # the reader asks again
+        cursor = self._subscribed(component, frame)
+        if cursor is None:
             return None
+        log = component.log
         start, losses = log.next_point(cursor.sent), component.losses.carried(log.end.position)
         latest = _latest(component)
         began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
@@ -145,6 +150,17 @@ class Exchange:
             reader.peer, Data(frame.output, reader, start, (), began, end=log.end, losses=losses, latest=latest)
         )
         return component
+
+    def _subscribed(self, component: Component, frame: Subscribe) -> Cursor | None:
+        """Subscribe a reader; None if what it requests is gone, of which it is notified."""
+        log, reader = component.log, frame.reader
+        expected = log.cursors.get(reader)
+        try:
+            return log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
+        except LogTrimmed as error:
+            if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old request of a follower
+                self._outbox.send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
+            return None
 
     def acknowledge(self, ack: Ack, now: float) -> None:
         """Record the progress of a component that reads, and send what its window has room for."""
@@ -184,15 +200,20 @@ class Exchange:
 
     def unsubscribe(self, sender: str, frame: Unsubscribe) -> None:
         """Handle that a reader has ended, or that a producer sends nothing more."""
-        reader = frame.reader
-        producer = self._hosted.producer(frame.output)
-        if producer is not None and sender == reader.peer and not frame.reason:  # a reader has ended
-            cursor = producer.log.cursors.get(reader)
-            if cursor is not None and (cursor.state is LOST or cursor.on_lag is OnLag.RESYNC):
-                producer.log.unsubscribe(reader)  # deployments remove others
-        if not frame.reason or reader.port < 0:
+        if frame.reason:
+            if frame.reader.port >= 0:
+                self._outbox.send(sender, Unsubscribe(frame.output, frame.reader))  # so it need not be repeated
+                self._lose_producer(frame)
             return
-        self._outbox.send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
+        producer = self._hosted.producer(frame.output)
+        if producer is not None and sender == frame.reader.peer:
+            cursor = producer.log.cursors.get(frame.reader)
+            if cursor is not None and (cursor.state is LOST or cursor.on_lag is OnLag.RESYNC):
+                producer.log.unsubscribe(frame.reader)  # deployments remove others
+
+    def _lose_producer(self, frame: Unsubscribe) -> None:
+        """Handle that the producer of an input sends nothing more: the component fails, unless others read for it."""
+        reader = frame.reader
         component = self._hosted.found.get((reader.application, reader.operator))
         if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
             return
@@ -452,6 +473,17 @@ class Exchange:
 def _latest(component: Component) -> int:
     """Greatest event time that an active replica has emitted, µs; ``START`` for any other component."""
     return component.logic.latest if isinstance(component.logic, MergedLogic) else START
+
+
+def _can_answer(component: Component, frame: Subscribe) -> bool:
+    """Whether a component can tell a reader where its stream begins for it."""
+    reader, known = frame.reader, component.log.cursors
+    if component.failed or (reader.port == COPY and reader.peer not in component.copies):
+        return False  # not deployed here yet, or no longer
+    if frame.since is None and _restores(component):
+        return False  # a stream that joins others has to know what was before it
+    # a reader that is unknown, and no follower or replacement: its deployment has not arrived here yet
+    return reader.port == COPY or reader in known or any(reader.replaces(each) for each in known)
 
 
 def _restores(component: Component) -> bool:
