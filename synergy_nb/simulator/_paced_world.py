@@ -63,6 +63,7 @@ class PacedWorld(PeerWorld):
         # pace_of, cost_of: source to the factor of its pace; component to the processing time of a tuple in seconds
         # that replaces its own
         self.pace_of: dict[Key, float] = {}
+        self.broken: dict[str, BaseException] = {}  # application to what the program raised that makes its rows
         self.cost_of: dict[Key, float] = {}
         self.load_of: dict[str, float] = {}  # peer to the share of its cores that other programs use
         self._sources: dict[Key, tuple[str, PacedSource]] = {}
@@ -256,6 +257,8 @@ class PacedWorld(PeerWorld):
 
     def _fail_source(self, peer: str, key: Key, error: Exception) -> None:
         self._sources.pop(key, None)
+        if error.__cause__ is not None:
+            self.broken[key[0]] = error.__cause__
         self._at(peer, lambda hosting: hosting.abort(*key, error, self.now))
 
     def set_pace(self, application: str, source: str, factor: float) -> None:

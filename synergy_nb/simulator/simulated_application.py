@@ -185,7 +185,7 @@ class SimulatedApplication:
                 )
             self._until(lambda: collected.ended, LONGEST_WAIT)
             if not (collected.ended or self._stopped):
-                raise ClusterError(f"{self.id}: {self._why_not_ended()}")
+                raise ClusterError(f"{self.id}: {self._why_not_ended()}") from self.simulation.world.broken.get(self.id)
         return self._table(name)
 
     @user_facing
@@ -237,7 +237,7 @@ class SimulatedApplication:
             if not self._until(partial(collected.has_more_than, collected.height), LONGEST_WAIT):
                 if self.status == Status.STOPPED:
                     return
-                raise ClusterError(f"{self.id}: {self._why_not_ended()}")
+                raise ClusterError(f"{self.id}: {self._why_not_ended()}") from self.simulation.world.broken.get(self.id)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         return self.stream()

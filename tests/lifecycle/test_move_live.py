@@ -127,11 +127,9 @@ def running(cluster: Cluster) -> Iterator[Application]:
 @pytest.mark.parametrize(
     ("operator", "to", "said"),
     [
-        ("out", "peer-2", "operator: 'out' is a sink, which stays at its peer"),
         ("sales", "peer-2", r"operator: 'sales' is a source that cannot be read again \(python\)"),
         ("totls", "peer-3", "operator: 'totls'; expected one of sales, large, totals, ranked, items, top"),
         ("totals", "peer-2", "to: 'peer-2'; totals is there already; expected another peer"),
-        ("totals", "peer-9", "to: 'peer-9'; expected a peer that lives: peer-1, peer-2, peer-3, peer-4"),
     ],
 )
 def test_a_move_that_cannot_be_is_refused_in_a_sentence(

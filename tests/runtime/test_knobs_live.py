@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from synergy_nb import Application, Cluster, ClusterError, source
+from synergy_nb import Application, Cluster, source
 from synergy_nb.events import LinkBroken, PeerMeasured
 from synergy_nb.runtime.process._peer_knobs import OtherLoad
 from tests.waiting import DEADLINE
@@ -64,28 +64,6 @@ def test_knobs_change_what_runs(cluster: Cluster, application: Application) -> N
     cluster.mend("peer-2", "peer-3")
     cluster.pace(application, "packets", 50)  # the rest comes at once
     assert application.results().height == application.qos()["tuples"] > 1500
-
-
-@pytest.mark.parametrize(
-    ("act", "message"),
-    [
-        (lambda it, _: it.cut("peer-1", "peer-9"), "other: 'peer-9'; expected one of peer-1, peer-2, peer-3"),
-        (lambda it, _: it.cut("peer-1", "peer-1"), "expected another peer"),
-        (lambda it, _: it.load("peer-1", 2), "share: 2; expected a share"),
-        (lambda it, app: it.pace(app, "work", 2), "source: 'work'; expected a source of the plan: packets"),
-        (lambda it, app: it.pace(app, "packets", -1), "factor: -1; expected a finite number"),
-        (lambda it, app: it.cost(app, "packets", 1), "operator: 'packets' is a source"),
-        (lambda it, app: it.cost(app, "wrk", 1), "operator: 'wrk'; expected one of the plan"),
-        (lambda it, app: it.submit(app.plan, spread=2), "spread: 2; expected True or False"),
-    ],
-)
-@pytest.mark.slow
-def test_a_wrong_argument_of_a_knob_is_refused_by_name(
-    cluster: Cluster, application: Application, act: Callable[[Cluster, Application], Any], message: str
-) -> None:
-    with pytest.raises(ClusterError) as refused:
-        act(cluster, application)
-    assert message in str(refused.value)
 
 
 def test_a_thread_makes_the_other_load_as_long_as_there_is_any() -> None:

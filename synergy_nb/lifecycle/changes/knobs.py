@@ -144,7 +144,8 @@ class Knobs(ABC, Generic[A]):
             Processing time of a tuple on one core, in seconds or as ``"2 ms"``.
         """
         found = self._found(application)
-        checked_operator(found.plan, operator)
+        if found.plan.operators[checked_operator(found.plan, operator)].kind == "source":
+            raise ClusterError(f"operator: {operator!r} is a source; expected an operator that reads tuples")
         self._cost(found, operator, duration("seconds", seconds, least=0.0))
 
     def knobs(self) -> Any:
