@@ -2,26 +2,32 @@
 
     python -m tests.mutation [--places 300] [--seed 1] [--rooms overlay plan] [--seconds 60] [--slow]
 
-It is no part of the suite, as it takes hours. It works on a copy of the tree in a temporary folder:
+It is no part of the suite, as it takes an hour. It works on a copy of the tree in a temporary folder:
 
-1. The tests of each room run once as they are. It is recorded which functions each test calls, and how long it takes.
-2. Places are drawn: lines of the rooms in which something can be broken, all with the same probability; and of what can
+1. Places are drawn: lines of the rooms in which something can be broken, all with the same probability; and of what can
    be broken in a line one way (:class:`Break`).
-3. For each place the line is broken in the copy, and those tests of its room run that call its function, the fastest
-   first, until one fails. A line is found if one does, or if they no longer end.
+2. The tests of a room are collected once, by a process that never runs one. A fork of it runs them as they are, and
+   records which functions each test calls, and how long it takes. That is kept in ``build/mutation`` as long as the
+   code and these tests stay.
+3. For each place another fork puts the broken line's code into the functions that were imported (:func:`put`), and runs
+   those tests of its room that call its function, the fastest first, until one fails. A line is found if one does, or
+   if they no longer end.
+4. What nobody has found so, is broken in the file of the copy, and the same tests run in a process that imports it
+   anew: the line may be one that runs as its module is imported.
 
 What is printed at the end are the lines that nobody found, each with what replaced it: either a test is missing, or the
 line does nothing. Times are those of the processor, so that another program does not change what is found.
 
-Tests of the room only, and for a minute at most: a fault that only a test of whole clusters finds is found late. Each
-run is a fork of a process that has imported the libraries, but nothing of this house.
+Tests of the room only, and for a minute at most: a fault that only a test of whole clusters finds is found late.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import compileall
+import contextlib
+import gc
+import hashlib
 import json
 import os
 import random
@@ -32,11 +38,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Final
 
 import pytest
@@ -51,6 +58,16 @@ KERNELS: Final = (
 LIBRARIES: Final = ("networkx", "numpy", "polars", "statsmodels.tsa.api", "yaml")  # hypothesis is rewritten by pytest
 SMALL: Final = 4
 OUTPUT: Final = "output.txt"  # in the copy: what the latest tests said
+KEPT: Final = ROOT / "build" / "mutation"
+# Modules of tests that have Polars start threads as they are imported. A fork has no threads, and would wait for them
+# for ever: these tests find lines only in a process of their own.
+APART: Final = (
+    "tests/dataflow/test_expressions.py",
+    "tests/dataflow/test_operator_contract.py",
+    "tests/dataflow/test_tuples.py",
+    "tests/plan/test_data_frames.py",
+    "tests/replication/test_replica_agreement.py",
+)
 OTHER: Final[dict[type[ast.AST], Any]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -182,41 +199,133 @@ def tests_of(path: str) -> str:
     raise SystemExit(f"{path}: there is no folder of tests for its room")
 
 
+def broken(text: bytes, each: Break) -> bytes:
+    """The source of a module with a break. What comes after it stays in its line."""
+    begin, end = each.span
+    lines = b"\n" * text[begin:end].count(b"\n")
+    after = each.after.encode()
+    after = after[:-1] + lines + b")" if after.endswith(b")") and each.after.startswith("(") else after + lines
+    return text[:begin] + after + text[end:]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _codes(each)
+
+
+def put(file: Path, source: bytes) -> bool:
+    """Give the functions of a module that is imported the code of another source; returns whether there are any."""
+    codes = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(source, str(file), "exec"))}
+    gc.unfreeze()  # what is frozen is not among all objects
+    changed = False
+    for each in gc.get_objects():
+        if type(each) is FunctionType and each.__code__.co_filename == str(file):
+            code = codes.get((each.__code__.co_qualname, each.__code__.co_firstlineno))
+            if code is not None and code != each.__code__ and code.co_freevars == each.__code__.co_freevars:
+                each.__code__ = code
+                changed = True
+    return changed
+
+
+Say = Callable[[int, int], None]  # gets the number of a place and the exit code of its tests
+Known = dict[str, tuple[float, list[str]]]  # of each test, by its name: seconds, and the functions that it calls
+
+
 class _Recorder:
     """A plugin that writes for each test which functions of the house it calls, and how long it takes."""
 
     def __init__(self, root: Path, target: Path) -> None:
-        self._root, self._target = f"{root}/", target
+        self._root, self._target = root, target
         self._seen: set[CodeType] = set()
-        self._failed: set[str] = set()
-        self.found: dict[str, tuple[float, list[str]]] = {}
+        self._passed = True
 
     def _called(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call":
             self._seen.add(frame.f_code)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
-        self._seen.clear()
-        begin = time.process_time()
-        threading.setprofile(self._called)
-        sys.setprofile(self._called)
-        try:
-            return (yield)
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
-            ours = [code for code in self._seen if code.co_filename.startswith(f"{self._root}synergy_nb/")]
-            names = sorted({f"{code.co_filename.removeprefix(self._root)}:{code.co_firstlineno}" for code in ours})
-            self.found[item.nodeid] = (time.process_time() - begin, names)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._passed = self._passed and report.passed
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.record(session.items)
+        return True
+
+    def record(self, items: list[pytest.Item]) -> int:
+        """Run tests, and write what they call."""
+        found: Known = {}
+        for item, after in zip(items, [*items[1:], None], strict=True):
+            self._seen.clear()
+            self._passed = True
+            begin = time.process_time()
+            threading.setprofile(self._called)
+            sys.setprofile(self._called)
+            try:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+            finally:
+                sys.setprofile(None)
+                threading.setprofile(None)
+            ours = [code for code in self._seen if code.co_filename.startswith(f"{self._root}/synergy_nb/")]
+            names = {f"{code.co_filename.removeprefix(f'{self._root}/')}:{code.co_firstlineno}" for code in ours}
+            if self._passed:  # one that is skipped, or does not pass in a copy, finds nothing
+                found[item.nodeid] = (time.process_time() - begin, sorted(names))
+        self._target.write_text(json.dumps(found), "utf-8")
+        return 0
+
+
+class _Room:
+    """A plugin that has the tests of a folder collected and runs them in forks: as they are, then with breaks."""
+
+    def __init__(self, root: Path, target: Path, places: list[tuple[int, Break]], seconds: int, say: Say) -> None:
+        self._root, self._target, self._places, self._seconds, self._say = root, target, places, seconds, say
+        self._ends = False  # whether the process ends with the first test that fails
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if not report.passed:
-            self._failed.add(report.nodeid)
+        if report.failed and self._ends:
+            print(report.longreprtext)
+            sys.stdout.flush()
+            os._exit(1)
 
-    def pytest_sessionfinish(self) -> None:
-        passed = {name: each for name, each in self.found.items() if name not in self._failed}
-        self._target.write_text(json.dumps([passed, sorted(self._failed)]), "utf-8")
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        names = {each.read_text().strip() for each in Path("/proc/self/task").glob("*/comm")}
+        if "polars-0" in names:
+            raise SystemExit(f"a module of tests has started threads, expected it in APART: {sorted(names)}")
+        if not self._target.exists():
+            recorder = _Recorder(self._root, self._target)
+            session.config.pluginmanager.register(recorder)
+            forked(self._root, lambda: recorder.record(session.items), 3600)
+            session.config.pluginmanager.unregister(recorder)
+        if not self._target.exists():
+            raise SystemExit((self._root / OUTPUT).read_text("utf-8"))
+        known = json.loads(self._target.read_text("utf-8"))
+        items = {item.nodeid: item for item in session.items}
+        for number, each in self._places:
+            chosen = [items[name] for name in tests_for(each, known, self._seconds)]
+            self._say(number, forked(self._root, lambda e=each, c=chosen: self._run(e, c), self._seconds))
+        return True
+
+    def _run(self, each: Break, items: list[pytest.Item]) -> int:
+        file = self._root / each.path
+        if not items or not each.function or not put(file, broken(file.read_bytes(), each)):
+            return 0
+        self._ends = True
+        for item, after in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+        return 0
+
+
+def tests_for(each: Break, known: Known, seconds: int) -> list[str]:
+    """Return the tests that are to find a break: those that call its function, the fastest first."""
+    function = f"{each.path}:{each.function}"
+    calling = sorted((took, name) for name, (took, called) in known.items() if not each.function or function in called)
+    chosen, total = [], 0.0
+    for took, name in calling:
+        total += took
+        if total > seconds / 2:
+            break
+        chosen.append(name)
+    return chosen
 
 
 class _Chosen:
@@ -230,30 +339,42 @@ class _Chosen:
         items[:] = [found[name] for name in self._names if name in found]
 
 
-def _forked(root: Path, arguments: list[str], plugin: object, seconds: int) -> int:
-    """Run tests in a fork; returns pytest's exit code, or -1 where they do not end within the time of a processor."""
+def forked(root: Path, run: Callable[[], int], seconds: int) -> int:
+    """Run a function in a fork; returns its result, or -1 where it does not end within the time of a processor."""
     child = os.fork()
     if not child:
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-        said = os.open(root / OUTPUT, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        for each in (0, 1, 2):
-            os.dup2(said, each)
+        code = 3  # pytest's own for an error within it
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+            said = os.open(root / OUTPUT, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            for each in (0, 1, 2):
+                os.dup2(said, each)
+            os.setpgid(0, 0)
+            ended = threading.Timer(10.0 * seconds, os.killpg, (0, 9))
+            ended.daemon = True
+            ended.start()
+            code = run()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, 9)  # what a test has started and not ended
+    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else -1
+
+
+def in_pytest(root: Path, arguments: list[str], plugin: object, seconds: int, written: bool) -> int:
+    """Run pytest with a plugin in a fork, in the copy; ``written`` says whether what is compiled is kept there."""
+
+    def run() -> int:
         os.chdir(root)
+        sys.dont_write_bytecode = not written
         sys.path[:] = [str(root), *(each for each in sys.path if each and Path(each).resolve() != ROOT)]
         for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
             del sys.modules[name]  # this module's package, which is not the copy's
         os.environ["PYTHONPATH"] = str(root)
-        os.setpgid(0, 0)
-        ended = threading.Timer(10.0 * seconds, os.killpg, (0, 9))
-        ended.daemon = True
-        ended.start()
-        code = 3  # pytest's own for an error within it
-        try:
-            code = int(pytest.main(["-q", "-n0", "-p", "no:cacheprovider", *arguments], plugins=[plugin]))
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else -1
+        return int(pytest.main(["-q", "-n0", "-p", "no:cacheprovider", *arguments], plugins=[plugin]))
+
+    return forked(root, run, seconds)
 
 
 class Copy:
@@ -263,59 +384,72 @@ class Copy:
     ----------
     root
         Folder of the copy.
+    marked
+        Arguments of pytest that choose tests.
+    seconds
+        Seconds of a processor for the tests of a line.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-            "\n"
-        )
-        for each in [
-            *listed,
-            *(str(file.relative_to(ROOT)) for file in (ROOT / "synergy_nb/widgets/static").glob("*")),
-        ]:
-            if each and (ROOT / each).is_file():
-                (root / each).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / each, root / each)
-        compileall.compile_dir(root / "synergy_nb", quiet=2, workers=1)
-        self._tests: dict[str, dict[str, tuple[float, list[str]]]] = {}
+    def __init__(self, root: Path, marked: list[str], seconds: int) -> None:
+        self.root, self._marked, self._seconds = root, marked, seconds
+        listed = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split("\n")
+        static = [str(file.relative_to(ROOT)) for file in (ROOT / "synergy_nb/widgets/static").glob("*")]
+        self._listed = sorted(each for each in {*listed, *static} if each and (ROOT / each).is_file())
+        for each in self._listed:
+            (root / each).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / each, root / each)
 
-    def tests(self, place: str, marked: list[str]) -> dict[str, tuple[float, list[str]]]:
-        """Return seconds and functions of each test of a folder."""
-        if place not in self._tests:
-            target = self.root / f"{place.replace('/', '-')}.json"
-            _forked(self.root, [*marked, place], _Recorder(self.root, target), 3600)
-            if not target.exists():
-                raise SystemExit((self.root / OUTPUT).read_text("utf-8"))
-            self._tests[place], other = json.loads(target.read_text("utf-8"))
-            for name in other:
-                print(f"not used, as it does not pass in a copy: {name}", flush=True)
-        return self._tests[place]
+    def _kept(self, place: str) -> Path:
+        """Where it is kept what the tests of a folder call."""
+        said = hashlib.sha256(" ".join(self._marked).encode())
+        for each in self._listed:
+            if each.endswith(".py") and (
+                not each.startswith("tests/") or Path(each).parent.as_posix() in ("tests", place)
+            ):
+                said.update(each.encode() + (self.root / each).read_bytes())
+        KEPT.mkdir(parents=True, exist_ok=True)
+        return KEPT / f"{Path(place).name}-{said.hexdigest()[:16]}.json"
 
-    def found(self, each: Break, marked: list[str], seconds: int) -> tuple[bool, int]:
-        """Return whether tests find a break, and the number of tests that call its function."""
-        known = self.tests(tests_of(each.path), marked)
-        function = f"{each.path}:{each.function}"
-        calling = sorted(
-            (took, name) for name, (took, called) in known.items() if not each.function or function in called
-        )
-        chosen, total = [], 0.0
-        for took, name in calling:
-            total += took
-            if total > seconds / 2:
-                break
-            chosen.append(name)
+    def found(self, place: str, breaks: list[tuple[int, Break]]) -> Iterator[tuple[int, Break, str]]:
+        """Yield each break of modules that have their tests in a folder, and how it was found, or an empty text."""
+        kept, results = self._kept(place), self.root / "results.txt"
+        results.write_text("")
+
+        def say(number: int, code: int) -> None:
+            with results.open("a") as file:
+                file.write(f"{number} {code}\n")
+
+        apart = [each for each in APART if each.startswith(f"{place}/")]
+        plugin = _Room(self.root, kept, breaks, self._seconds, say)
+        ignored = [f"--ignore={each}" for each in apart]
+        in_pytest(self.root, [*self._marked, *ignored, place], plugin, 3600, written=True)
+        known: Known = json.loads(kept.read_text("utf-8"))
+        if apart:
+            kept = kept.with_stem(f"{kept.stem}-apart")
+            if not kept.exists():
+                in_pytest(self.root, [*self._marked, *apart], _Recorder(self.root, kept), 3600, written=True)
+            known |= json.loads(kept.read_text("utf-8"))
+        codes = {int(number): int(code) for number, code in map(str.split, results.read_text().splitlines())}
+        for number, each in breaks:
+            if number not in codes:
+                raise SystemExit(f"{place} stopped at place {number}:\n{(self.root / OUTPUT).read_text('utf-8')}")
+            code = codes[number] or self._anew(each, tests_for(each, known, self._seconds))
+            yield number, each, "" if not code else "found" if code > 0 else "found: no end"
+
+    def _anew(self, each: Break, chosen: list[str]) -> int:
+        """Return the exit code of tests in a process that imports a broken file; 0 without tests."""
         if not chosen:
-            return False, 0
+            return 0
         file = self.root / each.path
         text, cached = file.read_bytes(), Path(cache_from_source(str(file)))
         compiled = cached.read_bytes() if cached.exists() else None
-        begin, end = each.span
         try:
-            file.write_bytes(text[:begin] + each.after.encode() + text[end:])
+            file.write_bytes(broken(text, each))
             cached.unlink(missing_ok=True)
             paths = sorted({name.partition("::")[0] for name in chosen})
-            return _forked(self.root, ["-x", *marked, *paths], _Chosen(chosen), seconds) != 0, len(calling)
+            return in_pytest(self.root, ["-x", *self._marked, *paths], _Chosen(chosen), self._seconds, written=False)
         finally:
             file.write_bytes(text)
             shutil.copystat(ROOT / each.path, file)
@@ -333,22 +467,23 @@ def main() -> None:
     parser.add_argument("--slow", action="store_true", help="with the tests that take long")
     parser.add_argument("--skip", type=int, default=0, help="number of places that are skipped")
     given = parser.parse_args()
-    sys.dont_write_bytecode = True
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     for name in LIBRARIES:
         __import__(name)
-    marked = [] if given.slow else ["-m", "not slow"]
-    lost = []
+    chosen = drawn(tuple(given.rooms), given.places, given.seed)[given.skip :]
+    places: dict[str, list[tuple[int, Break]]] = {}
+    for number, each in enumerate(chosen, start=given.skip + 1):
+        places.setdefault(tests_of(each.path), []).append((number, each))
+    lost, found = [], Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
-        chosen = drawn(tuple(given.rooms), given.places, given.seed)[given.skip :]
-        copy = Copy(Path(folder).resolve())
-        for number, each in enumerate(chosen, start=given.skip + 1):
-            found, tests = copy.found(each, marked, given.seconds)
-            line = f"{each.path}:{each.line}: {each.before!r} -> {each.after!r} ({tests} tests call it)"
-            print(f"{number} {'found' if found else 'LOST '} {line}", flush=True)
-            lost += [] if found else [line]
-    done = len(chosen)
-    print(f"{done - len(lost)} of {done} are found; not:", *lost, sep="\n")
+        copy = Copy(Path(folder).resolve(), [] if given.slow else ["-m", "not slow"], given.seconds)
+        for place, wanted in sorted(places.items()):
+            for number, each, how in copy.found(place, wanted):
+                line = f"{each.path}:{each.line}: {each.before!r} -> {each.after!r}"
+                print(f"{number} {how or 'LOST'} {line}", flush=True)
+                lost += [] if how else [line]
+                found[place] += bool(how)
+            print(f"{place}: {found[place]} of {len(wanted)} are found", flush=True)
+    print(f"{found.total()} of {len(chosen)} are found; not:", *lost, sep="\n")
 
 
 if __name__ == "__main__":
