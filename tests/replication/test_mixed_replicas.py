@@ -12,7 +12,10 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
+from synergy_nb.dataflow.operators import base
+from synergy_nb.dataflow.operators.base import implements
 from synergy_nb.dataflow.streams.hosting._order_recovery import LAST_ORDER_S
+from synergy_nb.dataflow.streams.hosting.effects import Restore
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
 from synergy_nb.dataflow.streams.log.frames import LastOrder
 from synergy_nb.dataflow.streams.replicas._sorted_input import in_order_of_time
@@ -24,6 +27,7 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.derived.active_replicas import degrees_of, replicated
 from synergy_nb.plan.derived.placement_modes import decider_of
 from synergy_nb.plan.derived.replica_agreement import agreements
+from synergy_nb.plan.operators import catalogue as declared
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.moving_schedules import packets, table
@@ -354,6 +358,52 @@ def test_a_component_that_nobody_tells_how_far_it_repeats_asks_and_waits_for_pro
     assert [*held, here.alignment.holds] == [True, False], "it knows how far others have received what it repeats"
     world.run(40.0)
     assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
+
+
+class LateState(ReplicaWorld):
+    """A world in which a state is restored late, and an old peer is slow to tell in which order it has read."""
+
+    restoring = 0.0  # seconds that it takes to restore a state
+    telling = 0.0  # additional seconds until a new peer hears the order
+
+    def _restore(self, peer: str, restore: Restore) -> None:
+        self.after(self.restoring, super()._restore, peer, restore)
+
+    def _send(self, peer: str, to: str, frame: Any) -> None:
+        self.after(self.telling if isinstance(frame, LastOrder) else 0.0, super()._send, peer, to, frame)
+
+
+@pytest.fixture
+def in_turn() -> Iterator[None]:
+    """An operator with two inputs whose replicas have to sort them, as a user may declare one."""
+    merges = declared.DECLARED["union"]
+    declared.declare(msgspec.structs.replace(merges, kind="in_turn", agrees="", needs_order="reads each by turns"))
+    implements("in_turn")(base.REGISTRY["union"])
+    yield
+    del declared.DECLARED["in_turn"], base.REGISTRY["in_turn"]
+
+
+@pytest.mark.usefixtures("in_turn")
+@pytest.mark.parametrize(("restoring", "telling"), [(1.3, 0.1), (2.0, 0.4)])
+def test_a_moved_replica_is_replaced_by_one_whose_state_is_restored_only_once_it_is_active(
+    restoring: float, telling: float
+) -> None:
+    """It waited for an order that nobody had recorded: the old peer read aligned for the move. Or stayed aligned."""
+    union = packets("s", 1).operator("in_turn", packets("t", 2), id="p", availability="active 2")
+    plan, inputs = union.sink("out", id="out"), {name: table(random.Random(n)) for n, name in enumerate("st")}
+    world = placed(plan, inputs, 1, LateState)
+    assert isinstance(world, LateState)
+    world.restoring, world.telling = restoring, telling
+    world.run(0.1)
+    world.move("app", "p", "g", 0.0)
+    world.run(0.5)
+    world.crash("h")
+    world.run(6.0)
+    results, here = world.results["app", "out"], world.nodes["g"].hosting.components["app", "p"]
+    assert results.ended, world.failures()
+    assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
+    assert here.role is Role.ACTIVE
+    assert not here.alignment.endless, "it knows how long it has to wait for promises"
 
 
 class Deaf(ReplicaWorld):
