@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.control.cuts import Cut
 from synergy_nb.control.peer import (
     Codec,
     MalformedMessage,
@@ -23,7 +22,6 @@ from synergy_nb.control.peer import (
     UnknownMessage,
     key_of,
 )
-from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
 
 
 class Count(Message, frozen=True):
@@ -59,8 +57,25 @@ def test_a_message_gives_effects_and_touches_nothing_else() -> None:
     assert peer()[0].receive("a", Count(0), 1.0) == [Send("a", Count(1))]
 
 
-def test_a_message_to_oneself_is_handled_in_the_same_call() -> None:
-    assert peer()[0].receive("b", Count(0), 1.0) == []
+def test_messages_to_oneself_are_handled_in_their_order_once_the_present_one_is_and_in_the_same_call() -> None:
+    made, protocol = Peer("b", seed=1), Protocol(Peer("b", seed=1))
+    handled: list[object] = []
+
+    def split(sender: str, message: Wrapped) -> None:
+        made.send("b", Count(1))
+        made.send("b", Count(2))
+        handled.append(message)
+
+    protocol.handlers = {Wrapped: split, Count: lambda sender, message: handled.append((sender, message))}
+    made.add(protocol)
+    expected = [Wrapped("k", None), ("b", Count(1)), ("b", Count(2))]
+    assert made.receive("a", Wrapped("k", None), 1.0) == []
+    assert handled == expected
+    made.call(2.0, made.send, "b", Wrapped("k", None))
+    assert handled == expected * 2
+    made.call(3.0, made.after, 1.0, made.send, "b", Count(3))
+    made.tick(4.0)
+    assert handled[-1] == ("b", Count(3))
 
 
 def test_a_message_of_an_unknown_type_is_refused_by_name() -> None:
@@ -91,6 +106,51 @@ def test_a_cancelled_timer_never_fires() -> None:
     assert made.next_timer is None
     made.tick(2.0)
     assert protocol.told == []
+
+
+def test_cancelled_timers_before_a_pending_one_do_not_hide_it() -> None:
+    made, protocol = peer()
+    timers: list[Any] = []
+    for due in (1.0, 2.0, 3.0):
+        made.call(0.0, lambda due=due: timers.append(made.after(due, protocol.told.append, due)))
+    timers[0].cancel()
+    timers[1].cancel()
+    assert made.next_timer == 3.0
+    made.tick(3.0)
+    assert protocol.told == [3.0]
+
+
+def test_a_timer_that_is_set_for_now_by_one_that_is_due_fires_in_the_same_turn_and_a_later_one_does_not() -> None:
+    made, protocol = peer()
+
+    def again() -> None:
+        made.after(0.0, protocol.told.append, "at once")
+        made.after(0.5, protocol.told.append, "later")
+
+    made.call(1.0, made.after, 1.0, again)
+    assert made.next_timer == 2.0
+    made.tick(2.25)
+    assert protocol.told == ["at once"]
+    assert made.next_timer == 2.75, "counted from the time of the turn, not from that at which the timer was due"
+
+
+def test_starting_a_peer_starts_its_protocols_at_that_time_in_the_order_in_which_they_were_added() -> None:
+    made = Peer("b", seed=1)
+    started: list[tuple[str, float]] = []
+
+    class Starting(Protocol):
+        def __init__(self, name: str) -> None:
+            super().__init__(made)
+            self.name = name
+
+        def start(self) -> None:
+            started.append((self.name, made.now))
+            made.send("a", Count(0))
+
+    made.add(Starting("one"))
+    made.add(Starting("two"))
+    assert made.start(3.0) == [Send("a", Count(0))] * 2
+    assert started == [("one", 3.0), ("two", 3.0)]
 
 
 def test_the_time_of_a_peer_does_not_step_back() -> None:
@@ -161,108 +221,6 @@ def test_two_types_of_one_name_are_refused() -> None:
     other = type("Count", (Message,), {}, frozen=True)
     with pytest.raises(ValueError, match="types: Count; expected types with different names"):
         Codec([Count, other])
-
-
-# -- the simulator ---------------------------------------------------------------------------------------------------
-
-
-class Pinger(Protocol):
-    """Sends itself from peer to peer forever."""
-
-    def __init__(self, peer: Peer, others: list[str]) -> None:
-        super().__init__(peer)
-        self.others = others
-        self.heard: list[float] = []
-        self.handlers = {Count: self.count}
-
-    def count(self, sender: str, message: Count) -> None:
-        self.heard.append(self.peer.now)
-        self.peer.send(self.others[self.peer.rng.randrange(len(self.others))], Count(message.number + 1))
-
-
-def world(seed: int) -> tuple[SimulatedPeers, dict[str, Pinger]]:
-    simulation = SimulatedPeers(seed, Uniform(0.1, 0.5, seed))
-    names = [f"p{number}" for number in range(5)]
-    pingers = {}
-    for number, name in enumerate(names):
-        made = Peer(name, seed=number)
-        pingers[name] = Pinger(made, [other for other in names if other != name])
-        made.add(pingers[name])
-        simulation.add(made)
-    simulation.call("p0", simulation.peers["p0"].send, "p1", Count(0))
-    return simulation, pingers
-
-
-def test_the_same_seed_gives_the_same_run_with_every_fault() -> None:
-    def run() -> list[list[float]]:
-        simulation, pingers = world(3)
-        simulation.loss, simulation.duplication, simulation.reordering = 0.01, 0.02, 0.3
-        simulation.hang("p2", 3.0)
-        simulation.run(until=40.0)
-        return [pinger.heard for pinger in pingers.values()]
-
-    assert run() == run()
-
-
-def test_nothing_reaches_a_crashed_peer_and_all_of_it_a_hung_one() -> None:
-    simulation, pingers = world(1)
-    simulation.hang("p1", 2.0)
-    simulation.run(until=1.9)
-    assert pingers["p1"].heard == []
-    simulation.run(until=2.1)
-    assert pingers["p1"].heard == [2.0]
-    for name in pingers:
-        simulation.crash(name)
-    assert simulation.run(until=100.0) == 0
-
-
-def test_a_partition_separates_and_heals() -> None:
-    simulation, pingers = world(1)
-    simulation.partition([["p1"]])
-    simulation.run(until=5.0)
-    sent = len(pingers["p1"].heard)
-    simulation.heal()
-    simulation.call("p0", simulation.peers["p0"].send, "p1", Count(0))
-    simulation.run(until=6.0)
-    assert len(pingers["p1"].heard) > sent
-
-
-@pytest.mark.parametrize("how", list(Cut))
-def test_a_partition_resets_delays_or_loses(how: Cut) -> None:
-    simulation, pingers = world(1)
-    told: list[tuple[str, str]] = []
-    simulation.on_link_failed.append(lambda address, other: told.append((address, other)))
-    simulation.run(until=0.05)
-    for name, pinger in pingers.items():
-        pinger.others = ["p0" if name == "p1" else "p1"]
-    simulation.partition([["p1"]], how)
-    simulation.run(until=5.0)
-    before = sum(len(pinger.heard) for pinger in pingers.values())
-    simulation.heal()
-    simulation.run(until=6.0)
-    assert (sum(len(pinger.heard) for pinger in pingers.values()) > before) == (how is Cut.DELAY)
-    ends = [(one, other) for one in pingers for other in pingers if (one == "p1") != (other == "p1")]
-    assert sorted(told) == (sorted(ends) if how is Cut.RESET else [])
-
-
-def test_everything_is_lost_at_loss_one_and_doubled_at_duplication_one() -> None:
-    simulation, pingers = world(1)
-    simulation.run(until=0.05)
-    simulation.loss = 1.0
-    simulation.run(until=10.0)
-    assert sum(len(pinger.heard) for pinger in pingers.values()) == 1
-    again, doubled = world(1)
-    again.duplication = 1.0
-    again.run(until=0.9, limit=60)
-    assert sum(len(pinger.heard) for pinger in doubled.values()) > 3
-
-
-def test_delays_are_symmetric_and_within_bounds() -> None:
-    network = Uniform(0.1, 0.2, seed=4)
-    assert network.delay("a", "b") == network.delay("b", "a")
-    assert all(0.1 <= network.delay("a", f"p{number}") <= 0.2 for number in range(100))
-    with pytest.raises(ValueError, match="expected 0 <= low <= high"):
-        Uniform(0.2, 0.1)
 
 
 def test_keys_have_32_hexadecimal_digits() -> None:
