@@ -1,4 +1,4 @@
-"""Probes: how many there are, what each checks and reserves, and which are refused."""
+"""Probes: how many there are, what each checks and reserves, which are refused; each counts once at a peer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.algorithms.composition._adaptive import RoundsHistory, adapted
-from synergy_nb.algorithms.composition.messages import Probe, ProbedRequest, Release, encode_request
+from synergy_nb.algorithms.composition.messages import (
+    Acknowledged,
+    Dropped,
+    Probe,
+    ProbedRequest,
+    Release,
+    Returned,
+    encode_request,
+)
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control.graph import Hop
-from synergy_nb.events import ProbeAccepted, ProbeDropped
+from synergy_nb.control.peer import Effect, Message, Record, Send
+from synergy_nb.events import Event, MessageOutdated, ProbeAccepted, ProbeDropped, ReservationExpired
 from synergy_nb.plan import Plan, source
 from tests.composition.plans import chain
 from tests.simulated import Ring, refusals
@@ -150,3 +159,157 @@ def test_a_probe_reserves_the_bandwidth_of_its_link() -> None:
     assert not ring.reports.get("r"), "nothing is committed yet"
     left = ring.synergy["peer-1"].ledger.residual_bandwidth("another request", "peer-0")
     assert left == pytest.approx(0.5 * plan.bandwidth("packets"))
+
+
+# -- the probes of a request at one peer ------------------------------------------------------------------------------
+
+UPSTREAM = Hop("source", "b", 1.0, 1e6, 0.0, 0.0)
+
+
+def filters(operators: int = 1) -> Plan:
+    stream = source("packets", rate=100.0, id="source")
+    for number in range(operators):
+        stream = stream.filter("bytes > 9", cost="1 ms", id=f"o{number}")
+    return stream.sink("sink", id="sink", cost="2 ms")
+
+
+def probed(
+    attempt: int = 1, *, sink_at: tuple[str, ...] = ("a",), path: tuple[Hop, ...] = (UPSTREAM,), weight: int = 100
+) -> Probe:
+    """A probe of request ``r``, whose origin is o, for the filter after a path."""
+    plan = filters(len(path))
+    candidates = {**dict.fromkeys(plan.operators, ("a",)), "sink": sink_at}
+    request = ProbedRequest("r", attempt, "o", plan.to_bytes(), candidates, 1.0, 2, "random")
+    return Probe(encode_request(request), f"o{len(path) - 1}", path, 4, weight, 0.0)
+
+
+def way(*peers: str) -> tuple[Hop, ...]:
+    """A path through peers: the source, then filters."""
+    return tuple(Hop(f"o{at - 1}" if at else "source", peer, 1.0, 1e6, 0.0, 0.0) for at, peer in enumerate(peers))
+
+
+def one_peer() -> SynergyPeer:
+    return SynergyPeer("a", PeerConfig(name="a"))
+
+
+def sent(effects: list[Effect], kind: type[Message] = Message) -> list[tuple[str, Any]]:
+    return [(each.to, each.message) for each in effects if isinstance(each, Send) and isinstance(each.message, kind)]
+
+
+def events(effects: list[Effect], kind: type[Event]) -> list[Any]:
+    return [each.event for each in effects if isinstance(each, Record) and isinstance(each.event, kind)]
+
+
+def until(at: SynergyPeer, end: float) -> list[Effect]:
+    """All effects of the timers of a peer until a time in seconds."""
+    found: list[Effect] = []
+    while (due := at.peer.next_timer) is not None and due <= end:
+        found += at.peer.tick(due)
+    return found
+
+
+def test_a_duplicate_of_a_probe_does_nothing_and_another_way_to_the_same_operator_is_no_duplicate() -> None:
+    at = one_peer()
+    first = at.peer.receive("b", probed(), 1.0)
+    assert [each.operator for each in events(first, ProbeAccepted)] == ["o0", "sink"]
+    assert [(to, each.weight) for to, each in sent(first, Returned)] == [("o", 100)]
+    assert at.peer.receive("b", probed(), 1.01) == []
+    other = at.peer.receive("c", probed(path=way("c"), weight=40), 1.02)
+    assert [(to, each.weight) for to, each in sent(other, Returned)] == [("o", 40)]
+    told = sent(until(at, 1.2), Acknowledged)
+    assert sorted((to, each.weights) for to, each in told) == [("b", {"o0": 100}), ("c", {"o0": 40})]
+
+
+def test_probes_of_one_upstream_peer_are_acknowledged_together_a_twentieth_of_the_limit_later() -> None:
+    at = one_peer()
+    at.peer.receive("b", probed(), 1.0)
+    busier = msgspec.structs.replace(UPSTREAM, capacity=0.5)
+    assert at.peer.receive("b", probed(path=(busier,)), 1.01) == [], "the way is the same, whatever it offers"
+    at.peer.receive("b", probed(attempt=2, weight=7), 1.02)
+    limit = at.config.composition.acknowledgement
+    assert until(at, 1.0 + 0.99 * limit / 20) == []
+    told = sent(until(at, 1.0 + limit / 20), Acknowledged)
+    assert [(to, each.attempt, each.weights) for to, each in told] == [("b", 1, {"o0": 100}), ("b", 2, {"o0": 7})]
+    assert sent(until(at, 1.9), Acknowledged) == []
+
+
+def test_the_weights_of_several_ways_through_one_peer_are_acknowledged_as_their_sum() -> None:
+    at = one_peer()
+    limit = at.config.composition.acknowledgement
+    for number, (first, weight) in enumerate((("c", 100), ("d", 40), ("e", 5))):
+        at.peer.receive("b", probed(path=way(first, "b"), weight=weight), 1.0 + number * 0.4 * limit / 20)
+    late = 1.0 + 1.1 * limit / 20
+    told = sent(until(at, late), Acknowledged)
+    assert [(to, each.weights) for to, each in told] == [("b", {"o1": 145})]
+    at.peer.receive("b", probed(path=way("f", "b"), weight=9), late)
+    assert until(at, late + 0.9 * limit / 20) == [], "its time begins with it"
+    assert [each.weights for _, each in sent(until(at, late + limit / 20), Acknowledged)] == [{"o1": 9}]
+
+
+def test_a_later_attempt_replaces_the_reservations_of_the_last_and_its_probes_are_no_duplicates() -> None:
+    at, fresh = one_peer(), one_peer()
+    at.peer.receive("b", probed(), 1.0)
+    again = at.peer.receive("b", probed(attempt=2, sink_at=("c",)), 1.1)
+    assert [each.operator for each in events(again, ProbeAccepted)] == ["o0"]
+    fresh.peer.receive("b", probed(sink_at=("c",)), 1.0)
+    assert at.ledger.residual_cores("another") == fresh.ledger.residual_cores("another")
+
+
+def test_a_budget_is_shared_by_the_next_hops_and_their_silence_is_told_however_late_a_way_comes() -> None:
+    at = one_peer()
+    for first, when in (("b", 1.0), ("c", 5.0)):
+        forwarded = sent(at.peer.receive(first, probed(path=way(first), sink_at=("d", "e")), when), Probe)
+        assert sorted((to, each.budget) for to, each in forwarded) == [("d", 2), ("e", 2)]
+        silent = sent(until(at, when + 3.0), Dropped)
+        assert sorted((each.at, each.weight) for _, each in silent) == [("d", 50), ("e", 50)]
+
+
+def test_what_a_next_hop_has_not_acknowledged_in_time_is_told_to_the_origin_with_its_weight() -> None:
+    at = one_peer()
+    forwarded = sent(at.peer.receive("b", probed(sink_at=("c", "d")), 1.0), Probe)
+    weights = {to: each.weight for to, each in forwarded}
+    assert sum(weights.values()) == 100
+    assert set(weights) == {"c", "d"}
+    at.peer.receive("c", Acknowledged("r", 1, {"sink": weights["c"]}), 1.1)
+    at.peer.receive("d", Acknowledged("r", 1, {"sink": 10}), 1.1)
+    at.peer.receive("d", Acknowledged("r", 2, {"sink": weights["d"]}), 1.2)  # of another attempt
+    at.peer.receive("d", Acknowledged("q", 1, {"sink": weights["d"]}), 1.2)  # of another request
+    silent = sent(until(at, 6.0), Dropped)
+    assert [(to, each.operator, each.at, each.condition, each.weight) for to, each in silent] == [
+        ("o", "sink", "d", "acknowledgement", weights["d"] - 10)
+    ]
+
+
+def test_nobody_is_silent_who_has_acknowledged_all() -> None:
+    at = one_peer()
+    for to, each in sent(at.peer.receive("b", probed(sink_at=("c", "d")), 1.0), Probe):
+        at.peer.receive(to, Acknowledged("r", 1, {"sink": each.weight}), 1.1)
+    assert sent(until(at, 6.0), Dropped) == []
+
+
+def test_a_reservation_ends_its_time_after_the_last_way_that_needs_it() -> None:
+    at = one_peer()
+    keeps = at.config.composition.reservation
+    free = at.ledger.residual_cores("another")
+    at.peer.receive("b", probed(), 1.0)
+    later = 1.0 + 0.5 * keeps
+    at.peer.receive("c", probed(path=way("c")), later)
+    assert events(until(at, 1.0 + 1.1 * keeps), ReservationExpired) == []
+    assert at.ledger.residual_cores("another") < free
+    (expired,) = events(until(at, later + keeps), ReservationExpired)
+    assert (expired.subject, expired.attempt) == ("r", 1)
+    assert at.ledger.residual_cores("another") == free
+    refused = at.peer.receive("b", probed(), later + keeps + 0.1)
+    assert [each.reason for each in events(refused, MessageOutdated)] == ["stale attempt"]
+    assert events(at.peer.receive("b", probed(attempt=2), later + keeps + 0.2), ProbeAccepted)
+
+
+def test_a_release_of_the_present_attempt_or_a_later_one_ends_it_and_one_of_an_earlier_does_not() -> None:
+    for released, ends in ((1, False), (2, True), (3, True)):
+        at = one_peer()
+        at.peer.receive("b", probed(attempt=2), 1.0)
+        at.peer.receive("o", Release("r", released), 1.1)
+        assert (not at.ledger.reservations) == ends
+        again = at.peer.receive("c", probed(attempt=2, path=way("c")), 1.2)
+        assert bool(events(again, MessageOutdated)) == ends
+        assert (events(until(at, 20.0), ReservationExpired) == []) == ends
