@@ -41,6 +41,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import cache_from_source
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -302,7 +303,7 @@ class _Room:
         items = {item.nodeid: item for item in session.items}
         for number, each in self._places:
             chosen = [items[name] for name in tests_for(each, known, self._seconds)]
-            self._say(number, forked(self._root, lambda e=each, c=chosen: self._run(e, c), self._seconds))
+            self._say(number, forked(self._root, partial(self._run, each, chosen), self._seconds))
         return True
 
     def _run(self, each: Break, items: list[pytest.Item]) -> int:

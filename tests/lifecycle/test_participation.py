@@ -56,6 +56,18 @@ def test_a_graph_that_a_peer_knows_makes_no_other_member() -> None:
     assert not made.refused
 
 
+def test_a_member_watches_the_peer_that_leads_and_no_other_and_nobody_once_it_has_left() -> None:
+    made = Joined()
+    watched, member = made.ring.synergy["peer-2"].membership.watched, made.member
+    assert set(watched) == {"peer-0"}
+    led_anew = msgspec.structs.replace(member.graph, origin="peer-3", epoch=member.graph.epoch + 1)
+    made.call(made.ring.synergy["peer-2"].session.changes.adopt, member, led_anew)
+    assert set(watched) == {"peer-3"}
+    assert member.leader == "peer-3"
+    made.call(made.participation.leave, "r", "stopped")
+    assert not watched
+
+
 def test_a_later_attempt_replaces_the_member_and_an_earlier_one_is_refused() -> None:
     made = Joined()
     before = made.member

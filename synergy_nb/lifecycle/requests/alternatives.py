@@ -104,7 +104,7 @@ class Alternatives:
         # function that returns the properties of the Spark server of this peer, or None where it has none
         spark: Callable[[], SparkOffer | None],
         *,
-        backtracks: bool = False,  # whether the sharable points before the maximum ones are alternatives, too
+        backtracks: bool,  # whether the sharable points before the maximum ones are alternatives, too
     ) -> None:
         self._peer = peer
         self._is_dead = is_dead
