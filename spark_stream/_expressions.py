@@ -18,13 +18,15 @@ translation compensates for these differences of Spark:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan.sql import sql
-from synergy_nb.plan.sql.sql_translation import Operations, Translation
+from synergy_nb.plan.sql.patterns import read_pattern, read_replacement
+from synergy_nb.plan.sql.sql_translation import BLANKS, FIRST, LAST, UNITS, Operations, Translation
 
 #: Settings that a session must have for expressions to mean the same here as on peers.
 MEANING: Final[Mapping[str, str]] = {
@@ -213,6 +215,68 @@ def _call(name: str) -> Callable[..., str]:
     return lambda parts, *_: f"{name}({', '.join(parts)})"
 
 
+def _trimmed(side: str) -> Callable[[str, str | None], str]:
+    return lambda text, signs: f"trim({side} {literal(signs or BLANKS)} FROM {text})"
+
+
+def _replaced(text: str, pattern: str, replacement: str, every: str | None) -> str:
+    read = read_pattern(pattern)
+    pieces = read_replacement(replacement, read.groups)
+    if every and read.empty:
+        raise UntranslatableExpression(f"Java finds other matches of nothing than other engines, as of {pattern!r}")
+    if every:
+        return f"regexp_replace({text}, {literal(read.java)}, {literal(_replacement(pieces, 0))})"
+    # Spark replaces all matches. So the pattern takes all text up to the first one, in a group before its own.
+    java = rf"\A([\s\S]*?)({read.java})"
+    return f"regexp_replace({text}, {literal(java)}, {literal('$1' + _replacement(pieces, 2))})"
+
+
+def _replacement(pieces: Sequence[str | int], shift: int) -> str:
+    """Write a replacement for Java, in which the pattern's groups have numbers higher by ``shift``."""
+    # A digit behind a group's number would be a digit of it, so all of them are written as characters.
+    return "".join(
+        f"${each + shift}" if isinstance(each, int) else re.sub(r"([\\$0-9])", r"\\\1", each) for each in pieces
+    )
+
+
+def _logarithm(name: str) -> Callable[[str], str]:
+    """A logarithm that is minus infinity of 0 and NaN below; in Spark it is NULL."""
+    return lambda number: (
+        f"(CASE WHEN {number} = 0.0D THEN CAST('-Infinity' AS DOUBLE) WHEN {number} < 0.0D "
+        f"THEN CAST('NaN' AS DOUBLE) ELSE {name}({number}) END)"
+    )
+
+
+def _count(unit: str, time: str) -> str:
+    """Number of the boundaries of a unit before a time."""
+    size = UNITS[unit]
+    if size is None:
+        month = f"(CAST(year({time}) AS BIGINT) * 12L + CAST(month({time}) AS BIGINT) - 1L)"
+        return f"({month} div { {'month': 1, 'quarter': 3, 'year': 12}[unit] }L)"
+    return f"((unix_micros({time}) - pmod(unix_micros({time}), {size}L)) div {size}L)"
+
+
+def _apart(unit: str, start: str, end: str) -> str:
+    counted = "day" if unit == "week" else unit
+    number = f"({_count(counted, end)} - {_count(counted, start)})"
+    return f"({number} div 7L)" if unit == "week" else number
+
+
+def _shifted(time: str, months: int, microseconds: int) -> str:
+    """Move a time; NULL beyond the years that there are."""
+    if months:
+        month = f"(CAST(year({time}) AS BIGINT) * 12L + CAST(month({time}) AS BIGINT) - 1L + {months}L)"
+        return f"(CASE WHEN {month} BETWEEN 12L AND 119999L THEN {time} + INTERVAL '{months}' MONTH END)"
+    moved = f"(unix_micros({time}) + {microseconds}L)"
+    return f"(CASE WHEN {moved} BETWEEN {FIRST}L AND {LAST}L THEN timestamp_micros({moved}) END)"
+
+
+#: Parts of a time to Spark's functions.
+_PARTS: Final = {
+    "year": "year", "quarter": "quarter", "month": "month", "week": "weekofyear", "day": "day",
+    "dayofyear": "dayofyear", "hour": "hour", "minute": "minute", "second": "second",
+}  # fmt: skip
+
 _SPARK: Final[Operations[str]] = {
     "null": _null,
     "column": quote,
@@ -242,18 +306,62 @@ _SPARK: Final[Operations[str]] = {
     "in": _in,
     "like": _like,
     "case": _case,
-    "lower": "lower({})".format,
-    "upper": "upper({})".format,
-    "length": "CAST(char_length({}) AS BIGINT)".format,
-    "substring": lambda text, *places: f"substring({', '.join([text, *(str(at) for at in places if at is not None)])})",
     "concat": _call("concat"),
     "abs": "abs({})".format,
     "floor": _whole("floor"),
     "ceil": _whole("ceil"),
     "round": _round,
-    "hour": "CAST(hour({}) AS BIGINT)".format,
-    "minute": "CAST(minute({}) AS BIGINT)".format,
+    "trunc": lambda number, _: (
+        f"(CASE WHEN {number} < 0.0D THEN {_whole('ceil')(number, 0)} ELSE {_whole('floor')(number, 0)} END)"
+    ),
+    "int div": "({} div nullif({}, 0L))".format,
+    "shift": _shifted,
     "coalesce": _call("coalesce"),
     "least": _call("least"),
     "greatest": _call("greatest"),
-}
+    # the functions of the table of the subset
+    "lower": "lower({})".format,
+    "upper": "upper({})".format,
+    "reverse": "reverse({})".format,
+    "length": "CAST(char_length({}) AS BIGINT)".format,
+    "substr": lambda text, *places: f"substring({', '.join([text, *(str(at) for at in places if at is not None)])})",
+    "trim": _trimmed("BOTH"),
+    "ltrim": _trimmed("LEADING"),
+    "rtrim": _trimmed("TRAILING"),
+    "replace": lambda text, part, other: f"replace({text}, {literal(part)}, {literal(other)})",
+    "split_part": lambda text, between, number: f"split_part({text}, {literal(between)}, {number})",
+    "strpos": lambda text, part: f"CAST(instr({text}, {literal(part)}) AS BIGINT)",
+    "starts_with": "startswith({}, {})".format,
+    "ends_with": "endswith({}, {})".format,
+    "contains": "contains({}, {})".format,
+    "lpad": lambda text, length, filling: f"lpad({text}, {length}, {literal(filling)})",
+    "rpad": lambda text, length, filling: f"rpad({text}, {length}, {literal(filling)})",
+    "left": "left({}, {})".format,
+    "right": "right({}, {})".format,
+    "regexp_matches": lambda text, pattern: f"({text} RLIKE {literal(read_pattern(pattern).java)})",
+    "regexp_extract": lambda text, pattern, group: (
+        f"regexp_extract({text}, {literal(read_pattern(pattern).java)}, {group or 0})"
+    ),
+    "regexp_replace": _replaced,
+    "sqrt": "sqrt({})".format,
+    "exp": "exp({})".format,
+    "ln": _logarithm("ln"),
+    "log10": _logarithm("log10"),
+    "log2": _logarithm("log2"),
+    "sin": "sin({})".format,
+    "cos": "cos({})".format,
+    "tan": "tan({})".format,
+    "power": "power({}, {})".format,
+    "sign": "CAST(signum(nanvl({}, 0.0D)) AS BIGINT)".format,
+    "isnan": "(CASE WHEN {0} IS NOT NULL THEN isnan({0}) END)".format,
+    "isfinite": "(CASE WHEN {0} IS NOT NULL THEN abs({0}) <= 1.7976931348623157E308D END)".format,
+    **{name: f"CAST({function}({{}}) AS BIGINT)".format for name, function in _PARTS.items()},
+    "dayofweek": "CAST(dayofweek({}) - 1 AS BIGINT)".format,
+    "isodow": "CAST(weekday({}) + 1 AS BIGINT)".format,
+    "epoch": "(CAST(unix_micros({}) AS DOUBLE) / 1000000.0D)".format,
+    "dayname": "date_format({}, 'EEEE')".format,
+    "monthname": "date_format({}, 'MMMM')".format,
+    "date_trunc": lambda unit, time: f"date_trunc('{unit}', {time})",
+    "date_diff": _apart,
+    "local_time": lambda time, zone: f"from_utc_timestamp({time}, {literal(zone)})",
+}  # fmt: skip

@@ -32,7 +32,8 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.sql import sql
-from synergy_nb.plan.sql.sql_translation import Operations, Translation
+from synergy_nb.plan.sql.patterns import read_pattern, read_replacement
+from synergy_nb.plan.sql.sql_translation import BLANKS, FIRST, LAST, UNITS, Operations, Translation
 
 _TRUE: Final = ["true", "t", "yes", "y", "1"]
 _FALSE: Final = ["false", "f", "no", "n", "0"]
@@ -164,6 +165,73 @@ def _between(value: pl.Expr, low: pl.Expr, high: pl.Expr) -> pl.Expr:
     return at_least & _POLARS["lte"](value, high)
 
 
+def _where_known(found: pl.Expr, text: pl.Expr) -> pl.Expr:
+    return pl.when(text.is_not_null()).then(found)
+
+
+def _place(text: pl.Expr, part: str) -> pl.Expr:
+    """Number of the first character of a part, from 1; 0 where it is missing. Polars finds it by bytes."""
+    before = text.str.splitn(part, 2).struct.field("field_0").str.len_chars().cast(pl.Int64) + 1
+    return pl.when(text.str.contains(part, literal=True)).then(before).otherwise(pl.lit(0).pipe(_where_known, text))
+
+
+def _padded(text: pl.Expr, length: int, filling: str, *, left: bool) -> pl.Expr:
+    """Fill text up to a length, or cut its end; Polars fills with one character alone."""
+    missing = (length - text.str.len_chars().cast(pl.Int64)).clip(0, length)
+    added = pl.lit(filling * (length // len(filling) + 1)).str.slice(0, missing)
+    return pl.concat_str([added, text.str.slice(0, length)] if left else [text.str.slice(0, length), added])
+
+
+def _replaced(text: pl.Expr, pattern: str, replacement: str, every: str | None) -> pl.Expr:
+    read = read_pattern(pattern)
+    pieces = read_replacement(replacement, read.groups)
+    written = "".join(f"${{{each}}}" if isinstance(each, int) else each.replace("$", "$$") for each in pieces)
+    return text.str.replace_all(read.plain, written) if every else text.str.replace(read.plain, written)
+
+
+def _part(method: str) -> Callable[[pl.Expr], pl.Expr]:
+    return lambda time: getattr(time.dt, method)().cast(pl.Int64)
+
+
+#: Units of the calendar as Polars writes them.
+_EVERY: Final = {
+    "microsecond": "1us", "millisecond": "1ms", "second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "1w",
+    "month": "1mo", "quarter": "1q", "year": "1y",
+}  # fmt: skip
+#: Parts of a time to the methods of Polars.
+_PARTS: Final = {
+    "year": "year", "quarter": "quarter", "month": "month", "week": "week", "day": "day", "isodow": "weekday",
+    "dayofyear": "ordinal_day", "hour": "hour", "minute": "minute", "second": "second",
+}  # fmt: skip
+
+
+def _boundaries(unit: str, time: pl.Expr) -> pl.Expr:
+    """Number of the boundaries of a unit before a time."""
+    size = UNITS[unit]
+    if size is None:
+        month = time.dt.year().cast(pl.Int64) * 12 + time.dt.month().cast(pl.Int64) - 1
+        return month // {"month": 1, "quarter": 3, "year": 12}[unit]
+    return time.cast(pl.Int64) // size
+
+
+def _apart(unit: str, start: pl.Expr, end: pl.Expr) -> pl.Expr:
+    """Number of boundaries of a unit between two times; of a week, as in DuckDB, of days in sevens."""
+    counted = "day" if unit == "week" else unit
+    number = _boundaries(counted, end) - _boundaries(counted, start)
+    return (number - _int_remainder(number, pl.lit(7))) // 7 if unit == "week" else number
+
+
+def _shifted(time: pl.Expr, months: int, microseconds: int) -> pl.Expr:
+    """Move a time; NULL beyond the years that there are."""
+    moved = time.dt.offset_by(f"{months}mo") if months else time + pl.duration(microseconds=microseconds)
+    low, high = (FIRST, LAST - microseconds) if microseconds > 0 else (FIRST - microseconds, LAST)
+    held = time.cast(pl.Int64).is_between(low, high)
+    if months:
+        month = time.dt.year().cast(pl.Int64) * 12 + time.dt.month().cast(pl.Int64) - 1 + months
+        held = month.is_between(12, 119_999)
+    return pl.when(held).then(moved)
+
+
 _POLARS: Final[Operations[pl.Expr]] = {
     "null": _null,
     "column": pl.col,
@@ -193,18 +261,60 @@ _POLARS: Final[Operations[pl.Expr]] = {
     "in": _in,
     "like": _like,
     "case": _case,
-    "lower": lambda text: text.str.to_lowercase(),
-    "upper": lambda text: text.str.to_uppercase(),
-    "length": lambda text: text.str.len_chars().cast(pl.Int64),
-    "substring": lambda text, start, length: text.str.slice(start - 1, length),
     "concat": pl.concat_str,
     "abs": pl.Expr.abs,
     "floor": lambda number, _: number.floor(),
     "ceil": lambda number, _: number.ceil(),
     "round": lambda number, decimals: number.round(decimals, mode="half_away_from_zero"),
-    "hour": lambda time: time.dt.hour().cast(pl.Int64),
-    "minute": lambda time: time.dt.minute().cast(pl.Int64),
+    "trunc": lambda number, _: pl.when(number < 0.0).then(number.ceil()).otherwise(number.floor()),
+    "int div": lambda left, right: (left - _int_remainder(left, right)) // right,
+    "shift": _shifted,
     "coalesce": lambda parts, _: pl.coalesce(parts),
     "least": lambda parts, _: pl.min_horizontal(parts),
     "greatest": _greatest,
-}
+    # the functions of the table of the subset
+    "lower": lambda text: text.str.to_lowercase(),
+    "upper": lambda text: text.str.to_uppercase(),
+    "reverse": lambda text: text.str.reverse(),
+    "length": lambda text: text.str.len_chars().cast(pl.Int64),
+    "substr": lambda text, start, length: text.str.slice(start - 1, length),
+    "trim": lambda text, signs: text.str.strip_chars(signs or BLANKS),
+    "ltrim": lambda text, signs: text.str.strip_chars_start(signs or BLANKS),
+    "rtrim": lambda text, signs: text.str.strip_chars_end(signs or BLANKS),
+    "replace": lambda text, part, other: text.str.replace_all(part, other, literal=True),
+    "split_part": lambda text, between, number: text.str.split(between).list.get(number - 1, null_on_oob=True)
+    .fill_null("").pipe(_where_known, text),
+    "strpos": _place,
+    "starts_with": lambda text, part: text.str.starts_with(part),
+    "ends_with": lambda text, part: text.str.ends_with(part),
+    "contains": lambda text, part: text.str.contains(part, literal=True),
+    "lpad": lambda text, length, filling: _padded(text, length, filling, left=True),
+    "rpad": lambda text, length, filling: _padded(text, length, filling, left=False),
+    "left": lambda text, number: text.str.slice(0, number),
+    "right": lambda text, number: text.str.tail(number),
+    "regexp_matches": lambda text, pattern: text.str.contains(read_pattern(pattern).plain),
+    "regexp_extract": lambda text, pattern, group: text.str.extract(read_pattern(pattern).plain, group or 0)
+    .fill_null("").pipe(_where_known, text),
+    "regexp_replace": _replaced,
+    "sqrt": pl.Expr.sqrt,
+    "exp": pl.Expr.exp,
+    "ln": pl.Expr.log,
+    "log10": lambda number: number.log(10.0),
+    "log2": lambda number: number.log(2.0),
+    "sin": pl.Expr.sin,
+    "cos": pl.Expr.cos,
+    "tan": pl.Expr.tan,
+    "power": pl.Expr.pow,
+    "sign": lambda number: number.fill_nan(0.0).sign().cast(pl.Int64),
+    "isnan": pl.Expr.is_nan,
+    "isfinite": pl.Expr.is_finite,
+    **{name: _part(method) for name, method in _PARTS.items()},
+    "dayofweek": lambda time: time.dt.weekday().cast(pl.Int64) % 7,
+    "epoch": lambda time: time.cast(pl.Int64) / 1e6,
+    "dayname": lambda time: time.dt.strftime("%A"),
+    "monthname": lambda time: time.dt.strftime("%B"),
+    "date_trunc": lambda unit, time: time.dt.truncate(_EVERY[unit]),
+    "date_diff": _apart,
+    "local_time": lambda time, zone: time.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+    .dt.replace_time_zone(None),
+}  # fmt: skip

@@ -12,6 +12,7 @@ import polars as pl
 from synergy_nb.dataflow._expressions import compile_expression
 from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements, positions
 from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.plan.sql.sql import growth
 
 ROUGH: Final = 1 << 20  # bytes of a batch below which each column is estimated to be as large as the whole batch
 
@@ -43,14 +44,16 @@ class Project(OperatorLogic):
             for name, kind in context.output.items()
         ]
         self._reads = sum(len(column.meta.root_names()) for column in self._columns)
-        self._letters = sum(map(len, given.values()))
+        grown = [growth(text) for text in given.values()]
+        self._letters = sum(map(len, given.values())) + sum(characters for _, characters in grown)
+        self._times = max((factor for factor, _ in grown), default=1)
 
     def batch_needs(self, port: int, batch: Batch) -> float:
         """Bytes of the output: concatenated text grows by each column that is read, or as an expression states."""
         whole = float(batch.nbytes)
         if self._reads * whole > ROUGH:
             whole = max(column.estimated_size() for column in batch.table)
-        return 2.0 * (batch.nbytes + self._reads * whole + self._letters * batch.rows)
+        return 2.0 * (batch.nbytes + self._reads * whole * self._times + self._letters * batch.rows)
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Return the computed rows."""

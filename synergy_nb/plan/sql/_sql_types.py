@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from synergy_nb.plan.sql._sql_functions import CALLS, Constant, check_constants, literal_value
 from synergy_nb.plan.terms.units import WrongValue, nearest
 
+#: Functions whose arguments depend on each other: sqlglot's nodes.
+_OWN_RULES: Final = ("abs", "ceil", "coalesce", "concat", "floor", "greatest", "least", "round", "trunc")
 #: Scalar functions of the subset.
-FUNCTIONS: Final = (
-    "abs", "ceil", "coalesce", "concat", "floor", "greatest", "hour", "least", "length", "lower", "minute", "round",
-    "substr", "upper",
-)  # fmt: skip
+FUNCTIONS: Final = tuple(sorted((*_OWN_RULES, *CALLS)))
 #: Aggregate functions, only in the values of an aggregate.
 AGGREGATES: Final = ("avg", "count", "max", "min", "sum")
 #: sqlglot's key of a function's node to its name in the subset.
-NAME_OF_KEY: Final = {**{name: name for name in (*FUNCTIONS, *AGGREGATES) if name != "substr"}, "substring": "substr"}
+NAME_OF_KEY: Final = {name: name for name in (*_OWN_RULES, *AGGREGATES)}
 #: sqlglot's key of a comparison's node to its sign.
 COMPARISONS: Final = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 SUBSET: Final = "SQL of the documented subset (docs/plans.md)"
@@ -42,14 +42,15 @@ _NUMERIC: Final = frozenset({"int", "float"})
 _ORDERED: Final = frozenset({"int", "float", "str", "time"})
 _CASTABLE: Final = frozenset({"int", "float", "str", "bool"})
 _WORDS: Final = {_NUMERIC: "a number", frozenset({"bool"}): "a condition", frozenset({"str"}): "text (str)"}
-_ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "mod"})
+_ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "mod", "intdiv"})
 _NOT_PART: Final = {
     "select": "subquery", "subquery": "subquery", "exists": "subquery", "union": "subquery",
     "window": "window function", "alias": "alias", "placeholder": "parameter", "parameter": "parameter",
-    "star": "'*'", "interval": "INTERVAL", "filter": "FILTER (WHERE ...)", "escape": "ESCAPE", "ilike": "ILIKE",
-    "if": "IF", "intdiv": "integer division", "array": "array", "struct": "struct", "tuple": "list of expressions",
-    "dot": "field of a struct", "bracket": "subscript", "lambda": "lambda", "bitwisexor": "'^'", "bitwiseand": "'&'",
-    "bitwiseor": "'|'", "distinct": "DISTINCT here",
+    "star": "'*'", "interval": "INTERVAL but after '+' or '-' and a time", "filter": "FILTER (WHERE ...)",
+    "escape": "ESCAPE", "ilike": "ILIKE but with a literal pattern", "array": "array", "struct": "struct",
+    "tuple": "list of expressions", "dot": "field of a struct", "bracket": "subscript", "lambda": "lambda",
+    "bitwisexor": "'^'", "bitwiseand": "'&'", "bitwiseor": "'|'", "distinct": "DISTINCT here",
+    "attimezone": "AT TIME ZONE: local_time(time, 'zone') is the time there",
 }  # fmt: skip
 TYPE_OF_NAME: Final = {
     "INT": "int", "BIGINT": "int", "SMALLINT": "int", "TINYINT": "int", "INTEGER": "int", "LONG": "int",
@@ -142,8 +143,15 @@ class Checker:
             return self._literal(node)
         if key in ("boolean", "null"):
             return "bool" if key == "boolean" else "null"
+        if key in ("add", "sub") and node.expression.key == "interval":
+            self._need(node.this, {"time"})
+            return "time"
         if key in _ARITHMETIC:
-            left, right = self._need(node.this, _NUMERIC), self._need(node.expression, _NUMERIC)
+            kinds = frozenset({"int"}) if key == "intdiv" else _NUMERIC
+            left, right = self.of(node.this), self.of(node.expression)
+            if key == "sub" and left == right == "time":
+                return self._wrong(node, "date_diff('second', from, to), or another unit, for the time between times")
+            left, right = self._fits(node.this, left, kinds), self._fits(node.expression, right, kinds)
             return "float" if key == "div" or "float" in (left, right) else _either(left, right)
         if key == "neg":
             if node.this.key == "literal" and node.this.name == str(2**63):  # the least integer has no positive one
@@ -187,6 +195,8 @@ class Checker:
             return self._cast(node)
         if key in NAME_OF_KEY and key not in AGGREGATES:
             return self._function(node)
+        if key == "anonymous" and node.name in CALLS:
+            return self._called(node, node.name)
         return self._foreign(node)
 
     def _column(self, node: Any) -> str:
@@ -218,7 +228,9 @@ class Checker:
         return "float" if finite else self._wrong(node, "a finite number")
 
     def _need(self, node: Any, kinds: frozenset[str] | set[str]) -> str:
-        kind = self.of(node)
+        return self._fits(node, self.of(node), kinds)
+
+    def _fits(self, node: Any, kind: str, kinds: frozenset[str] | set[str]) -> str:
         if kind in kinds or kind in ("any", "null"):
             return kind
         return self._wrong(node, f"{_WORDS.get(frozenset(kinds), ' or '.join(sorted(kinds)))}, not {kind}")
@@ -274,26 +286,13 @@ class Checker:
 
     def _function(self, node: Any) -> str:
         name = NAME_OF_KEY[node.key]
-        if name in ("lower", "upper", "length"):
-            self._need(node.this, {"str"})
-            return "int" if name == "length" else "str"
-        if name in ("hour", "minute"):
-            self._need(node.this, {"time"})
-            return "int"
-        if name == "substr":
-            self._need(node.this, {"str"})
-            for part, least in (("start", 1), ("length", 0)):
-                self._small(node, node.args.get(part), least, 10**9)
-            if node.args.get("start") is None:
-                return self._wrong(node, "substr(text, start) or substr(text, start, length)")
-            return "str"
         if name == "concat":
             for part in node.expressions:
                 self._need(part, {"str"})
             return "str"
-        if name in ("abs", "floor", "ceil", "round"):
+        if name in ("abs", "floor", "ceil", "round", "trunc"):
             if any(node.args.get(part) for part in ("to", "truncate")) or (
-                name in ("floor", "ceil") and node.args.get("decimals") is not None
+                name in ("floor", "ceil", "trunc") and node.args.get("decimals") is not None
             ):
                 return self._wrong(node, f"{name} of one number")
             if name == "round":
@@ -301,6 +300,27 @@ class Checker:
             return self._need(node.this, _NUMERIC)
         kinds = None if name == "coalesce" else _ORDERED
         return self._alike(node, [node.this, *node.expressions], kinds)
+
+    def _called(self, node: Any, name: str) -> str:
+        """Type of a call of a function of the table."""
+        call, given = CALLS[name], node.expressions
+        if not call.needed <= len(given) <= len(call.arguments):
+            return self._wrong_call(node, call.written)
+        constants: list[Any] = []
+        for argument, taken in zip(given, call.arguments, strict=False):
+            constants.append(None)
+            if isinstance(taken, Constant):
+                constants[-1] = taken.read(literal_value(argument)) if argument.key == "literal" else None
+                if constants[-1] is None:
+                    self._wrong(node, f"{taken.expected} where {_fragment(argument)} stands, as in {call.written}")
+            elif taken == "time" and argument.key == "literal" and argument.is_string:
+                self._instant(argument)
+            else:
+                self._need(argument, _NUMERIC if taken == "number" else {taken})
+        absent = any(isinstance(of, Constant) and it is None for it, of in zip(constants, call.arguments, strict=False))
+        if not absent and (wrong := check_constants(name, constants)) is not None:
+            self.wrongs.append(wrong[1])
+        return call.result
 
     def _small(self, whole: Any, node: Any, least: int, most: int) -> None:
         if node is None:
@@ -335,8 +355,9 @@ class Checker:
         if node.key == "anonymous" or _is_function(node):
             name = node.name if node.key == "anonymous" else node.sql_name().lower()
             known = (*FUNCTIONS, *AGGREGATES)
-            expected = f"a function of the subset ({', '.join(FUNCTIONS)}), not {name}()"
-            return self._wrong_call(node, expected, nearest(name, known))
+            near = nearest(name, known)
+            named = "of the documented subset (docs/plans.md)" if near else f"of the subset ({', '.join(FUNCTIONS)})"
+            return self._wrong_call(node, f"a function {named}, not {name}()", near)
         return self._wrong(node, f"{SUBSET}, which has no {_NOT_PART.get(node.key, node.key.upper())}")
 
 

@@ -9,21 +9,23 @@ The subset
 * columns (``link``, or ``"Source IP"``; upper and lower case differ), integers, decimals, strings, TRUE, FALSE, NULL
 * ``+ - * / %`` and a sign · ``= <> < <= > >=`` · AND OR NOT · IN (list) · BETWEEN · IS [NOT] NULL
 * LIKE with a literal pattern (``%``, ``_``; case matters; no ESCAPE) · CASE WHEN · CAST to int, float, str or bool
+* a time, + or -, and a literal INTERVAL; ``//`` of integers, ILIKE as LIKE of lower()
 * a literal time: ISO 8601 text beside a time, ``TIMESTAMP '2026-01-31 12:00:00'`` or a CAST of literal text
-* lower upper length substr concat abs round floor ceil coalesce least greatest, and hour, minute of a time
+* concat abs round floor ceil trunc coalesce least greatest, and the functions of the table in ``_sql_functions``
 * only in the values of an aggregate, and only as the outermost call: count(*), count(x), count(distinct x), sum(x),
   min(x), max(x), avg(x)
 
 Meaning, on every engine
 ------------------------
 Three-valued logic as in SQL: an operation on NULL is NULL, AND and OR follow Kleene, a filter keeps what is TRUE.
-``/`` is float division, also of integers; division by zero and remainder by zero give NULL. ``%`` has the sign of the
-dividend. round() rounds halves away from zero; round, floor, ceil and abs keep the type of their argument. CAST gives
-NULL where a value has no counterpart; from float to int it truncates towards zero. concat() and ``||`` are NULL if any
-operand is. coalesce, least and greatest take any number of arguments; the latter two ignore NULLs. substr counts
-characters from 1. Integers have 64 bits and wrap around; a sum beyond them is NULL, an average that of the exact sum.
-Aggregates ignore NULLs; sum, min, max and avg of nothing are NULL. IS binds less than comparisons, which are not
-chained.
+``/`` is float division, also of integers; ``//`` is that of integers, cut off towards zero; division by zero and
+remainder by zero give NULL. ``%`` has the sign of the dividend. round() rounds halves away from zero; round, floor,
+ceil, trunc and abs keep the type of their argument. Of a number for which it has no value a function is NaN or
+infinite, as IEEE 754 says: ln(0) is minus infinity. A time beyond the years 1 to 9999 is NULL. CAST gives NULL where a
+value has no counterpart; from float to int it truncates towards zero. concat() and ``||`` are NULL if any operand is.
+coalesce, least and greatest take any number of arguments; the latter two ignore NULLs. substr counts characters from 1.
+Integers have 64 bits and wrap around; a sum beyond them is NULL, an average that of the exact sum. Aggregates ignore
+NULLs; sum, min, max and avg of nothing are NULL. IS binds less than comparisons, which are not chained.
 
 DuckDB, Spark and Polars accept the canonical text. Where their meaning differs from the above, the translation for the
 engine, or for the oracle of a test, must correct it: in DuckDB 2 division by zero gives infinity, remainder by zero and
@@ -38,16 +40,19 @@ The tree that :func:`parse` returns
 -----------------------------------
 sqlglot nodes, and only these: Column, Literal, Boolean, Null, Neg, Add, Sub, Mul, Div, Mod, EQ, NEQ, LT, LTE, GT, GTE,
 And, Or, Not, In (``expressions``), Between, Is (of Null), Like, Case (no ``this``), If (inside Case), Cast (DataType
-BIGINT, DOUBLE, TEXT, BOOLEAN; TIMESTAMP of a literal), Lower, Upper, Length, Substring, Concat, Abs, Round, Floor,
-Ceil, Coalesce, Least, Greatest, Hour, Minute, Count (of Star, Distinct or an expression), Sum, Min, Max, Avg. No Paren.
+BIGINT, DOUBLE, TEXT, BOOLEAN; TIMESTAMP of a literal), IntDiv, Interval (right of Add or Sub), Concat, Abs, Round,
+Floor, Ceil, Trunc, Coalesce, Least, Greatest, Anonymous (a function of the table), Count (of Star, Distinct or an
+expression), Sum, Min, Max, Avg. No Paren.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from synergy_nb.plan.sql._sql_functions import CALLS, UNITS
 from synergy_nb.plan.sql._sql_precedence import with_parentheses
 from synergy_nb.plan.sql._sql_types import (
     AGGREGATES,
@@ -67,10 +72,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AGGREGATES",
+    "CALLS",
     "FUNCTIONS",
     "SqlError",
     "canonical",
     "columns",
+    "growth",
     "infer_type",
     "literal_text",
     "parse",
@@ -81,7 +88,8 @@ _LONGEST: Final = 10_000  # maximum number of characters of one expression
 _ENGINE_TYPE: Final = {"int": "BIGINT", "float": "DOUBLE", "str": "STRING", "bool": "BOOLEAN", "time": "TIMESTAMP"}
 _EXACT: Final = 2**53
 _FLIPPED: Final = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte", "eq": "eq", "neq": "neq"}
-_SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
+_LONGEST_INTERVAL: Final = 10_000 * 366 * 86_400 * 10**6
+_SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "intdiv": "//"}
 
 
 class SqlError(WrongValues):
@@ -136,6 +144,23 @@ def columns(expression: exp.Expression | str) -> tuple[str, ...]:
     return tuple(sorted({column.name for column in tree.find_all(exp.Column)}))
 
 
+def growth(expression: str) -> tuple[int, int]:
+    """How much longer than its columns the text of an expression may be: a factor, and characters.
+
+    >>> growth("lpad(replace(a, 'x', 'abc'), 9, '0')")
+    (4, 9)
+    """
+    from sqlglot import exp  # noqa: PLC0415
+
+    factor, characters = 1, 0
+    for call in _checked(expression, None, None)[0].find_all(exp.Anonymous):
+        if call.name in ("replace", "regexp_replace"):  # each character, or the place between two, may be a match
+            factor *= 1 + len(call.expressions[2].name)
+        elif call.name in ("lpad", "rpad"):
+            characters += int(call.expressions[1].name)
+    return factor, characters
+
+
 def literal_text(text: str) -> str:
     """Write ``text`` as a SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
@@ -179,7 +204,7 @@ def _read(text: Any) -> exp.Expression:
         clear = with_parentheses(text)
         if isinstance(clear, WrongValue):
             raise SqlError([clear])
-        tree = sqlglot.parse_one(clear, into=exp.Condition)
+        tree = sqlglot.parse_one(clear, into=exp.Condition, dialect=_dialect())
     except SqlError:
         raise
     except sqlglot.errors.SqlglotError as error:
@@ -193,6 +218,24 @@ def _read(text: Any) -> exp.Expression:
         raise SqlError([WrongValue(text, f"{SUBSET}; the parser gave up ({type(error).__name__})")]) from None
     simpler: exp.Expression = _simpler(tree, exp)
     return simpler
+
+
+@lru_cache(maxsize=1)
+def _dialect() -> Any:
+    """sqlglot's own dialect, but for functions of the table of this room, which it leaves as they are written."""
+    from sqlglot import parser, tokens  # noqa: PLC0415
+    from sqlglot.dialects.dialect import Dialect  # noqa: PLC0415
+
+    ours = {name.upper() for name in (*CALLS, *_ALIASES)}
+
+    class Subset(Dialect):
+        class Tokenizer(tokens.Tokenizer):
+            KEYWORDS = {**tokens.Tokenizer.KEYWORDS, "//": tokens.Tokenizer.KEYWORDS["DIV"]}  # noqa: RUF012
+
+        class Parser(parser.Parser):
+            FUNCTIONS = {name: make for name, make in parser.Parser.FUNCTIONS.items() if name not in ours}  # noqa: RUF012
+
+    return Subset
 
 
 def _simpler(node: Any, exp: Any) -> Any:
@@ -212,8 +255,27 @@ def _simpler(node: Any, exp: Any) -> Any:
         return exp.Concat(expressions=[node.this, node.expression])
     if key == "like" and node.args.get("negate"):
         return exp.Not(this=exp.Like(this=node.this, expression=node.expression))
-    if key == "extract" and node.name.lower() in ("hour", "minute"):
-        return (exp.Hour if node.name.lower() == "hour" else exp.Minute)(this=node.expression)
+    if key in _SYNTAXES:
+        name, parts = _SYNTAXES[key](node)
+        return exp.Anonymous(this=name, expressions=[part for part in parts if part is not None])
+    if key == "anonymous":
+        return _called(node, exp)
+    if key == "interval":
+        return _interval(node, exp)
+    if key == "add" and node.this.key == "interval":
+        return exp.Add(this=node.expression, expression=node.this)
+    if key in ("add", "sub") and node.expression.key == "interval" and node.expression.this.name.startswith("-"):
+        positive = exp.Interval(this=exp.Literal.string(node.expression.this.name[1:]), unit=node.expression.unit)
+        return (exp.Sub if key == "add" else exp.Add)(this=node.this, expression=positive)
+    if key == "ilike" and node.expression.key == "literal":
+        pattern = exp.Literal.string(node.expression.name.lower())
+        found = exp.Like(this=exp.Anonymous(this="lower", expressions=[node.this]), expression=pattern)
+        return exp.Not(this=found) if node.args.get("negate") else found
+    if key == "nullif":
+        same = exp.EQ(this=node.this.copy(), expression=node.expression)
+        return exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=node.this)
+    if key == "if" and node.arg_key != "ifs":
+        return exp.Case(ifs=[exp.If(this=node.this, true=node.args["true"])], default=node.args.get("false"))
     if key == "case" and node.this is not None:
         base = node.this
         ifs = [
@@ -222,6 +284,81 @@ def _simpler(node: Any, exp: Any) -> Any:
         ]
         return exp.Case(ifs=ifs, default=node.args.get("default"))
     return node
+
+
+#: Other names of functions.
+_ALIASES: Final = {
+    "len": "length", "char_length": "length", "character_length": "length", "lcase": "lower", "ucase": "upper",
+    "substring": "substr", "instr": "strpos", "regexp_like": "regexp_matches", "pow": "power",
+    "datetrunc": "date_trunc", "datediff": "date_diff", "dayofmonth": "day", "weekofyear": "week", "doy": "dayofyear",
+    "dow": "dayofweek", "day_of_week": "dayofweek", "day_of_month": "day", "day_of_year": "dayofyear",
+    "week_of_year": "week", "minutes": "minute", "hours": "hour",
+}  # fmt: skip
+
+
+def _trim(node: Any) -> tuple[str, list[Any]]:
+    side = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
+    return side, [node.this, node.expression]
+
+
+#: sqlglot's key of a node with a syntax of its own to the name of its function, and the arguments.
+_SYNTAXES: Final[Mapping[str, Callable[[Any], tuple[str, list[Any]]]]] = {
+    "substring": lambda node: ("substr", [node.this, node.args.get("start"), node.args.get("length")]),
+    "trim": _trim,
+    "strposition": lambda node: ("strpos", [node.this, node.args["substr"]]),
+    "regexplike": lambda node: ("regexp_matches", [node.this, node.expression]),
+    "extract": lambda node: (_part(node.name), [node.expression]),
+}
+
+
+def _part(name: str) -> str:
+    """Return the function of a part of a time, such as HOUR; of another part what is refused by its name."""
+    lower = name.lower()
+    lower = _ALIASES.get(lower, lower)
+    return lower if lower in CALLS and CALLS[lower].arguments == ("time",) else f"extract {lower}"
+
+
+def _called(node: Any, exp: Any) -> Any:
+    """Write a call of a function of the table under its own name."""
+    name = node.name.lower()
+    name = _ALIASES.get(name, name)
+    parts = node.expressions
+    if name == "date_part" and len(parts) == 2 and parts[0].key == "literal":
+        return exp.Anonymous(this=_part(parts[0].name), expressions=parts[1:])
+    if name == "mod" and len(parts) == 2:
+        return exp.Mod(this=parts[0], expression=parts[1])
+    if name in ("date_trunc", "date_diff") and parts and parts[0].key == "literal":
+        unit = exp.Literal.string(parts[0].name.lower().removesuffix("s"))
+        return exp.Anonymous(this=name, expressions=[unit, *parts[1:]])
+    return exp.Anonymous(this=name if name in CALLS else node.name, expressions=parts)
+
+
+_LENGTH: Final = re.compile(r"\s*([+-]?\d+)\s*([a-z]+)")
+
+
+def _interval(node: Any, exp: Any) -> Any:
+    """Write an interval in the largest unit that measures it: months, or else microseconds to days."""
+    value = "" if node.this is None else f"-{node.this.this.name}" if node.this.key == "neg" else node.this.name
+    text = f"{value} {node.args.get('unit') or ''}".lower()
+    found = {"month": 0, "microsecond": 0}
+    for number, name in _LENGTH.findall(text):
+        unit = name.removesuffix("s")
+        if unit not in UNITS:
+            raise SqlError([WrongValue(text.strip(), f"an interval in one of the units {', '.join(UNITS)}")])
+        size = UNITS[unit]
+        months = {"month": 1, "quarter": 3, "year": 12}.get(unit, 0)
+        found["month"] += months * int(number)
+        found["microsecond"] += (size or 0) * int(number)
+    wrong = _LENGTH.sub("", text).strip() or not _LENGTH.search(text)
+    if wrong or all(found.values()) or max(map(abs, found.values())) > _LONGEST_INTERVAL:
+        expected = "an interval such as INTERVAL '90 minutes' or INTERVAL '1' MONTH: of months, or else of other units"
+        raise SqlError([WrongValue(text.strip(), expected)])
+    unit, number = ("month", found["month"]) if found["month"] else ("microsecond", found["microsecond"])
+    if unit != "month":
+        unit = next(name for name in ("day", "hour", "minute", "second", "millisecond", "microsecond")
+                    if number % (UNITS[name] or 1) == 0)  # fmt: skip
+        number //= UNITS[unit] or 1
+    return exp.Interval(this=exp.Literal.string(str(number)), unit=exp.Var(this=unit.upper()))
 
 
 # -- the normal form and its text ------------------------------------------------------------------------------------
@@ -304,7 +441,7 @@ def _chain(node: Any, key: str, kinds: Mapping[int, str]) -> list[Any]:
 
 
 def _order(node: Any) -> tuple[bool, str]:
-    is_literal = node.key in ("literal", "boolean", "null") or (
+    is_literal = node.key in ("literal", "boolean", "null", "interval") or (
         node.key in ("neg", "cast") and node.this.key == "literal"
     )
     return is_literal, _text(node)
@@ -355,7 +492,11 @@ def _written(node: Any) -> tuple[str, int]:
         return f"CAST({_text(node.this)} AS {_ENGINE_TYPE[TYPE_OF_NAME[node.args['to'].this.value]]})", _ATOM
     if key in ("star", "distinct"):
         return ("*" if key == "star" else f"DISTINCT {_text(node.expressions[0])}"), _ATOM
-    parts = [node.this, node.args.get("start"), node.args.get("length"), node.args.get("decimals"), *node.expressions]
+    if key == "interval":
+        return f"INTERVAL {_text(node.this)} {node.unit.name}", _ATOM
+    if key == "anonymous":
+        return f"{node.name}({', '.join(map(_text, node.expressions))})", _ATOM
+    parts = [node.this, node.args.get("decimals"), *node.expressions]
     return f"{NAME_OF_KEY[key]}({', '.join(_text(part) for part in parts if part is not None)})", _ATOM
 
 

@@ -10,9 +10,11 @@ arguments of their functions:
 * ``and``, ``or``, ``not``, ``eq``, ``neq``, ``lt``, ``lte``, ``gt``, ``gte``, ``between`` (value, low, high)
 * ``in`` (value, list of others without NULLs, type, whether NULL is among them, the literals if all are literals)
 * ``like`` (text, pattern), ``case`` (conditions, values, value otherwise, type)
-* ``lower``, ``upper``, ``length``, ``substring`` (text, start, length or None), ``concat`` (texts)
-* ``abs``, and of floats ``floor``, ``ceil``, ``round`` (number, decimals)
-* ``instant`` (a literal time), ``hour``, ``minute`` (time), ``coalesce``, ``least``, ``greatest`` (values, type)
+* ``abs``, and of floats ``floor``, ``ceil``, ``trunc``, ``round`` (number, decimals); ``int div``
+* ``concat`` (texts), ``coalesce``, ``least``, ``greatest`` (values, type)
+* ``instant`` (a literal time), ``shift`` (time, months, microseconds)
+* each function of the table in ``_sql_functions``, by its name: its values, and its constants as Python values, None
+  where they are absent
 """
 
 from __future__ import annotations
@@ -20,16 +22,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from synergy_nb.plan.sql._sql_functions import CALLS, UNITS, Constant, literal_value
 from synergy_nb.plan.sql._sql_types import COMPARISONS, TYPE_OF_NAME, instant
 
-__all__ = ["Operations", "Translation"]
+__all__ = ["BLANKS", "FIRST", "LAST", "UNITS", "Operations", "Translation"]
 
 E = TypeVar("E")
 #: Key of an operation to the function that makes the engine's expression from its operands.
 Operations = Mapping[str, Callable[..., E]]
 
-_ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "mod"})
-_TEXT: Final = {"lower": "str", "upper": "str", "length": "int"}
+#: What trim() takes away: the space and what Unicode calls a space separator.
+BLANKS: Final = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+#: Times of the years 1 to 9999, microseconds since 1970.
+FIRST: Final = -62_135_596_800 * 10**6
+LAST: Final = 253_402_300_800 * 10**6 - 1
+
+_ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "mod", "intdiv"})
 
 
 class Translation(Generic[E]):
@@ -52,10 +60,6 @@ class Translation(Generic[E]):
             return (does["null"]("bool") if kind == "null" else does[key](left, right)), "bool"
         if key in ("and", "or"):
             return does[key](self.typed(node.this, "bool"), self.typed(node.expression, "bool")), "bool"
-        if key in _TEXT:
-            return does[key](self.typed(node.this, "str")), _TEXT[key]
-        if key in ("hour", "minute"):
-            return does[key](self.typed(node.this, "time")), "int"
         if key in ("coalesce", "least", "greatest"):
             parts, kind = self._alike(node.this, *node.expressions)
             return (does[key](parts, kind) if kind != "null" and len(parts) > 1 else parts[0]), kind
@@ -84,6 +88,8 @@ class Translation(Generic[E]):
         return [self._as(part, kind) for part in parts], kind
 
     def _arithmetic(self, node: Any) -> tuple[E, str]:
+        if node.expression.key == "interval":
+            return self._shifted(node)
         parts = [self.of(node.this), self.of(node.expression)]
         operands, kind = self._common(parts)
         if node.key == "div":
@@ -91,7 +97,27 @@ class Translation(Generic[E]):
         if "null" in (parts[0][1], parts[1][1]):
             kind = "int" if kind == "null" else kind
             return self._does["null"](kind), kind
-        return self._does[f"mod {kind}" if node.key == "mod" else node.key](*operands), kind
+        name = f"mod {kind}" if node.key == "mod" else "int div" if node.key == "intdiv" else node.key
+        return self._does[name](*operands), kind
+
+    def _shifted(self, node: Any) -> tuple[E, str]:
+        unit, number = node.expression.unit.name.lower(), int(node.expression.this.name)
+        number = -number if node.key == "sub" else number
+        size = UNITS[unit]
+        months, microseconds = (number, 0) if size is None else (0, number * size)
+        return self._does["shift"](self.typed(node.this, "time"), months, microseconds), "time"
+
+    def _on_anonymous(self, node: Any) -> tuple[E, str]:
+        call = CALLS.get(node.name)
+        if call is None:
+            raise ValueError(f"expression: {node.name}(); expected a function of the subset of sql.py")
+        parts: list[Any] = [None] * len(call.arguments)
+        for number, (argument, taken) in enumerate(zip(node.expressions, call.arguments, strict=False)):
+            if isinstance(taken, Constant):
+                parts[number] = taken.read(literal_value(argument))
+            else:
+                parts[number] = self.typed(argument, "float" if taken == "number" else taken)
+        return self._does[node.name](*parts), call.result
 
     def _on_column(self, node: Any) -> tuple[E, str]:
         if node.name not in self._schema:
@@ -162,11 +188,6 @@ class Translation(Generic[E]):
             return self._as((value, kind), target), target
         return self._does["cast"](value, kind, target, node), target
 
-    def _on_substring(self, node: Any) -> tuple[E, str]:
-        start, length = int(node.args["start"].name), node.args.get("length")
-        text = self.typed(node.this, "str")
-        return self._does["substring"](text, start, None if length is None else int(length.name)), "str"
-
     def _on_concat(self, node: Any) -> tuple[E, str]:
         return self._does["concat"]([self.typed(part, "str") for part in node.expressions]), "str"
 
@@ -181,7 +202,7 @@ class Translation(Generic[E]):
         decimals = node.args.get("decimals")
         return self._does[node.key](number, 0 if decimals is None else int(decimals.name)), kind
 
-    _on_floor = _on_ceil = _on_round
+    _on_floor = _on_ceil = _on_trunc = _on_round
 
 
 def _value(text: str, kind: str) -> str | int | float:
