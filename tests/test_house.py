@@ -519,15 +519,16 @@ def _undocumented(body: list[ast.stmt], owner: ast.ClassDef | None) -> Iterator[
 ERROR_BASE = "SynergyError"
 
 
-COMPONENT = {"component.component", "component.component_metrics"}  # the other modules of its room are parts of it
+#: Modules of a component; the other modules of its room are parts of it.
+COMPONENT = {f"{PACKAGE}.dataflow.streams.component.{name}" for name in ("component", "component_metrics")}
 LABELS = {"determinants", "losses", "rates"}  # of a chunk: whoever makes one labels it before anybody else has it
 
 
 @cache
 def _attributes(name: str) -> frozenset[str]:
-    """Names of the attributes that the classes of a module of streams have."""
+    """Names of the attributes that the classes of a module have."""
     found: set[str] = set()
-    for node in next(module for module in MODULES if module.name == f"{PACKAGE}.dataflow.streams.{name}").nodes:
+    for node in next(module for module in MODULES if module.name == name).nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
             found.add(node.attr)
         elif isinstance(node, ast.ClassDef):
@@ -537,16 +538,35 @@ def _attributes(name: str) -> frozenset[str]:
 
 def facts_have_one_home(module: Module) -> Iterator[str]:
     """In the data path an attribute is written by the module of its class: whoever wants it changed asks its owner."""
+    if module.parts[0] == SPARK:
+        yield from _written_on_spark(module)
+        return
     if module.parts[:2] != ("dataflow", "streams") or len(module.parts) < 4:
         yield from _written_components(module)
         return
-    homes = {".".join(module.parts[2:])} | (COMPONENT if module.parts[2] == "component" else set())
-    own = LABELS.union(*(_attributes(home) for home in homes if f"{PACKAGE}.dataflow.streams.{home}" in NAMES))
+    homes = {module.name} | (COMPONENT if module.parts[2] == "component" else set())
+    own = LABELS.union(*(_attributes(home) for home in homes if home in NAMES))
     for node in module.nodes:
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Store | ast.Del)
             and node.attr not in own
+            and ast.unparse(node.value) != "self"
+        ):
+            yield f"line {node.lineno}: writes {ast.unparse(node)}, which belongs to a class elsewhere"
+
+
+def _written_on_spark(module: Module) -> Iterator[str]:
+    """Attributes of classes of other modules of this package; objects of Spark are set up by whoever uses them."""
+    others = (each.name for each in MODULES if each.parts[0] == SPARK and each.name != module.name)
+    foreign = frozenset[str]().union(*map(_attributes, others)) - (
+        _attributes(module.name) if module.name in NAMES else frozenset()
+    )
+    for node in module.nodes:
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store | ast.Del)
+            and node.attr in foreign
             and ast.unparse(node.value) != "self"
         ):
             yield f"line {node.lineno}: writes {ast.unparse(node)}, which belongs to a class elsewhere"
@@ -867,6 +887,7 @@ def test_few_tests_look_into_what_is_private() -> None:
         (errors_share_a_base, "plan", "class BrokenPlan(ValueError): ..."),
         (facts_have_one_home, "dataflow.streams.hosting.exchange", "component.running = True"),
         (facts_have_one_home, "runtime.data.instances", "self._component.external = True"),
+        (facts_have_one_home, "spark_stream.query", "self._exchange.inlets = []"),
         (facts_have_one_home, "dataflow.streams.hosting.exchange", "cursor.sent, cursor.resend_at = start, None"),
         (hides_no_module, "plan.terms", "from synergy_nb.plan.terms.units import amount as naming"),
         (hides_no_module, "plan.terms", "def naming(): ..."),
@@ -890,6 +911,7 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         ),
         (facts_have_one_home, "dataflow.streams.component.component_settings", "component.terms = 1.0"),
         (facts_have_one_home, "widgets.report", "component.peer = ''"),
+        (facts_have_one_home, "spark_stream.query", "session.release_session_on_close = False"),
         (facts_have_one_home, "dataflow.streams.hosting.exchange", "class A:\n    def f(self): self.sent = 0"),
         (rooms_point_down, "dataflow.streams", "from synergy_nb.dataflow.streams.hosting.hosting import Hosting"),
         (drivers_stand_apart, "runtime.host", "from synergy_nb.runtime import link"),

@@ -87,7 +87,11 @@ def part_query(callbacks: QueryCallbacks, connect: Callable[[], None]) -> PartQu
 
 def test_a_query_that_cannot_connect_fails_by_its_reason_and_one_that_is_stopped_does_not() -> None:
     reasons: list[str] = []
-    connecting, over = threading.Event(), threading.Event()
+    failed, connecting, over = threading.Event(), threading.Event(), threading.Event()
+
+    def fail(reason: str) -> None:
+        reasons.append(reason)
+        failed.set()
 
     def refuse() -> None:
         raise ValueError("no such server")
@@ -97,13 +101,13 @@ def test_a_query_that_cannot_connect_fails_by_its_reason_and_one_that_is_stopped
         assert over.wait(WITHIN)
         refuse()
 
-    query = part_query(QueryCallbacks(on_failed=reasons.append), refuse)
+    query = part_query(QueryCallbacks(on_failed=fail), refuse)
     query.start()
     query.start()
-    query._thread.join(WITHIN)
+    assert failed.wait(WITHIN)
     assert reasons == ["no such server"]
     query.stop()
-    query = part_query(QueryCallbacks(on_failed=reasons.append), hang)
+    query = part_query(QueryCallbacks(on_failed=fail), hang)
     query.start()
     assert connecting.wait(WITHIN)
     query.abandon(left=False)

@@ -60,7 +60,7 @@ class EarlyFollowers:
     def answer(self, member: Member, operator: str, to: str) -> None:
         """Answer for the graph that would name a follower at ``to``, in case the origin begins this move next."""
         graph = member.graph
-        if member.early.get(operator) == to:
+        if member.moves.early(operator) == to:
             epoch = graph.epoch + 1
             answer = Followed(graph.application, graph.attempt, epoch, operator, ready=True, refusal="", early=True)
             self.changes.peer.send(graph.origin, answer)
@@ -68,7 +68,7 @@ class EarlyFollowers:
     def end(self, application: str, operator: str) -> None:
         """End a follower that no graph has named."""
         member = self.changes.members.get(application)
-        if member is not None and not member.ended and member.early.pop(operator, ""):
+        if member is not None and not member.ended and member.moves.end_early(operator):
             self.changes.adopt(member, member.graph)
 
     @staticmethod
@@ -79,7 +79,7 @@ class EarlyFollowers:
         return not near and not roles.followers and to not in roles.backups.get(operator, ())
 
     def _begin(self, member: Member, operator: str, to: str) -> None:
-        member.early[operator] = to
+        member.moves.begin_early(operator, to)
         graph, answers = member.graph, self.changes.membership.answers
         answers.after(PATIENCE, (graph.origin, graph.roles.peers[operator], to), self._expire, member, graph, operator)
 

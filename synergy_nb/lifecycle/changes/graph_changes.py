@@ -113,16 +113,10 @@ class GraphChanges:
     def adopt(self, member: Member, graph: Graph) -> None:
         """Adopt a graph of an application in which this peer takes part."""
         before, member.graph = member.graph, graph
-        if graph.epoch > before.epoch:
-            member.early.clear()
-        followers = {**member.early, **graph.roles.followers}
         application, address = graph.application, self.peer.address
+        moves = member.moves.adopt(before, graph, address)
         if before.origin != graph.origin:
             self._follow_leader(member, before.origin)
-        for operator, peer in graph.roles.followers.items():
-            if peer == address == before.roles.followers.get(operator) and before.epoch < graph.epoch:
-                member.ready.discard(operator)  # of an earlier move, whose end this peer has not heard
-                member.failed_followers.pop(operator, None)
         member.backups_committed = True  # the backups of the new graph are committed below
         member.operators = {name for name, peer in graph.roles.peers.items() if peer == address}
         users: set[str] = set()
@@ -130,7 +124,7 @@ class GraphChanges:
         rebuilds = {name: source for name, source in built.items() if name != source}
         for operator in sorted(member.deployed):
             stays = operator in member.operators or operator in rebuilds
-            if not stays and followers.get(operator) != address:
+            if not stays and moves.followers.get(operator) != address:
                 member.deployed.discard(operator)
                 member.lost.discard(operator)
                 users |= self.components.discard(application, operator)
@@ -143,10 +137,8 @@ class GraphChanges:
         for operator in backed_up:
             if operator not in member.deployed and operator not in graph.roles.backed_up(address):
                 self.components.commit_backup(member, operator)
-        member.keeping &= graph.roles.followers.keys()
-        followed = {name for name, to in followers.items() if to == address} | member.keeping
-        member.ready &= followed.union(graph.roles.backed_up(address), rebuilds, rebuilds.values())
-        member.failed_followers = {name: why for name, why in member.failed_followers.items() if name in followers}
+        member.ready -= moves.anew
+        member.ready &= moves.here.union(graph.roles.backed_up(address), rebuilds, rebuilds.values())
         self.components.update_producers(graph)
         if member.running:
             self.components.offer(application, member.sharable_operators)
@@ -170,7 +162,7 @@ class GraphChanges:
     def _has_no_role(self, member: Member) -> bool:
         """Whether this peer has no role in an application any more, and no component that the application reads."""
         graph, address = member.graph, self.peer.address
-        if address in graph.addresses or address == graph.origin or address in member.early.values():
+        if address in graph.addresses or address == graph.origin or member.moves.follows_early(address):
             return False
         for owner, operator in self.components.used_by(graph.application):
             known = self.members.get(owner)

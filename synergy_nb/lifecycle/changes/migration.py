@@ -428,7 +428,7 @@ class Migrations(GraphChanger):
         elif not refusal:
             member = self.participation.join(sender, graph, "Follow")
             if member is not None:
-                member.awaited_sharers[operator] = message.sharers
+                member.moves.wait_for(operator, message.sharers)
             refusal = (
                 "it has no part in the application" if member is None else self._start_follower(member, graph, operator)
             )
@@ -437,9 +437,9 @@ class Migrations(GraphChanger):
     def _answer(self, origin: str, graph: Graph, operator: str, member: Member | None, refusal: str) -> None:
         ready = member is not None and operator in member.ready
         if member is not None and graph.roles.peers[operator] == self.peer.address:
-            ready = ready or operator not in member.keeping
+            ready = ready or not member.moves.keeps(operator)
         elif member is not None:
-            ready = ready and all(name in self.changes.members for name in member.awaited_sharers.get(operator, ()))
+            ready = ready and member.moves.knows_sharers(operator, self.changes.members)
         self.peer.send(origin, Followed(graph.application, graph.attempt, graph.epoch, operator, ready, refusal))
 
     def _agree(self, member: Member | None, message: Follow) -> str:
@@ -452,7 +452,7 @@ class Migrations(GraphChanger):
         if reader:
             return f"{reader} reads its stream; {reader} has ended, and its components run on for other applications"
         if message.backup and member.plan.upstream(operator) and member.plan.operators[operator].kind != PART:
-            member.keeping.add(operator)
+            member.moves.keep(operator)
         self.changes.adopt(member, graph)
         return ""
 
@@ -471,12 +471,12 @@ class Migrations(GraphChanger):
             self.changes.components.add(graph, member.plan, operator)
         member.started = True  # the application runs
         self.changes.adopt(member, graph)
-        return member.failed_followers.get(operator, "")
+        return member.moves.failure(operator)
 
     def ready(self, member: Member, operator: str) -> None:
         """The driver's report that its follower or backup of a component could take over, or would after a move."""
         member.ready.add(operator)
-        if operator in member.keeping or member.graph.roles.followers.get(operator) == self.peer.address:
+        if member.moves.keeps(operator) or member.graph.roles.followers.get(operator) == self.peer.address:
             self._answer(member.graph.origin, member.graph, operator, member, "")
         else:
             self.early.answer(member, operator, self.peer.address)
@@ -491,8 +491,8 @@ class Migrations(GraphChanger):
 
     def failed(self, member: Member, operator: str, reason: str) -> bool:
         """Report to the origin that a follower here has failed; return False if the operator has no follower here."""
-        if self.peer.address not in (member.graph.roles.followers.get(operator), member.early.get(operator)):
+        if self.peer.address not in (member.graph.roles.followers.get(operator), member.moves.early(operator)):
             return False
-        member.failed_followers[operator] = reason
+        member.moves.fail(operator, reason)
         self._answer(member.graph.origin, member.graph, operator, member, reason)
         return True

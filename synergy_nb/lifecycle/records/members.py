@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Timer
+from synergy_nb.lifecycle.records._moves_here import MovesHere
 from synergy_nb.lifecycle.records.messages import ComponentTimes, Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import asks_for_active
@@ -49,20 +50,17 @@ class Member:
 
     __slots__ = (
         "account",
-        "awaited_sharers",
         "backups_committed",
         "confirmed",
         "delay",
         "deployed",
-        "early",
         "ended",
-        "failed_followers",
         "graph",
         "helpless",
-        "keeping",
         "last_feedback",
         "leader",
         "lost",
+        "moves",
         "operators",
         "plan",
         "preparing",
@@ -89,13 +87,8 @@ class Member:
         self.confirmed: dict[str, set[str]] = {}
         self.deployed: set[str] = set()
         self.preparing: set[str] = set()  # deployed parts on Spark that are not ready yet
-        # operator with a follower at this peer to the applications that share its stream: it is not ready before this
-        # peer knows their graphs
-        self.awaited_sharers: dict[str, tuple[str, ...]] = {}
         self.ready: set[str] = set()  # operators whose copy at this peer could take over
-        self.early: dict[str, str] = {}  # operator to the peer that follows it before a graph says so
-        self.keeping: set[str] = set()  # operators that leave this peer, which will hold a backup of them
-        self.failed_followers: dict[str, str] = {}  # operator whose follower at this peer has failed to the reason
+        self.moves = MovesHere()  # moves in which this peer has a part
         self.delay = -1.0  # measured t̂, seconds; negative if none was measured yet
         self.account = -1.0  # t̂ in seconds by the account of the origin; negative if it has none
         self.times: dict[str, ComponentTimes] = {}  # operator to the predicted times of its component, by feedback

@@ -226,10 +226,10 @@ class Deploying:
         if not member.backups_committed and address in roles.backups.get(operator, ()):
             committed = tuple(peer for peer in roles.backups[operator] if peer != address)
             changed["backups"] = committed + roles.copied_for(operator)
-        if operator in member.keeping:
+        if member.moves.keeps(operator):
             changed["keeps"] = True
-        if operator in member.early:  # as in the graph that the origin will publish, if it agrees
-            changed["follower"], changed["move"] = member.early[operator], version_of(member.graph) + 1
+        if early := member.moves.early(operator):  # as in the graph that the origin will publish, if it agrees
+            changed["follower"], changed["move"] = early, version_of(member.graph) + 1
         if outlined.follower == address and operator not in member.deployed:
             changed["follower"], changed["move"] = "", 0
         readers = self._readers(member.graph.application, operator, outlined.active)
