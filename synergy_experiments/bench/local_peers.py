@@ -50,7 +50,7 @@ began = time.time()
 from distributed import Client, LocalCluster
 imported = time.time()
 if __name__ == "__main__":
-    with LocalCluster(n_workers=int(sys.argv[1]), threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=int(sys.argv[1]), threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
         with Client(cluster) as client:
             client.wait_for_workers(int(sys.argv[1]))
             up = time.time()

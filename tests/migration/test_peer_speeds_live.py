@@ -48,7 +48,7 @@ def test_a_hot_spot_at_a_slowed_peer_is_cured_by_one_that_is_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Seen: another peer refused it, as it took the time at the slow one for its own."""
-    options = {"processes": False, "n_workers": 3, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"processes": False, "n_workers": 3, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     with LocalCluster(silence_logs=50, **options) as existing, Cluster(existing, cores=1.0, spark=False) as cluster:  # type: ignore[no-untyped-call]
         home, slow, other = cluster.peers
         hosts: dict[str, Any] = {each.address: runtime_of(each).host for each in existing.workers.values()}

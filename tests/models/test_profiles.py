@@ -158,7 +158,7 @@ def test_a_running_peer_keeps_its_profiles_in_the_directory(monkeypatch: pytest.
     plan = source("packets", rate="5000 tuples/s").filter("bytes > 0").sink("all")
 
     async def main() -> dict[str, Measured]:
-        options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+        options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
         async with LocalCluster(asynchronous=True, silence_logs=50, **options) as existing:  # type: ignore[no-untyped-call]
             cluster = await connect_cluster(existing.scheduler_address)
             try:

@@ -525,7 +525,7 @@ async def _run_once(cluster: AsyncCluster) -> None:
 @contextlib.asynccontextmanager
 async def _workers(number: int) -> AsyncIterator[Any]:
     """An existing Dask cluster with so many workers, and peers on them."""
-    options = {"processes": False, "n_workers": number, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"processes": False, "n_workers": number, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     async with LocalCluster(asynchronous=True, silence_logs=50, **options) as existing:  # type: ignore[no-untyped-call]
         yield existing, await connect_cluster(existing.scheduler_address)
 
@@ -737,7 +737,7 @@ def test_requirements_are_shown_with_their_measurements(cluster: Cluster) -> Non
 
 
 def test_a_dask_cluster_is_as_good_as_its_address() -> None:
-    options = {"processes": False, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"processes": False, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     with LocalCluster(silence_logs=50, **options) as existing, Cluster(existing) as cluster:  # type: ignore[no-untyped-call]
         assert len(cluster.peers) == 2
         assert cluster.submit(source("packets", rate=100.0, duration="1 s", speed=0).sink("p")).results().height > 0

@@ -195,7 +195,7 @@ async def connect_cluster(
     >>> from distributed import LocalCluster
     >>> from synergy_nb import connect_cluster
     >>> async def names():
-    ...     async with LocalCluster(n_workers=2, dashboard_address=None, asynchronous=True) as workers:
+    ...     async with LocalCluster(n_workers=2, dashboard_address=":0", asynchronous=True) as workers:
     ...         async with await connect_cluster(workers.scheduler_address, spark=False) as cluster:
     ...             return sorted(cluster.peers)  # those of Dask's workers
     >>> asyncio.run(names())
