@@ -118,3 +118,12 @@ def plans(draw: st.DrawFn) -> Plan:
     }
     ends = [stream.sink(name) for name, stream in zip("abcdefghijklmn", draw(streams()), strict=False)]
     return plan(*ends, name=draw(st.sampled_from(["x", "1e3", "on", "a: b", "ä"])), **qos)
+
+
+def built(text: str) -> Plan:
+    """The plan that Python makes."""
+    names: dict[str, Any] = {}
+    exec(compile(text, "query.py", "exec"), names)
+    query = names["query"]
+    assert isinstance(query, Plan)
+    return query

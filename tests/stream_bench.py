@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
+from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_terms import ComponentTerms
 from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
@@ -180,3 +180,9 @@ def work_of(hosting: Hosting, now: float = 0.0, together: int = 0) -> Work:
     work = hosting.next(now, together=together)
     assert work is not None
     return work
+
+
+def component(*inputs: str, operator: str = "f", application: str = "app") -> Component:
+    """An active component that reads streams of the same application."""
+    place = Assignment("here", inputs=tuple(InputFeed(application, each) for each in inputs))
+    return Component(application, operator, "here", place, Role.ACTIVE, None)

@@ -21,11 +21,11 @@ from synergy_nb.plan.terms.naming import is_id, is_name, suggested_id
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets.qos_view import QoSView
 from synergy_nb.widgets.report import report
+from tests.backed_hosts import BACKED, Hosts, undisturbed, windowed
 from tests.qos_story import NAMES, story, top_pairs
 from tests.quick_cases import quick_first
-from tests.streams.test_backups import BACKED, Hosts, undisturbed, windowed
+from tests.report_pages import journal, parsed
 from tests.two_hosts import Pair, numbers, play, reading, trace
-from tests.widgets.test_report import journal, parsed
 
 on_loop = play  # how the tests that are coroutines run
 

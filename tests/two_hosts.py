@@ -212,3 +212,8 @@ async def arrival(one: Host, application: str) -> None:
 
 def numbers(batches: list[Batch]) -> list[int]:
     return [value for batch in batches for value in batch.table["bytes"].to_list()]
+
+
+COLUMNS = {
+    name: "int" if name in {"source_port", "destination_port", "bytes"} else "str" for name in table(0, 1).columns[1:]
+}

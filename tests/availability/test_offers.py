@@ -15,7 +15,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import ReplicaAccepted, ReplicaPlaced
 from synergy_nb.plan import Plan
-from tests.availability.test_availability_protocol import Line, chain, diamond, ring
+from tests.availability.lines import Line, chain, diamond, ring
 from tests.placing import Placements
 
 STREAM = 1600.0  # bytes/s of a stream of the plans

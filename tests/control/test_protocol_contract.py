@@ -25,7 +25,7 @@ from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.recently_seen import Latest, Recent
 from synergy_nb.plan import source
 from synergy_nb.simulator.kernel import SimulatedPeers
-from tests.composition.test_composition_campaign import check
+from tests.composed_rings import check
 from tests.loaded import Loaded
 from tests.loaded_world import LoadedWorld
 from tests.moving import Movers, move

@@ -19,7 +19,7 @@ from synergy_nb.editing.plan_text import EMPTY
 from synergy_nb.plan import Plan, PlanError
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.terms.units import WrongValue
-from tests.plan.test_python_source import built
+from tests.example_plans import built
 
 FLOW = """\
 # The pairs of hosts.

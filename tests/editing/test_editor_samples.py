@@ -14,7 +14,7 @@ from synergy_nb.editing.sampling import LARGEST_SAMPLE, SampleError, compute_sam
 from synergy_nb.plan import Plan
 from synergy_nb.plan.operators.catalogue import KINDS
 from tests.conftest import ROOT
-from tests.editing.test_plan_editor import Editor, ask
+from tests.editors import Editor, ask
 
 pytestmark = pytest.mark.usefixtures("closed_editors")
 

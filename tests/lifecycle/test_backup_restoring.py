@@ -31,18 +31,13 @@ from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.widgets._journal_series import JournalSeries
 from synergy_nb.widgets._status_text import status_pieces
-from tests.moving_schedules import packets, table
+from tests.lifecycle.mixed_backups import chapter_4, mixed
+from tests.moving_schedules import table
 from tests.replica_schedules import ideal
 
 PEERS = tuple("abcdefg")
 PASSIVE = {"u": "b", "x": "c"}  # operators with backups, and the peers of their primaries
 E = TypeVar("E", bound=Event)
-
-
-def chapter_4(**qos: str) -> Plan:
-    """A plan all of whose operators have backups."""
-    merged = packets("s", 1).union(packets("t", 2), id="u")
-    return merged.aggregate("link", "200 ms", n="count(*)", total="sum(bytes)", id="x").sink("out", id="out", **qos)
 
 
 def synchronized() -> Plan:
@@ -51,14 +46,6 @@ def synchronized() -> Plan:
 
 def in_one_order() -> Plan:
     return chapter_4(availability="ordered 2")
-
-
-def mixed() -> Plan:
-    """A plan with active replicas before an operator with backups."""
-    left = packets("s", 1).filter("bytes > 50", id="f", availability="active 2")
-    merged = left.union(packets("t", 2), id="u", availability="degree 2")
-    counts = merged.aggregate("link", "200 ms", n="count(*)", total="sum(bytes)", id="x", availability="degree 2")
-    return counts.sink("out", id="out")
 
 
 class Run:

@@ -10,7 +10,7 @@ from synergy_nb.dataflow.deployments import Role
 from synergy_nb.events import CopiesBehind
 from synergy_nb.lifecycle.records.messages import CopiesLag
 from synergy_nb.reporting.explanation import Explanation
-from tests.lifecycle.test_takeover import at, established, stopped
+from tests.lifecycle.backed_chain import at, established, stopped
 from tests.moving import Movers, lost, move, roles, running, where
 from tests.simulated import Ring
 

@@ -10,9 +10,9 @@ import pytest
 from synergy_nb.control.cuts import Cut
 from synergy_nb.overlay.gossip import SUSPECT
 from tests.campaigns import ALL, blocks
+from tests.late_peers import OWN, Late
 from tests.lifecycle.late_schedules import SHARED, SOMETIMES, run
-from tests.lifecycle.test_late_peers import OWN, Late
-from tests.lifecycle.test_succession import AT
+from tests.succession_world import AT
 
 SCHEDULES: Final = 2500
 BLOCK: Final = 500  # schedules of which each block has to reach all that a campaign is about

@@ -6,7 +6,7 @@ import pytest
 
 from synergy_nb.events import ComponentFailed, TakenOver
 from synergy_nb.lifecycle.records.messages import Graph
-from tests.lifecycle.test_takeover import BACKUPS, established
+from tests.lifecycle.backed_chain import BACKUPS, established
 from tests.simulated import Ring
 
 

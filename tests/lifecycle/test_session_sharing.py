@@ -16,8 +16,8 @@ from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.builder import Stream
 from synergy_nb.reporting.explanation import Explanation
-from tests.lifecycle.test_session_streams import Both, packets, table
 from tests.quick_cases import quick_first
+from tests.session_streams import Both, packets, table
 from tests.stream_schedules import drawn_faults, sorted_rows
 
 STREAMS = 2  # sources of the application whose stream is shared

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import TypeVar
 
 import pytest
 
 from synergy_nb.control.driver_messages import SinksEnded
-from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.events import (
-    Event,
     LeadershipLost,
     MessageOutdated,
     OriginSucceeded,
@@ -21,74 +18,13 @@ from synergy_nb.events import (
 )
 from synergy_nb.lifecycle.changes.succeeded_graphs import TERM, ending, known_sharers
 from synergy_nb.lifecycle.records.messages import Claimed, End, Follow, GraphChanged, Sharer
-from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.campaigns import blocks
 from tests.moving_schedules import CALM, CASES, packets, query, rounded, table, undisturbed
 from tests.moving_schedules import Schedule as MovingSchedule
-from tests.moving_schedules import World as MovingWorld
 from tests.quick_cases import quick_first
-
-ORIGIN, SINK = "a", "b"
-E = TypeVar("E", bound=Event)
-
-
-def chain() -> Plan:
-    counts = packets("s", 1).filter("bytes > 20", id="f").aggregate("link", "200 ms", n="count(*)", id="x")
-    return counts.sink(id="out")
-
-
-AT = {"s": "c", "f": "d", "x": "e", "out": SINK}
-BACKUPS = {"f": ("g",), "x": ("f", "g")}
-
-
-class World(MovingWorld):
-    """Peers of which no two have different graphs of one epoch."""
-
-    def __init__(self, seed: int, faults: Faults | None = None) -> None:
-        super().__init__(seed, random.Random(seed))
-        self.faults = self.links.faults = faults or Faults(delay=(0.002, 0.02), capture=0.005)
-        self.graphs: dict[tuple[str, int], dict[str, str]] = {}
-
-    def _deploy_at(self, address: str, deployment: Deployment) -> None:
-        known = self.graphs.setdefault((deployment.application, deployment.version), {})
-        for operator, assigned in deployment.assignments.items():
-            found = known.setdefault(operator, assigned.active)
-            assert found == assigned.active, f"{operator} at {found} and {assigned.active} in {deployment.version}"
-        super()._deploy_at(address, deployment)
-
-    def of(self, kind: type[E], application: str = "app") -> list[E]:
-        return [each for each in self.control.journal.about(application) if isinstance(each, kind)]
-
-    def leaders(self, application: str = "app") -> list[str]:
-        """Peers that lead an application by their own account."""
-        return [address for address, each in self.synergy.items() if application in each.session.led]
-
-    def left(self) -> str:
-        """What peers still hold."""
-        for address, each in self.synergy.items():
-            hosting, session = self.nodes[address].hosting, each.session
-            for held in (
-                each.ledger.requests,
-                session.applications,
-                session.led,
-                hosting.components,
-                hosting.roles.copies,
-            ):
-                if held:
-                    return f"{address} still has {list(held)}"
-            if session.succession.entrusted or session.succession.claims:
-                return f"{address} still has a record of an application"
-        return ""
-
-    def settled(self) -> None:
-        """Wait until nothing is left; leases of peers that counted as dead have to end first."""
-        for _ in range(40):
-            self.run(0.5)
-            if not self.left():
-                return
-        raise AssertionError(self.left())
+from tests.succession_world import AT, BACKUPS, ORIGIN, SINK, World, chain
 
 
 class Run:

@@ -28,7 +28,7 @@ from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.process.requests import ApplicationState, PeerUnreachable, pack
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
-from tests.lifecycle.test_backup_restoring import chapter_4, mixed
+from tests.lifecycle.mixed_backups import chapter_4, mixed
 from tests.moving_schedules import table
 from tests.replica_schedules import ideal
 from tests.simulated import Ring

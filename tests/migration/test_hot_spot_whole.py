@@ -26,7 +26,7 @@ from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.kernel import Uniform
-from tests.lifecycle.test_session_streams import Deployed
+from tests.session_streams import Deployed
 from tests.simulated import Ring
 
 STEP = 0.005  # seconds by which the two worlds go on in turn

@@ -6,11 +6,10 @@ cost wait, whatever else the machine does; their work exceeds what their peer ca
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -19,66 +18,29 @@ from synergy_experiments.demo import _oracle as oracle
 from synergy_nb import Application, Cluster, Plan, source
 from synergy_nb.events import (
     ComponentMoved,
-    Event,
     HotSpotDetected,
     HotSpotDismissed,
     MigrationAnswered,
     MigrationDecided,
     MigrationEnded,
-    MigrationProjected,
 )
 from synergy_nb.plan.builder import Stream
+from tests.migration.rising_rates import MIGRATION, ORIGIN, check_rows, journaled, replayed, until_moved, written
 from tests.waiting import DEADLINE, asked_until
 
 pytestmark = pytest.mark.slow
 
-E = TypeVar("E", bound=Event)
-EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
-ORIGIN: Final = "peer-1"  # executes all sources and sinks
 COST: Final = "2 ms"  # of a tuple: a peer executes less than 500 of them a second
 LIMIT: Final = "1500 ms"
 STEADY: Final = [(80.0, 200.0)]  # seconds and tuples/s
 RISING: Final = [(4.0, 100.0), (76.0, 400.0)]
 FLOOD: Final = [(5.0, 100.0), (75.0, 600.0)]
-MIGRATION: Final = (
-    HotSpotDetected, HotSpotDismissed, MigrationAnswered, MigrationDecided, MigrationEnded, MigrationProjected
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(peers=5, cores=1.0, spark=False) as started:
         yield started
-
-
-def written(path: Path, rates: Sequence[tuple[float, float]], speed: float = 1.0) -> pl.DataFrame:
-    """Write a trace whose tuples come at these rates (seconds, tuples/s) if it is replayed at a speed."""
-    times: list[float] = []
-    begin = 0.0
-    for seconds, rate in rates:
-        times += [begin + number / rate for number in range(round(seconds * rate))]
-        begin += seconds
-    table = pl.DataFrame(
-        {
-            "time": [EPOCH + dt.timedelta(seconds=each * speed) for each in times],
-            "v": range(len(times)),
-            "link": ["AB"[number % 2] for number in range(len(times))],
-            "source": [number * number % 17 for number in range(len(times))],
-            "destination": [number * 7 % 11 for number in range(len(times))],
-            "bytes": [40 + number * 7919 % 1460 for number in range(len(times))],
-        },
-        schema_overrides={"time": pl.Datetime("us")},
-    )
-    table.write_parquet(path)
-    return table
-
-
-def replayed(path: Path, rates: Sequence[tuple[float, float]], speed: float = 1.0) -> Stream:
-    """The stream of a trace, of which peers know the first rate only."""
-    columns = {"v": "int", "link": "str", "source": "int", "destination": "int", "bytes": "int"}
-    return source(
-        "trace", path=str(path), format="parquet", columns=columns, speed=speed, rate=rates[0][1], id="rows", at=ORIGIN
-    )  # fmt: skip
 
 
 def away(cluster: Cluster, application: Application, operator: str) -> str:
@@ -94,19 +56,6 @@ def load(path: Path, rates: Sequence[tuple[float, float]], at: str, limit: str |
     return slow.sink("load", delay=limit, id="out")
 
 
-def journaled(cluster: Cluster, kind: type[E]) -> list[E]:
-    return [event for event in cluster.events() if isinstance(event, kind)]
-
-
-def until_moved(cluster: Cluster, application: Application) -> None:
-    """Wait until the peers themselves have moved a component of an application."""
-    deadline = time.monotonic() + DEADLINE
-    while not any(each.subject == application.id and not each.failure for each in journaled(cluster, MigrationEnded)):
-        if time.monotonic() > deadline:
-            found = [event for event in cluster.events() if isinstance(event, MIGRATION)]
-            pytest.fail("nothing has moved:\n" + "\n".join(map(str, found)) + f"\n{cluster!r}")
-
-
 def sharing(cluster: Cluster, plan: Plan, operator: str, owner: Application) -> Application:
     """Submit a plan that reads a stream of another application, as soon as the directory knows where that is."""
     deadline = time.monotonic() + DEADLINE
@@ -116,13 +65,6 @@ def sharing(cluster: Cluster, plan: Plan, operator: str, owner: Application) -> 
             return found
         found.stop()
     pytest.fail(f"{operator} is not shared")
-
-
-def check_rows(application: Application, wanted: pl.DataFrame) -> None:
-    """Stop an application that passes on all rows, once some more have come; those that came are the first ones."""
-    rows = application.head(int(application.qos()["tuples"]) + 50)
-    application.stop()
-    assert rows.equals(wanted.head(rows.height)), application.id
 
 
 def moved_components(cluster: Cluster, application: Application) -> list[ComponentMoved]:

@@ -14,8 +14,8 @@ from synergy_nb.runtime.data.instances import Waiting
 from synergy_nb.runtime.process._peer_reports import REFERENCE_S, MeasuredOverheads
 from synergy_nb.runtime.process._plugin import runtime_of
 from synergy_nb.runtime.process.processor_share import ProcessorShare
-from tests.migration import test_hot_spots_live
-from tests.migration.test_hot_spots_live import check_rows, replayed, until_moved, written
+from tests.migration import rising_rates
+from tests.migration.rising_rates import check_rows, replayed, until_moved, written
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ def test_a_hot_spot_at_a_slowed_peer_is_cured_by_one_that_is_not(
         hosts: dict[str, Any] = {each.address: runtime_of(each).host for each in existing.workers.values()}
         measured = {address: host.overheads for address, host in hosts.items()}
         slow_down(monkeypatch, cluster.peers[slow], measured)
-        monkeypatch.setattr(test_hot_spots_live, "ORIGIN", home)
+        monkeypatch.setattr(rising_rates, "ORIGIN", home)
         trace = tmp_path / "rising.parquet"
         wanted = written(trace, RATES)
         plan = replayed(trace, RATES).delay(COST, id="work").sink("out", delay="1500 ms", id="out")

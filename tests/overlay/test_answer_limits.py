@@ -12,9 +12,9 @@ from synergy_nb.events import ApplicationFailed, ApplicationRunning, ReplicaRebu
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.overlay.answer_limits import MOST_RESTARTS, AnswerLimits
 from synergy_nb.plan.derived.placement_modes import placement_of
-from tests.lifecycle.test_late_peers import OWN, Late
-from tests.lifecycle.test_succession import AT, ORIGIN
-from tests.replication.test_rebuilding import Run as Replicas
+from tests.late_peers import OWN, Late
+from tests.rebuilding_run import Run as Replicas
+from tests.succession_world import AT, ORIGIN
 
 
 def limits(stretch: Callable[[Collection[str]], float]) -> tuple[Peer, AnswerLimits]:

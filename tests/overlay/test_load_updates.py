@@ -17,7 +17,7 @@ from synergy_nb.models.overlapping_levels import OverlappingLevels
 from synergy_nb.overlay.directory_entries import Entry, EntryCopy, PeerLoad, Store
 from synergy_nb.overlay.directory_messages import LoadUpdate, Registered
 from tests.loaded_world import JOINED, LoadedWorld, names_with
-from tests.overlay.test_overlapping_levels import WALK, reported
+from tests.overlay.walks import WALK, reported
 from tests.quick_cases import quick_first
 
 NAMES = ("filter", "aggregate", "transcoder")  # figure 3.4

@@ -7,7 +7,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,18 +16,9 @@ from synergy_nb.plan import Plan, PlanError, plan, source
 from synergy_nb.plan.derived.spark_parts import replace_parts
 from synergy_nb.plan.operators.catalogue import KINDS
 from tests.conftest import ROOT
-from tests.example_plans import figure_2_6, monitoring, plans
+from tests.example_plans import built, figure_2_6, monitoring, plans
 
 NOTEBOOKS = ROOT / "notebooks"
-
-
-def built(text: str) -> Plan:
-    """The plan that Python makes."""
-    names: dict[str, Any] = {}
-    exec(compile(text, "query.py", "exec"), names)
-    query = names["query"]
-    assert isinstance(query, Plan)
-    return query
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ from synergy_nb.recording.recording_file import (
 )
 from synergy_nb.recording.replay import compare, differs
 from synergy_nb.recording.stepping import SteppedMessage, exchanges_of, requests_of
-from tests.control.test_driver_messages import EXAMPLES
+from tests.driver_message_examples import EXAMPLES
 from tests.quick_cases import quick_first
 from tests.recording.recorded import RecordedRing, plan, recorded
 

@@ -23,7 +23,6 @@ from synergy_nb.events import (
     GraphSelected,
     RequestEvent,
     RequestSubmitted,
-    SetupFailed,
     Severity,
     SinkMeasured,
     SkippedLines,
@@ -37,6 +36,7 @@ from synergy_nb.recording.stage import replay_events
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 from synergy_nb.widgets._stage_picture import places, state_at, svg
 from synergy_nb.widgets.protocol_stage import ProtocolStage
+from tests.failed_set_up import replay_of_a_failed_set_up
 from tests.notebook_outputs import Notebook
 from tests.recording.recorded import recorded
 
@@ -124,21 +124,6 @@ def test_a_replay_says_why_a_graph_was_chosen_above_one_of_less_phi(phi: float, 
     stage.step = 0
     assert RULE not in stage.to_svg(), "it is not chosen yet"
     stage.close()
-
-
-def replay_of_a_failed_set_up() -> Replay:
-    """The graph of least φ cannot be set up, and the next one is chosen."""
-    plan = source("packets").filter("bytes > 1").sink("large")
-    near, far = (dict.fromkeys(plan.operators, peer) for peer in ("a", "b"))
-    events: list[Event] = [
-        RequestSubmitted(0.0, "a", "r", plan="large", operators=list(plan.operators), qos={}),
-        GraphEvaluated(1.0, "a", "r", far, 0.2, 0.5),
-        GraphEvaluated(1.0, "a", "r", near, 0.1, 0.2),
-        GraphSelected(1.1, "a", "r", near, 0.1, 0.2),
-        SetupFailed(1.2, "a", "r", 1, "b: its reservation has expired"),
-        GraphSelected(1.3, "a", "r", far, 0.2, 0.5),
-    ]
-    return replay_events("r", plan, events, names={"a": "one", "b": "two"})
 
 
 def test_a_graph_whose_set_up_failed_is_not_chosen_any_more() -> None:

@@ -21,17 +21,8 @@ from synergy_nb.plan.derived.active_replicas import original, replicas_of, repli
 from synergy_nb.plan.derived.placement_modes import decider_of
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.kernel import Uniform
+from tests.replication.active_rings import query, ring_of
 from tests.simulated import Ring
-
-
-def query(availability: str | None = "active 3", **qos: str) -> Plan:
-    packets = source("packets", rate=50.0, seed=1, id="packets").filter("bytes > 100", id="large")
-    counts = packets.aggregate("source", "500 ms", n="count(*)", id="counts")
-    return counts.filter("n > 1", id="several").sink("out", availability=availability, **qos)
-
-
-def ring_of(peers: int, seed: int, cores: float = 1.0) -> Ring:
-    return Ring(peers, seed=seed, config=lambda n: PeerConfig(f"peer-{n}", seed=n, cores=cores), codec=True)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import ReplicasDeployed
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.kernel import Uniform
-from tests.replication.test_active_placement import query, ring_of
+from tests.replication.active_rings import query, ring_of
 from tests.simulated import Ring
 
 Drops = Callable[[str, str], bool]

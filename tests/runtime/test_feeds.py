@@ -19,7 +19,7 @@ from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import LateRows
 from synergy_nb.runtime.client.feeds import BATCH_ROWS, check_rows_or_feed, items, supply
 from synergy_nb.traces.rows import RowReader
-from tests.lifecycle.test_skipped_lines import ROWS, assert_told, few, rows_of, written
+from tests.skipped_rows import ROWS, assert_told, few, rows_of, written
 from tests.waiting import DEADLINE
 
 COLUMNS = {"v": "int"}

@@ -27,7 +27,7 @@ from synergy_nb.runtime.transport._framing import LENGTH
 from synergy_nb.runtime.transport.link import LinkFull, LinkLimits, RemoteError
 from synergy_nb.runtime.transport.listening import BoundedComm, Bounds, MessageLengthError, _split, bound
 from tests.memory_comm import Net, run
-from tests.runtime.test_plugin import FACTORY, certificates, event
+from tests.runtime.echo_workers import FACTORY, certificates, event
 from tests.waiting import DEADLINE, run_loop, until
 
 QUICK = Bounds(patience=0.25)

@@ -31,7 +31,7 @@ from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer, ProcessS
 from synergy_nb.runtime.process.processes import QUIET, PeerCluster, start
 from synergy_nb.runtime.transport.link import LinkDown, Links
 from tests.conftest import ROOT
-from tests.runtime.test_plugin import certificates
+from tests.runtime.echo_workers import certificates
 from tests.waiting import DEADLINE, turns
 
 FACTORY = "tests.runtime.echo_peer:make"

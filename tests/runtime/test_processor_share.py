@@ -14,7 +14,7 @@ from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Wo
 from synergy_nb.dataflow.streams.log.values import ORIGIN
 from synergy_nb.runtime.process._peer_reports import ENOUGH, REFERENCE_S, MeasuredOverheads
 from synergy_nb.runtime.process.processor_share import ProcessorShare, note_speeds, scheduled
-from tests.streams.test_predictions import component
+from tests.stream_bench import component
 
 
 def work_of(operator: str, waited: float) -> Work:

@@ -5,35 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-from synergy_nb import Cluster, NotAdmitted, Plan, source, traces
-from tests.lifecycle.test_skipped_lines import ROWS, assert_told, few, rows_of, written
+from synergy_nb import Cluster, NotAdmitted
+from tests.skipped_rows import ROWS, assert_told, few, rows_of, written
+from tests.spark_stream.packet_sums import expected, ordered, sums
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-PACKETS = {"connector": "packets", "seed": 4, "rate": 500.0, "duration": 8.0}
-
-
-def sums(engine: str, *, speed: float, delay: str | None = None, availability: str | None = None) -> Plan:
-    """Bytes by source of link B in every second."""
-    stream = source("packets", seed=4, rate="500 tuples/s", duration="8 s", speed=speed)
-    kept = stream.filter("link = 'B'", engine="peer")
-    return kept.aggregate("source", "1 s", total="sum(bytes)", engine=engine).sink(
-        "sums", delay=delay, availability=availability
-    )
-
-
-def expected() -> pl.DataFrame:
-    """The same by Polars at once."""
-    rows = traces.table(PACKETS).filter(pl.col("link") == "B")
-    start = pl.col("time").dt.truncate("1s").alias("window_start")
-    return ordered(rows.group_by(start, "source").agg(pl.col("bytes").sum().alias("total")))
-
-
-def ordered(table: pl.DataFrame) -> pl.DataFrame:
-    return table.select("window_start", "source", "total").sort("window_start", "source")
 
 
 def test_a_part_on_spark_gives_the_rows_of_peers(spark_peers: Cluster) -> None:

@@ -29,25 +29,10 @@ from spark_stream.supported import supported_source
 from synergy_nb import source, traces
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan import Operator
+from tests.spark_stream.endpoint_batches import COLUMNS, END_TIME, batch, numbers
 
 WITHIN = 60.0  # seconds that anything may take
-COLUMNS = {"time": "time", "n": "int", "text": "str"}
 WINDOWED = {"time": "time", "window_start": "time", "window_end": "time", "n": "int"}
-END_TIME = 10**15
-
-
-def batch(times: list[int], position: int = 0, born: float = 0.0) -> Batch:
-    """Rows that are numbered by their position."""
-    numbers = range(position, position + len(times))
-    table = pl.DataFrame(
-        {"time": times, "n": numbers, "text": [f"row {number}" for number in numbers]},
-        schema={"time": pl.Datetime("us"), "n": pl.Int64(), "text": pl.String()},
-    )
-    return Batch(table, position, born)
-
-
-def numbers(tables: list[pl.DataFrame]) -> list[int]:
-    return [number for table in tables for number in table["n"]]
 
 
 # -- what a query reads ------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from spark_stream._expressions import (
 )
 from synergy_nb.dataflow._expressions import _POLARS, compile_expression
 from synergy_nb.plan.sql import sql
-from tests.dataflow.test_expressions import FUNCTIONS, OTHERWISE, SCHEMA, TABLE, expressions
+from tests.expression_cases import FUNCTIONS, OTHERWISE, SCHEMA, TABLE, expressions
 from tests.spark_server import COMPILED
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from spark_stream.server import Server
 from synergy_nb import Cluster
 from synergy_nb.runtime.process.requests import ClusterError
-from tests.spark_stream.test_spark_cluster import expected, ordered, sums
+from tests.spark_stream.packet_sums import expected, ordered, sums
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

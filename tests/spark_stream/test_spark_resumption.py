@@ -24,7 +24,7 @@ from spark_stream.results import NONE, DeliveryProgress, ExchangeRefused
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import source
-from tests.spark_stream.test_spark_endpoint import COLUMNS, END_TIME, batch, numbers
+from tests.spark_stream.endpoint_batches import COLUMNS, END_TIME, batch, numbers
 
 STEPS = ("planned", "read", "handed", "committed")  # how far Spark comes with a micro-batch before its query is stopped
 

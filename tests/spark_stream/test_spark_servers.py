@@ -8,7 +8,7 @@ import pytest
 
 from spark_stream.server import Server
 from synergy_nb import Application, Cluster, Feed, source, traces
-from tests.spark_stream.test_spark_cluster import PACKETS, expected, ordered
+from tests.spark_stream.packet_sums import PACKETS, expected, ordered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -19,7 +19,7 @@ from synergy_nb.dataflow.streams.log.merge import InputState, Port
 from synergy_nb.dataflow.streams.log.values import ORIGIN, OnLag, Output, Reader
 from synergy_nb.events import state_tables
 from synergy_nb.events.state_tables import IllegalTransition
-from tests.streams import test_fault_campaign
+from tests.streams import fault_schedules
 
 KEY = ("app", "u")
 ACTIVE = {RoleState.REPLAYING, RoleState.ALIGNED, RoleState.REBUILDING, RoleState.ACTIVE}
@@ -148,7 +148,7 @@ def test_schedules_of_faults_make_listed_changes_and_no_others(
 
     monkeypatch.setattr(StreamWorld, "_converge", checked)
     for seed in range(12):
-        test_fault_campaign.run(seed)
+        fault_schedules.run(seed)
     assert {
         (RoleState.NONE, RoleState.ACTIVE),
         (RoleState.NONE, RoleState.BACKUP),

@@ -13,7 +13,7 @@ import pytest
 from synergy_experiments.flows.timed_world import TimedWorld
 from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.deployments import Assignment, InputFeed, Role
+from synergy_nb.dataflow.deployments import Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome
 from synergy_nb.dataflow.streams.component.predictions import ComponentPredictions, PeerPredictions
@@ -23,7 +23,7 @@ from synergy_nb.models.execution_times import Basis, Predicted
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.slack import Persistence
 from synergy_nb.plan import Plan, source
-from tests.stream_bench import Bench, made, work_of
+from tests.stream_bench import Bench, component, made, work_of
 from tests.streams.items import batch
 from tests.streams.other_engine import Elsewhere
 from tests.two_hosts import Pair, play, reading, trace
@@ -32,12 +32,6 @@ from tests.waiting import until
 on_loop = play  # how the test that is a coroutine runs
 
 X1 = dict(zip((100, 140, 180, 220, 260, 300, 340, 380), (110, 124, 151, 160, 193, 202, 237, 249), strict=True))
-
-
-def component(*inputs: str, operator: str = "f", application: str = "app") -> Component:
-    """An active component that reads streams of the same application."""
-    place = Assignment("here", inputs=tuple(InputFeed(application, each) for each in inputs))
-    return Component(application, operator, "here", place, Role.ACTIVE, None)
 
 
 def measured(*components: Component, config: HotSpotConfig | None = None) -> PeerPredictions:

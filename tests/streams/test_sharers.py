@@ -30,14 +30,11 @@ from synergy_nb.plan.operators.catalogue import TAP
 from synergy_nb.runtime.data import host, instances
 from synergy_nb.runtime.data.sources import SourceFeed
 from tests.quick_cases import quick_first
-from tests.two_hosts import Pair, arrival, deployment, fetched, numbers, play, portion, reading, table, trace
+from tests.two_hosts import COLUMNS, Pair, arrival, deployment, fetched, numbers, play, portion, reading, table, trace
 from tests.waiting import DEADLINE, first_of, turns, until
 
 on_loop = play  # how the tests that are coroutines run
 
-COLUMNS = {
-    name: "int" if name in {"source_port", "destination_port", "bytes"} else "str" for name in table(0, 1).columns[1:]
-}
 HERE = {"source": "a", "filter": "a", "sink": "a"}
 EVEN = {"even": "a", "sink": "a"}
 ELSEWHERE = {"even": "b", "sink": "b"}

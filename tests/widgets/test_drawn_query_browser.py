@@ -11,7 +11,7 @@ from synergy_nb.notebook._plan_runs import runs_on
 from synergy_nb.widgets.plan_editor import PlanEditor
 from synergy_nb.widgets.protocol_stage import ProtocolStage
 from tests.browser import BarePage
-from tests.widgets.test_plan_editor_browser import Page
+from tests.widgets.editor_page import Page
 
 pytestmark = pytest.mark.slow  # a browser
 

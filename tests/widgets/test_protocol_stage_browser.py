@@ -11,7 +11,7 @@ from synergy_nb.recording.moments import Replay
 from synergy_nb.widgets._stage_picture import LETTER, SIZE, svg
 from synergy_nb.widgets.protocol_stage import ProtocolStage
 from tests.browser import ARTEFACTS, BarePage
-from tests.recording.test_replays import replay_of_a_failed_set_up
+from tests.failed_set_up import replay_of_a_failed_set_up
 from tests.widgets.contrast import faint
 
 pytestmark = pytest.mark.slow  # a browser

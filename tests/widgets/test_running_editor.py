@@ -16,7 +16,7 @@ from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets._editor_overlay import draft_of, overlay
 from synergy_nb.widgets._journal_series import JournalSeries
 from synergy_nb.widgets.running_plan import FollowedPlan, PlanRuns, RunningPlan
-from tests.editing.test_plan_editor import Editor, ask
+from tests.editors import Editor, ask
 from tests.qos_story import NAMES, START, actively_replicated, filtered, relieved, replicated, story, top_pairs
 
 pytestmark = pytest.mark.usefixtures("closed_editors")

@@ -1,0 +1,29 @@
+"""A plan with a part on Spark, and its rows."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from synergy_nb import Plan, source, traces
+
+PACKETS = {"connector": "packets", "seed": 4, "rate": 500.0, "duration": 8.0}
+
+
+def sums(engine: str, *, speed: float, delay: str | None = None, availability: str | None = None) -> Plan:
+    """Bytes by source of link B in every second."""
+    stream = source("packets", seed=4, rate="500 tuples/s", duration="8 s", speed=speed)
+    kept = stream.filter("link = 'B'", engine="peer")
+    return kept.aggregate("source", "1 s", total="sum(bytes)", engine=engine).sink(
+        "sums", delay=delay, availability=availability
+    )
+
+
+def expected() -> pl.DataFrame:
+    """The same by Polars at once."""
+    rows = traces.table(PACKETS).filter(pl.col("link") == "B")
+    start = pl.col("time").dt.truncate("1s").alias("window_start")
+    return ordered(rows.group_by(start, "source").agg(pl.col("bytes").sum().alias("total")))
+
+
+def ordered(table: pl.DataFrame) -> pl.DataFrame:
+    return table.select("window_start", "source", "total").sort("window_start", "source")
