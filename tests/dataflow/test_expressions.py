@@ -149,6 +149,25 @@ def test_every_function_is_compared() -> None:
     assert set(sql.CALLS) <= set(_POLARS)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "count_if(a > b)",
+        "count(*) FILTER (WHERE p)",
+        "count(s) FILTER (WHERE NOT p)",
+        "sum(a) FILTER (WHERE q OR x > 1)",
+        "count(DISTINCT s) FILTER (WHERE p)",
+        "max(s) FILTER (WHERE s < 'b')",
+        "avg(x) FILTER (WHERE FALSE)",
+    ],
+)
+def test_a_filtered_call_means_what_it_means_in_duckdb(text: str) -> None:
+    """It is written as a call without FILTER, which all engines have."""
+    written = sql.canonical(sql.parse(text, SCHEMA, aggregate=True))
+    assert "FILTER" not in written
+    assert DUCK.execute(f"SELECT {written} IS NOT DISTINCT FROM {text} FROM rows_in").fetchall() == [(True,)]
+
+
 def same_or_nan(left: Any, right: Any) -> bool:
     if isinstance(left, float) and isinstance(right, float) and math.isnan(left):
         return math.isnan(right)

@@ -118,6 +118,11 @@ SCHEMA = {
         ("sum(i+1)", "sum(i + 1)", "int"),
         ("Avg(i)", "avg(i)", "float"),
         ("max(time)", "max(time)", "time"),
+        ("count_if(i > 2)", "count(CASE WHEN i > 2 THEN 1 END)", "int"),
+        ("any_value(s)", "min(s)", "str"),
+        ("count(*) filter (where p)", "count(CASE WHEN p THEN 1 END)", "int"),
+        ("Avg(f) FILTER (WHERE i > 0 AND p)", "avg(CASE WHEN i > 0 AND p THEN f END)", "float"),
+        ("count(distinct s) filter (where p)", "count(DISTINCT CASE WHEN p THEN s END)", "int"),
     ],
 )  # fmt: skip
 def test_the_canonical_text_is_stable_and_has_the_inferred_type(text: str, canonical: str, kind: str) -> None:
@@ -158,7 +163,9 @@ def test_floating_point_sums_keep_their_grouping() -> None:
         ("i in (select 1)", "not a subquery"),
         ("exists(select 1)", "no subquery"),
         ("sum(i) over (partition by s)", "no window function"),
-        ("count(i) filter (where p)", "no FILTER"),
+        ("i filter (where p)", "cannot be read at column"),
+        ("lower(s) filter (where p)", "no FILTER (WHERE ...) but of an aggregate call"),
+        ("count_if(p) > 1", "aggregate calls only"),
         ("sqrd(f)", "did you mean 'sqrt'"),
         ("erf(f)", "not erf()"),
         ("lowr(s)", "did you mean 'lower'"),
@@ -244,7 +251,19 @@ def test_every_fault_of_an_expression_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["sum(s)", "sum(count(*))", "sum(distinct i)", "count(distinct i, j)", "i", "sum(i) + 1", "max(p)"]
+    "text",
+    [
+        "sum(s)",
+        "count_if(i)",
+        "any_value(p)",
+        "sum(i) filter (where j)",
+        "sum(count(*))",
+        "sum(distinct i)",
+        "count(distinct i, j)",
+        "i",
+        "sum(i) + 1",
+        "max(p)",
+    ],
 )
 def test_aggregate_calls_outside_the_subset_are_refused(text: str) -> None:
     with pytest.raises(sql.SqlError):

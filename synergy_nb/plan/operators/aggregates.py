@@ -73,7 +73,7 @@ AGGREGATE: Final = Declaration(
         "values": Parameter(
             CALLS,
             "new columns, each an aggregate call: `count(*)`, `count(x)`, `count(distinct x)`, `sum(x)`, `min(x)`, "
-            "`max(x)`, `avg(x)`",
+            "`max(x)`, `avg(x)`, `any_value(x)`, `count_if(condition)`; also `sum(x) FILTER (WHERE condition)`",
             spelling="values",
         ),
         "half_life": Parameter(

@@ -165,7 +165,8 @@ class Methods:
             ``20 min``, ``20 min every 5 min``, ``2 min gap`` or ``1000 rows``: see windows.
         values, named
             New columns, each an aggregate call: ``count(*)``, ``count(x)``, ``count(distinct x)``, ``sum(x)``,
-            ``min(x)``, ``max(x)``, ``avg(x)``.
+            ``min(x)``, ``max(x)``, ``avg(x)``, ``any_value(x)``, ``count_if(condition)``; also ``sum(x) FILTER (WHERE
+            condition)``.
         half_life
             Time after which a tuple counts half in ``sum``, ``count`` and ``avg``: one of age a, by the time of the
             result, counts 0.5 ^ (a / ``half_life``). Sums and counts are then floats. Default: none: all tuples of a

@@ -46,7 +46,8 @@ _ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "mod", "intdiv"})
 _NOT_PART: Final = {
     "select": "subquery", "subquery": "subquery", "exists": "subquery", "union": "subquery",
     "window": "window function", "alias": "alias", "placeholder": "parameter", "parameter": "parameter",
-    "star": "'*'", "interval": "INTERVAL but after '+' or '-' and a time", "filter": "FILTER (WHERE ...)",
+    "star": "'*'", "interval": "INTERVAL but after '+' or '-' and a time",
+    "filter": "FILTER (WHERE ...) but of an aggregate call",
     "escape": "ESCAPE", "ilike": "ILIKE but with a literal pattern", "array": "array", "struct": "struct",
     "tuple": "list of expressions", "dot": "field of a struct", "bracket": "subscript", "lambda": "lambda",
     "bitwisexor": "'^'", "bitwiseand": "'&'", "bitwiseor": "'|'", "distinct": "DISTINCT here",

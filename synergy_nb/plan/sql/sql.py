@@ -13,7 +13,7 @@ The subset
 * a literal time: ISO 8601 text beside a time, ``TIMESTAMP '2026-01-31 12:00:00'`` or a CAST of literal text
 * concat abs round floor ceil trunc coalesce least greatest, and the functions of the table in ``_sql_functions``
 * only in the values of an aggregate, and only as the outermost call: count(*), count(x), count(distinct x), sum(x),
-  min(x), max(x), avg(x)
+  min(x), max(x), avg(x), any_value(x), which is min(x), count_if(p), and FILTER (WHERE p), which is CASE within a call
 
 Meaning, on every engine
 ------------------------
@@ -271,6 +271,12 @@ def _simpler(node: Any, exp: Any) -> Any:
         pattern = exp.Literal.string(node.expression.name.lower())
         found = exp.Like(this=exp.Anonymous(this="lower", expressions=[node.this]), expression=pattern)
         return exp.Not(this=found) if node.args.get("negate") else found
+    if key == "countif":
+        return exp.Count(this=_where(exp.Literal.number(1), node.this, exp))
+    if key == "anyvalue" and node.this is not None:
+        return exp.Min(this=node.this)  # any value will do, so it is one that does not depend on their order
+    if key == "filter" and node.this.key in AGGREGATES and node.this.this is not None:
+        return _filtered(node.this, node.expression.this, exp)
     if key == "nullif":
         same = exp.EQ(this=node.this.copy(), expression=node.expression)
         return exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=node.this)
@@ -284,6 +290,20 @@ def _simpler(node: Any, exp: Any) -> Any:
         ]
         return exp.Case(ifs=ifs, default=node.args.get("default"))
     return node
+
+
+def _where(value: Any, condition: Any, exp: Any) -> Any:
+    """A value where a condition holds, and NULL elsewhere, which aggregates ignore."""
+    return exp.Case(ifs=[exp.If(this=condition, true=value)])
+
+
+def _filtered(call: Any, condition: Any, exp: Any) -> Any:
+    """Write an aggregate call with FILTER as one without."""
+    argument = call.this
+    if argument.key == "distinct" and len(argument.expressions) == 1:
+        return type(call)(this=exp.Distinct(expressions=[_where(argument.expressions[0], condition, exp)]))
+    value = exp.Literal.number(1) if argument.key == "star" else argument
+    return type(call)(this=_where(value, condition, exp))
 
 
 #: Other names of functions.
