@@ -458,3 +458,74 @@ def test_a_period_of_nothing_is_refused() -> None:
     peer = Peer("a", seed=1)
     with pytest.raises(ValueError, match=r"period: 0 s; expected more than 0"):
         Membership(peer, Pastry(peer), period=0)
+
+
+# -- what counts as a confirmation ---------------------------------------------------------------------------------
+
+
+def spread(peer: Peer, now: float) -> set[tuple[str, int]]:
+    """What a peer tells of others with its next pings."""
+    pings = [each.message for each in sent(peer.tick(now), Ping)]
+    return {(piece.address, piece.status) for each in pings if isinstance(each, Ping) for piece in each.news}
+
+
+def test_a_peer_that_refuses_connections_is_suspected_and_others_are_told() -> None:
+    peer, _, membership = bench("a", "b", "c")
+    peer.call(100.1, membership.note_refused, "a")
+    assert membership.status("a") == SUSPECT
+    assert membership.suspects["a"].own
+    assert ("a", SUSPECT) in spread(peer, 100.5) | spread(peer, 101.0)
+
+
+@pytest.mark.parametrize("stretch", [1.0, 3.0, 3.1])
+def test_the_word_of_a_peer_that_is_late_itself_does_not_count(stretch: float) -> None:
+    peer, _, membership = bench("a", "b", "c")
+    peer.receive("b", Ping(1, 1, (News("a", DEAD, 1),), stretch), 100.1)
+    assert ("a" in membership.suspects) == (stretch <= 3.0)
+
+
+def test_each_other_peer_that_does_not_reach_a_suspect_confirms_it_once() -> None:
+    peer, _, membership = bench("a", "b", "c", "d")
+    peer.receive("b", Ping(1, 1, (News("a", SUSPECT, 1),)), 100.1)
+    assert membership.suspects["a"].confirmed == {"b"}
+    peer.receive("b", Ping(2, 1, (News("a", SUSPECT, 1),)), 100.2)
+    peer.receive("c", Ping(1, 1, (News("a", SUSPECT, 1),)), 100.2)
+    assert membership.suspects["a"].confirmed == {"b", "c"}
+    peer.receive("d", PingForAck(99, "a", -1, reached=False), 100.3)
+    assert membership.suspects["a"].confirmed == {"b", "c", "d"}
+
+
+def test_helpers_that_do_not_reach_a_silent_peer_confirm_its_suspicion_from_the_beginning() -> None:
+    peer, _, membership = bench("a", "b", "c", "d", "e")
+    now, target, number, helpers = 100.0, "", 0, list[str]()
+    while not target or target not in membership.suspects:
+        now += 0.5
+        effects = peer.tick(now)
+        for effect in sent(effects, Ping):
+            assert isinstance(effect.message, Ping)
+            target = target or effect.to
+            if effect.to != target:
+                peer.receive(effect.to, PingAck(effect.message.number, 1, ()), now + 0.01)
+        for effect in sent(effects, PingFor):
+            assert isinstance(effect.message, PingFor)
+            number = effect.message.number
+            helpers.append(effect.to)
+            if len(helpers) <= 2:
+                peer.receive(effect.to, PingForAck(number, target, -1, reached=False), now + 0.02)
+        assert now < 110.0
+    assert membership.suspects[target].confirmed == set(helpers[:2])
+
+
+def test_a_peer_that_is_to_be_measured_for_the_table_is_pinged_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer, pastry, _ = bench("a", "b")
+    rivals = ["rival"]
+    monkeypatch.setattr(pastry, "next_rival", lambda: rivals.pop() if rivals else None)
+    assert [each.to for each in sent(peer.tick(100.5), Ping)] == ["rival"]
+    assert [each.to for each in sent(peer.tick(101.0), Ping)] in (["a"], ["b"])
+
+
+def test_eight_pieces_of_news_are_told_in_a_message() -> None:
+    gossip = Gossip()
+    for number in range(20):
+        gossip.add(News(f"p{number}", DEAD, 1), times=3)
+    assert [len(gossip.pick()) for _ in range(8)] == [8, 8, 8, 8, 8, 8, 8, 4]

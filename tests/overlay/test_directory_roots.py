@@ -1,0 +1,111 @@
+"""Roots of directory entries: whom they copy to as the ring changes, and how often they ask as they join."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from synergy_nb.control.peer import Effect, Message, Peer, Send, key_of
+from synergy_nb.overlay._directory_roots import COPIES, PULLS
+from synergy_nb.overlay.directory import Directory, Entry, EntryCopy
+from synergy_nb.overlay.directory_entries import HELD_FRACTION, Store
+from synergy_nb.overlay.directory_messages import Copies, CopiesStored, Pull
+from synergy_nb.overlay.pastry import JoinReply, Pastry
+
+
+def bench() -> tuple[Peer, Pastry, Directory]:
+    """A peer without a failure detector; what it sends is looked at, not carried."""
+    peer = Peer("me", seed=1)
+    pastry = Pastry(peer)
+    directory = Directory(peer, pastry, None, lease=30.0)
+    peer.add(pastry)
+    peer.add(directory)
+    peer.start(0.0)
+    return peer, pastry, directory
+
+
+def sent(effects: list[Effect], kind: type[Message]) -> list[tuple[str, Any]]:
+    return [(each.to, each.message) for each in effects if isinstance(each, Send) and isinstance(each.message, kind)]
+
+
+def until(peer: Peer, end: float) -> list[Effect]:
+    found: list[Effect] = []
+    while (due := peer.next_timer) is not None and due <= end:
+        found += peer.tick(due)
+    return found
+
+
+def copy(name: str, host: str = "host") -> EntryCopy:
+    return EntryCopy(Entry(name, host, "component", {}, 30.0), 1, 25.0)
+
+
+NAMES = tuple(f"op{number}" for number in range(8))
+
+
+def holding() -> tuple[Peer, Pastry, Directory]:
+    """A peer alone in its ring, root of everything."""
+    peer, pastry, directory = bench()
+    peer.call(0.0, pastry.join, None)
+    until(peer, 1.0)
+    peer.receive("b", Copies(1, tuple(map(copy, NAMES))), 1.0)
+    return peer, pastry, directory
+
+
+def test_a_peer_without_a_failure_detector_takes_copies_and_says_so() -> None:
+    peer, _, directory = holding()
+    assert {entry.name for name in NAMES for entry in directory.store.get(name, 1.0)} == set(NAMES)
+    assert [message.number for _, message in sent(peer.receive("b", Copies(7, ()), 1.1), CopiesStored)] == [7]
+
+
+def beside_one() -> tuple[Peer, Pastry]:
+    """A root with a neighbour that has copies of all."""
+    peer, pastry, _ = holding()
+    peer.call(1.0, pastry.consider, "old")
+    for to, message in sent(until(peer, 2.0), Copies):
+        peer.receive(to, CopiesStored(message.number), 2.0)
+    assert sent(until(peer, 9.0), Copies) == []
+    return peer, pastry
+
+
+def test_a_newcomer_beside_a_root_gets_copies_until_it_says_so() -> None:
+    for answers in (False, True):
+        peer, pastry = beside_one()
+        mine = {name for name in NAMES if pastry.root_of(key_of(name)) == "me"}
+        peer.call(9.0, pastry.consider, "new")
+        copies = sent(until(peer, 9.5), Copies)
+        assert {to for to, _ in copies} == {"new"}, "the other has them"
+        held = {each.entry.name for _, message in copies for each in message.copies}
+        assert held == mine != set(NAMES), "the other is root of the rest"
+        for to, message in copies if answers else ():
+            peer.receive(to, CopiesStored(message.number), 9.5)
+        again = sent(until(peer, 30.0), Copies)
+        assert len(copies) + len(again) == (len(copies) if answers else COPIES)
+
+
+def test_a_root_that_leaves_copies_its_entries_to_its_neighbours_before() -> None:
+    peer, pastry = beside_one()
+    mine = {name for name in NAMES if pastry.root_of(key_of(name)) == "me"}
+    copies = sent(peer.call(10.0, pastry.leave), Copies)
+    assert {to for to, _ in copies} == {"old"}
+    assert {each.entry.name for _, message in copies for each in message.copies} == mine != set()
+
+
+def test_a_neighbour_that_does_not_answer_is_asked_four_times_for_entries() -> None:
+    peer, pastry, directory = bench()
+    peer.call(0.0, pastry.join, "b")
+    effects = peer.receive("b", JoinReply(1, (), ("b",)), 1.0)
+    assert pastry.joined
+    asked = sent([*effects, *until(peer, 10.0)], Pull)
+    assert [to for to, _ in asked] == ["b"] * PULLS
+    assert directory.pull_completed, "it serves with what it has"
+
+
+def test_a_renewal_extends_a_lease_by_what_remains_of_it_and_never_shortens_it() -> None:
+    store = Store()
+    store.put(EntryCopy(Entry("n", "h", "component", {}, 30.0), 1, 10.0), 0.0)
+    assert store.renew("n", "component", "h", 1, 5.0, 8.0)
+    assert store.renewal("n", "component", "h", 5.0) == (1, 8.0)
+    assert store.renew("n", "component", "h", 1, 6.0, 1.0)
+    assert store.renewal("n", "component", "h", 6.0) == (1, 7.0)
+    assert store.renew("n", "component", "h", 1, 6.0, 1000.0), "it is never longer than a whole one"
+    assert store.renewal("n", "component", "h", 6.0) == (1, HELD_FRACTION * 30.0)
+    assert not store.renew("n", "component", "h", 2, 6.0)
