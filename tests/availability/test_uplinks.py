@@ -73,8 +73,9 @@ def test_the_protocol_never_exceeds_an_uplink_or_a_downlink(streams: float) -> N
     assert not all(admitted(limits, met.plans[name], graph) for name, graph in free.items())
 
 
+@pytest.mark.parametrize("limited", ["both", "uplinks", "downlinks"])
 @pytest.mark.parametrize("streams", [1.0, 2.0, 3.0, 5.0])
-def test_the_optimum_within_uplinks_is_that_of_all_placements(streams: float) -> None:
+def test_the_optimum_within_uplinks_is_that_of_all_placements(streams: float, limited: str) -> None:
     peers, stream = ("a", "b", "c", "d"), 1e5
     plan = application(2, 0.1, stream, "a", "b")
     pinned = {each.id: each.at for each in plan.operators.values() if each.at is not None}
@@ -82,7 +83,8 @@ def test_the_optimum_within_uplinks_is_that_of_all_placements(streams: float) ->
 
     def limits() -> ResidualLimits:
         access = dict.fromkeys(peers, streams * stream)
-        return ResidualLimits(dict.fromkeys(peers, 1.0), lambda _sender, _to: 1e9, access, access)
+        up, down = ({} if limited == free else access for free in ("downlinks", "uplinks"))
+        return ResidualLimits(dict.fromkeys(peers, 1.0), lambda _sender, _to: 1e9, up, down)
 
     best = -1.0
     for one, two in product(permutations(peers, 2), repeat=2):

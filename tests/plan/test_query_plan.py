@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from synergy_nb.control.peer import key_of
 from synergy_nb.plan import Plan, PlanError, QoS, Stream, plan, source
+from synergy_nb.plan.checks.source_sizes import SourceSize
 from synergy_nb.plan.operators.catalogue import KINDS
 from tests.example_plans import figure_2_6, monitoring, plans, problems_of
 
@@ -473,3 +474,20 @@ def test_what_the_author_stated_at_a_default_stays_in_the_bytes_and_does_not_mak
     assert "engine: auto" in stated.to_yaml()
     assert stated == silent == Plan.from_bytes(stated.to_bytes())
     assert hash(stated) == hash(silent)
+
+
+def test_what_an_author_stated_at_its_default_is_written_whatever_was_encoded_before_and_kept_with_sizes() -> None:
+    stated = source("packets", rate="10/s", id="s").filter("bytes > 9", engine="auto", id="f").sink("x")
+    silent = source("packets", rate="10/s", id="s").filter("bytes > 9", id="f").sink("x")
+    assert stated == silent
+    assert "engine: auto" in stated.to_yaml()
+    assert "engine" not in silent.to_yaml()
+    assert Plan.from_bytes(stated.to_bytes()).to_yaml() == stated.to_yaml()
+    encoded = silent.to_bytes()
+    silent.stating({"f": {"engine"}})
+    assert silent.to_bytes() != encoded
+    assert "engine: auto" in Plan.from_bytes(silent.to_bytes()).to_yaml()
+    known = stated.sized({"s": SourceSize(rows=5.0)})
+    assert known.sizes["s"].rows == 5.0
+    assert known.to_yaml() == stated.to_yaml()
+    assert known.sized({}) is known
