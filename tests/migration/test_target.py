@@ -70,7 +70,7 @@ def test_it_answers_once_all_peers_have_and_only_their_own_answers_count() -> No
 def test_it_refuses_by_name_what_it_could_not_measure_within_a_second() -> None:
     made = Asked("peer-8", "peer-9")
     made.measured("peer-9", made.asked["peer-9"], 0.1)
-    replies: list[tuple[str, Any]] = []
+    replies: list[tuple[float, Any]] = []
     while made.at.now < made.begun + 1.5:
         due = made.at.next_timer
         assert due is not None

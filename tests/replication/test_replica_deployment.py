@@ -202,3 +202,40 @@ def test_wrong_queries_and_servers_are_refused_by_name() -> None:
         first_placement(Query({"o": 0.1}, [], {}), five())
     with pytest.raises(ValueError, match="latency: shape"):
         Servers(np.zeros((2, 3)), np.ones(2))
+
+
+def line(*capacities: float) -> Servers:
+    """Servers on a line, 10 ms from one to the next."""
+    at = np.arange(len(capacities)) * 10.0
+    return Servers(np.abs(at[:, None] - at[None, :]), np.array(capacities))
+
+
+def chained(first: float, second: float, **eligible: frozenset[int]) -> Query:
+    """Two operators from a source at server 0 to an application at the same server."""
+    edges = [QueryEdge("s", "one", 10.0), QueryEdge("one", "two", 100.0), QueryEdge("two", "app", 1.0)]
+    return Query({"one": first, "two": second}, edges, {"s": 0, "app": 0}, eligible)
+
+
+def test_an_operator_without_a_server_is_missing_and_the_others_get_theirs() -> None:
+    query = chained(0.1, 0.1, one=frozenset())
+    found = deploy(query, line(1.0, 1.0), ReplicaLimits(1, 0.0))
+    assert found.replicas == {"one": (), "two": (0,)}
+    assert found.missing == {"one": 1}
+    assert deploy_randomly(query, line(1.0, 1.0), ReplicaLimits(1, 0.0), np.random.default_rng(1)).replicas["two"]
+
+
+@pytest.mark.parametrize(("room", "together"), [(1.0, True), (0.75, False)])
+def test_two_operators_move_to_one_server_only_if_it_has_room_for_both(room: float, together: bool) -> None:
+    query, servers = chained(0.4, 0.4), line(0.3, room, 1.0)
+    limits = ReplicaLimits(1, 0.0, 1.0)
+    found = improve(query, servers, limits, deploy(query, servers, limits, {"one": 1, "two": 2})).replicas
+    assert found == ({"one": (1,), "two": (1,)} if together else {"one": (2,), "two": (2,)})
+    assert (servers.loads(query, found) < servers.capacity).all()
+
+
+def test_distances_of_coordinates_are_the_latencies_where_these_are_those_of_points() -> None:
+    at = np.array([0.0, 10.0, 30.0, 70.0])
+    latency = np.abs(at[:, None] - at[None, :])
+    found = coordinates(latency, 1)
+    assert np.abs(found - found.T) == pytest.approx(latency)
+    assert found.mean() == pytest.approx(0.0), "the middle of all servers is the origin"

@@ -315,3 +315,10 @@ def test_every_algorithm_uses_unequal_capacities() -> None:
         loads = np.bincount(placed, weights=model.load @ rates.mean(axis=0))
         assert loads[1] / loads[0] == pytest.approx(3.0, rel=0.3)
     assert weights(model.load, capacity, rod(model.load, capacity)).max() < 1.1
+
+
+def test_operators_that_are_pinned_are_not_searched_whatever_their_node() -> None:
+    for node in (0, 1):
+        load = [[1.0, 0.0]] * 40 + [[0.0, 5.0], [0.0, 5.0]]
+        found = optimum(load, [1.0, 1.0], pinned=[node] * 40 + [-1, -1])
+        assert found.tolist() == [node] * 40 + [1 - node, 1 - node]
