@@ -142,6 +142,7 @@ class StreamDriver:
         runtime.on_channel(SHARED, self._arrivals.add_slow)
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None  # time of the clock at which it is due, seconds
         self._called = False
         self._closed = False
         self._idle = asyncio.Event()
@@ -309,17 +310,25 @@ class StreamDriver:
         else:
             self.soon()
         at = self.hosting.next_timer
+        if at == self._timer_at:
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._timer_at = at
         if at is not None:
-            self._timer = self._runtime.loop.call_later(max(at - self._clock(), 0.0), self.soon)
+            self._timer = self._runtime.loop.call_later(max(at - self._clock(), 0.0), self._due)
+
+    def _due(self) -> None:
+        """Take a turn as the timer is due; it has to be set again, even if the clock has not come so far."""
+        self._timer = self._timer_at = None
+        self.soon()
 
     def _emit(self, now: float) -> bool:
         """Emit one chunk, with its promise, of each feed that has room downstream: so all sharers keep up."""
         emitted = False
-        for component, feed in tuple(self.feeds.items()):
-            if not feed.pending:
+        for component, feed in [each for each in self.feeds.items() if each[1].pending]:
+            if not feed.pending:  # it was stopped because of one before it
                 continue
             key = component.application, component.operator
             if self.hosting.hosts(component) and self.hosting.may_emit(*key):

@@ -111,6 +111,7 @@ class Component(ComponentMetrics):
         self._recent: deque[float] = deque(maxlen=9)
         self._late = 0  # tuples that its logic had dropped as late after the last work
         self._since: WaitingChunk | None = None  # first entry of the last work
+        self._told = ORIGIN  # end of the results of which the driver was told last
 
     @property
     def output(self) -> Output:
@@ -307,6 +308,14 @@ class Component(ComponentMetrics):
         """Whether there are results for a client to collect."""
         client = self.log.cursors.get(self._client)
         return client is not None and client.consumed < self.log.end
+
+    def has_news(self) -> bool:
+        """Whether there are results to collect of which this has not said so before."""
+        end = self.log.end
+        if end == self._told or not self.collectable:
+            return False
+        self._told = end
+        return True
 
     @property
     def waiting(self) -> int:

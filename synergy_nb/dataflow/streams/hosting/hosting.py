@@ -416,7 +416,7 @@ class Hosting:
                 at = self._snapshots.at(component) if component.copy_holders.numbers else None
                 if at is not None and at < due:
                     due = at
-                if component.collectable:
+                if component.has_news():
                     self._outbox.effect(Arrived(*key))
             self._timers.set(key, due if due < math.inf else None)
         self._outbox.touched.clear()
