@@ -18,7 +18,7 @@ import msgspec
 
 from synergy_nb.dataflow.streams.component.sink_quality import SinkQuality
 from synergy_nb.dataflow.streams.log.log import StreamLog
-from synergy_nb.dataflow.streams.log.values import ORIGIN, Loss, Point
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Loss, Point, encoded
 from synergy_nb.dataflow.tuples import Batch, encode
 from synergy_nb.events import Recorder, SinkMeasured
 
@@ -120,7 +120,10 @@ class DeliveredSink(SinkQuality):
                 break
             upto = chunk.end
             if isinstance(chunk.item, Batch):
-                items.append(chunk.payload or encode(chunk.item))
+                if chunk.payload is None:
+                    encoded(chunk)
+                assert chunk.payload is not None
+                items.append(chunk.payload)
         return Portion(items, start, upto, self.ended and upto >= log.end, missed)
 
     def latest(self, log: StreamLog, rows: int) -> Portion:

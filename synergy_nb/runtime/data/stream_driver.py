@@ -356,7 +356,7 @@ class StreamDriver:
         if work is None:
             return False
         if self._is_light(work):
-            self._complete(work, work.run(self._clock, self.hosting.limits.window), now)
+            self._complete(work, work.run(self._clock, self.hosting.limits.window, on_loop=True), now)
         else:
             self._begin(work.component, heavy=work.needs >= HEAVY_BYTES)
             self._pool.submit(self._run, self.hosting.chained(work), now)

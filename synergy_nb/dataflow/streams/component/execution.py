@@ -18,7 +18,7 @@ from synergy_nb.dataflow.logic import ANYTHING, Logic, SavedState
 from synergy_nb.dataflow.memory_shares import MemoryExceeded
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS
-from synergy_nb.dataflow.streams.log.values import Chunk, Point, chunks_of, rows_of
+from synergy_nb.dataflow.streams.log.values import Chunk, Point, chunks_of, encoded, rows_of
 from synergy_nb.dataflow.tuples import Batch, Item
 
 if TYPE_CHECKING:
@@ -121,12 +121,15 @@ class Work(NamedTuple):
             needs += logic.needs(self.port, item)
         return needs
 
-    def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> ExecutionOutcome:
+    def run(
+        self, clock: Callable[[], float], window: int = LIMITS.window, *, on_loop: bool = False
+    ) -> ExecutionOutcome:
         """Execute this and the chained components, in any thread, but never twice at the same time.
 
-        ``window``: limit of the output of this execution, bytes; the rest is produced by another execution.
+        ``window``: limit of the output of this execution, bytes; the rest is produced by another execution;
+        ``on_loop``: whether this is the thread of the event loop. There output is encoded where it is sent, if it is.
         """
-        outcome = self._run(clock, window)
+        outcome = self._run(clock, window, on_loop=on_loop)
         if self.then and outcome.chunks and outcome.error is None:
             link, *others = self.then
             if link.component.terms.drops:
@@ -139,7 +142,7 @@ class Work(NamedTuple):
             outcome.then = work, work.run(clock, window)
         return outcome
 
-    def _run(self, clock: Callable[[], float], window: int) -> ExecutionOutcome:
+    def _run(self, clock: Callable[[], float], window: int, *, on_loop: bool) -> ExecutionOutcome:
         component, began = self.component, clock()
         outcome = ExecutionOutcome(began)
         try:
@@ -168,7 +171,7 @@ class Work(NamedTuple):
                     made.append(step)
             outcome.late = operator.late
             outcome.chunks = chunks_of(made, self.end)
-            if self.encode is not None:
+            if self.encode is not None and not (on_loop and self.encode is encoded):
                 for chunk in outcome.chunks:
                     self.encode(chunk)
         except MemoryExceeded as error:
