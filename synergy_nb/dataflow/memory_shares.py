@@ -112,7 +112,8 @@ class MemoryShare:
 
         Raises ``MemoryExceeded`` if the component, or all components of the peer together, exceed their limit.
         """
-        self._memory.use(self, size)
+        if size != self.used:
+            self._memory.use(self, size)
         if size > self.limit:
             raise self.excess(0.0)
         if self._memory.used > self._memory.limit:

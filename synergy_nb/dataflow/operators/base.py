@@ -131,6 +131,7 @@ class OperatorLogic(ABC):
         self.late = 0
         self._position = 0
         self._low = [START] * max(len(context.inputs), 1)
+        self._closes = type(self).close_needs is not OperatorLogic.close_needs  # whether a promise may need memory
         self._texts = [sum(kind in ("str", "bytes") for kind in schema.values()) for schema in context.inputs] or [0]
         self._forwarded = START
         self._saved: WeakValueDictionary[int, pl.DataFrame] = WeakValueDictionary()  # tables by their numbers
@@ -172,7 +173,7 @@ class OperatorLogic(ABC):
         """Estimate, in constant time, the bytes that processing ``item`` may need in addition to the present state."""
         if isinstance(item, Batch):
             return self.batch_needs(port, item)
-        if item.time <= self._watermark_of(port):
+        if not self._closes or item.time <= self._watermark_of(port):
             return 0
         return self.close_needs(min(item.time, *(low for each, low in enumerate(self._low) if each != port), END))
 

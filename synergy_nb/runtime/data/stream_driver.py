@@ -303,7 +303,7 @@ class StreamDriver:
             self._carry_out(self.hosting.tick(now))
         while now - began < TURN_SECONDS:
             emitted = self._emit(now)
-            executed = self._execute(now)
+            executed = bool(self.hosting.runnable) and self._execute(now)
             if not emitted and not executed:
                 break
             now = self._clock()
@@ -327,8 +327,8 @@ class StreamDriver:
     def _emit(self, now: float) -> bool:
         """Emit one chunk, with its promise, of each feed that has room downstream: so all sharers keep up."""
         emitted = False
-        for component, feed in [each for each in self.feeds.items() if each[1].pending]:
-            if not feed.pending:  # it was stopped because of one before it
+        for component, feed in tuple(self.feeds.items()):
+            if not feed.pending:
                 continue
             key = component.application, component.operator
             if self.hosting.hosts(component) and self.hosting.may_emit(*key):

@@ -93,6 +93,8 @@ class Component(ComponentMetrics):
         self.limits = limits
         self.log = StreamLog(limits=limits)
         self._client = Reader(application, operator, CLIENT, peer)  # collects its output if it is a sink
+        self._output = Output(application, operator, self.epoch, self.rebuilt)  # in the epoch in which it was asked for
+        self._readers: dict[int, Reader] = {}  # by number of the input, likewise
         self.ports = {
             number: Port(ORIGIN if feed.application == application else None, closed=not feed.operator)
             for number, feed in self.feeds.items()
@@ -116,7 +118,9 @@ class Component(ComponentMetrics):
     @property
     def output(self) -> Output:
         """The output of the component in its epoch."""
-        return Output(self.application, self.operator, self.epoch, self.rebuilt)
+        if self._output.epoch != self.epoch:
+            self._output = Output(self.application, self.operator, self.epoch, self.rebuilt)
+        return self._output
 
     @property
     def ordered(self) -> bool:
@@ -136,7 +140,10 @@ class Component(ComponentMetrics):
 
     def reader(self, port: int) -> Reader:
         """Identify the component as the reader of a stream."""
-        return Reader(self.application, self.operator, port, self.peer, self.epoch)
+        reader = self._readers.get(port)
+        if reader is None or reader.epoch != self.epoch:
+            reader = self._readers[port] = Reader(self.application, self.operator, port, self.peer, self.epoch)
+        return reader
 
     # -- its life ------------------------------------------------------------------------------------------------
 
@@ -285,13 +292,14 @@ class Component(ComponentMetrics):
                 chunks = port.overdue(lambda chunk: self.overdue(chunk, now))
             else:
                 chunks = port.first(self._in_time(together, now) if self.terms.drops else together)
+        rows = 0 if dropped else rows_of(chunks)
         if first is not None and not dropped:
-            self.queueing.add(now - first.arrived, max(rows_of(chunks), 1))
+            self.queueing.add(now - first.arrived, rows or 1)
         if len(chunks) == 1 and not dropped:
             items = [chunks[0].item]
         else:
             items = coalesce([chunk.item for chunk in chunks if not (dropped and chunk.rows)])
-        return Work(self, self._port, chunks, items, self.log.end, encode, dropped=dropped)
+        return Work(self, self._port, chunks, items, self.log.end, encode, (), dropped, rows)
 
     def overdue(self, chunk: Chunk, now: float) -> bool:
         """Whether the component drops the tuples of a chunk because their deadline has passed."""
@@ -312,7 +320,10 @@ class Component(ComponentMetrics):
     def has_news(self) -> bool:
         """Whether there are results to collect of which this has not said so before."""
         end = self.log.end
-        if end == self._told or not self.collectable:
+        if end == self._told:
+            return False
+        client = self.log.cursors.get(self._client)
+        if client is None or client.consumed >= end:
             return False
         self._told = end
         return True

@@ -85,7 +85,8 @@ class ComponentMetrics:
         """Count ``tuples`` that arrived for the first time, in chunks of so many bytes."""
         self.tuples_in += tuples
         self.bytes_in += size
-        self.arrivals.add(tuples, now)
+        if tuples:
+            self.arrivals.add(tuples, now)
         if self.prediction is not None:
             self.prediction.arrived(tuples, now)
         meter = self._input_signature
@@ -95,7 +96,8 @@ class ComponentMetrics:
 
     def departed(self, tuples: int, now: float) -> None:
         """Count ``tuples`` that were added to its stream."""
-        self.departures.add(tuples, now)
+        if tuples:
+            self.departures.add(tuples, now)
         meter = self._output_signature
         meter.tuples += tuples
         if now >= meter.due or (tuples and meter.due == math.inf):

@@ -99,11 +99,7 @@ class Work(NamedTuple):
     then: tuple[Link, ...] = ()  # chained components that execute the output at once, one after another
     # whether the tuples of the chunks are dropped because their deadline has passed; promises are still executed
     dropped: bool = False
-
-    @property
-    def rows(self) -> int:
-        """Number of tuples to execute."""
-        return 0 if self.dropped else rows_of(self.chunks)
+    rows: int = 0  # number of tuples to execute
 
     @property
     def resumed(self) -> bool:
@@ -138,7 +134,8 @@ class Work(NamedTuple):
                     return outcome  # the next component takes them from its queue, and drops some
             chunks = outcome.chunks
             items = [chunks[0].item] if len(chunks) == 1 else coalesce([chunk.item for chunk in chunks])
-            work = Work(link.component, 0, outcome.chunks, items, link.end, link.encode, tuple(others))
+            rows = rows_of(chunks)
+            work = Work(link.component, 0, chunks, items, link.end, link.encode, tuple(others), rows=rows)
             outcome.then = work, work.run(clock, window)
         return outcome
 

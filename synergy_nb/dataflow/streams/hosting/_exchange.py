@@ -307,7 +307,11 @@ class Exchange:
         """Receive chunks for an input of a component."""
         reader = frame.reader
         component = self._hosted.found.get((reader.application, reader.operator))
-        if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
+        if (
+            component is None
+            or (component.peer, component.epoch) != (reader.peer, reader.epoch)
+            or reader.port not in component.ports
+        ):
             if sender != self._peer:
                 self._outbox.send(sender, Unsubscribe(frame.output, reader))
             return

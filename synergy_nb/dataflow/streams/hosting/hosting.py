@@ -151,6 +151,7 @@ class Hosting:
         )
         self._timers: Timers[Key] = Timers()
         self.deployments, self.components, self.roles, self.opened = known.found, hosted.found, held, hosted.opened
+        self.runnable = hosted.runnable
 
     # -- what is here --------------------------------------------------------------------------------------------
 
