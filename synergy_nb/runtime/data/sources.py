@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 import msgspec
@@ -95,7 +96,9 @@ class SourceFeed:
 
     def _cut(self, item: Item, born: float) -> list[Chunk]:
         """Cut the next item of the stream into chunks; none if it has nothing new."""
-        following = msgspec.structs.replace(item, position=self.point.position, born=born)
+        following, position = item, self.point.position
+        if item.position != position or item.born != born:
+            following = msgspec.structs.replace(item, position=position, born=born)
         chunks = cut(following, self.point, encode=self.encode, most=self._most)
         if chunks:
             self.point = chunks[-1].end
@@ -135,7 +138,9 @@ class ThreadFeed(SourceFeed):
         self._failed = failed
         self._skipped = skipped
         self._pace = 0.0, 0.0, 1.0  # a due time in the stream, its time of the clock, and the factor from then on
-        self._permits = threading.Semaphore(AHEAD)
+        self._permits: SimpleQueue[None] = SimpleQueue()  # one for each item that the thread may read
+        for _ in range(AHEAD):
+            self._permits.put(None)
         self.halt = threading.Event()
         self._last: deque[Chunk] = deque()  # last chunk of each pending group of items
         self._ended = asyncio.Event()
@@ -150,13 +155,13 @@ class ThreadFeed(SourceFeed):
         """Stop the thread at its next item."""
         super().stop()
         self.halt.set()
-        self._permits.release()
+        self._permits.put(None)
 
     def emitted(self, chunk: Chunk) -> None:
         """Resume the thread when all chunks of an item were emitted."""
         if self._last and self._last[0] is chunk:
             self._last.popleft()
-            self._permits.release()
+            self._permits.put(None)
 
     def change_pace(self, factor: float) -> None:
         """Emit at a factor of the stream's own pace from now on; 0 stops it until the next change."""
@@ -198,7 +203,7 @@ class ThreadFeed(SourceFeed):
                 while (wait := self._when(due) - self.clock()) > 0.0:
                     if self.halt.wait(min(wait, LOOKS)) or wait <= LOOKS:
                         break
-            self._permits.acquire()
+            self._permits.get()
             if self.halt.is_set():
                 return
             if paced:
@@ -210,7 +215,7 @@ class ThreadFeed(SourceFeed):
                 return
             if entry is None:
                 entry = next(stream, None)
-        self._permits.acquire()
+        self._permits.get()
         if not self.halt.is_set():
             self._on_loop(self._arrive, self._cut(Punctuation(END, 0, 0.0), self.clock()))
 
@@ -283,7 +288,7 @@ class ThreadFeed(SourceFeed):
         if self.stopped:
             return
         if not chunks:  # nothing new
-            self._permits.release()
+            self._permits.put(None)
             return
         self._last.append(chunks[-1])
         self.pending.extend(chunks)

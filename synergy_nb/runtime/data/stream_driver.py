@@ -257,7 +257,7 @@ class StreamDriver:
                 case Close(application, operator):
                     self._close((application, operator))
                 case Arrived(application, operator):
-                    self._runtime.loop.call_soon(self._arrived, application, operator)
+                    self._arrived(application, operator)
                 case Copied(application, operator):
                     if (feed := self.feeds.get(self.hosting.components[application, operator])) is not None:
                         feed.copied()
@@ -371,7 +371,9 @@ class StreamDriver:
         return any(now - began >= HEAVY_SECONDS for began in self._executing.values())
 
     def _is_light(self, work: Work) -> bool:
-        if not work.chunks or work.rows >= LIGHT_ROWS or self.occupied:  # without chunks it continues earlier work
+        if not work.chunks or work.rows >= LIGHT_ROWS:  # without chunks it continues earlier work
+            return False
+        if self._executing and self.occupied:
             return False
         component, dropped = work.component, work.dropped
         tuples, promises = component.light_s < LIGHT_SECONDS, component.light_punctuation_s < LIGHT_SECONDS

@@ -165,9 +165,14 @@ class Exchange:
     def acknowledge(self, ack: Ack, now: float) -> None:
         """Record the progress of a component that reads, and send what its window has room for."""
         component = self._hosted.producer(ack.output)
-        if component is not None and self.reads(ack, component, self.subscribe, now):
-            component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable, now=now)
+        if component is None or not self.reads(ack, component, self.subscribe, now):
+            return
+        log = component.log
+        log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable, now=now)
+        if ack.received < log.end or log.size > log.little or component.copy_holders.numbers:
             self.flush(component, now)
+        else:  # there is nothing to send it, and it holds nobody up
+            self._outbox.touched[component.key] = None
 
     def reads(self, ack: Ack, component: Component, subscribe: Callable[[Subscribe, float], None], now: float) -> bool:
         """Whether the reader of an acknowledgement is subscribed: if it only believes so, it is subscribed by that.
