@@ -18,35 +18,38 @@ Owner = TypeVar("Owner")
 
 
 class Timers(Generic[Owner]):
-    """The next due time of each owner, in seconds."""
+    """The next due time of each owner, in seconds; ``next``: the earliest of all, or None."""
 
     def __init__(self) -> None:
+        self.next: float | None = None
         self._at: dict[Owner, float] = {}
         self._heap: list[tuple[float, int, Owner]] = []  # outdated entries are skipped
         self._sequence = 0
 
     def set(self, owner: Owner, at: float | None) -> None:
         """Set an owner's next time; None: it has none."""
+        if self._at.get(owner) == at:
+            return
         if at is None:
-            self._at.pop(owner, None)
-        elif self._at.get(owner) != at:
+            del self._at[owner]
+        else:
             self._at[owner] = at
             self._sequence += 1
             heapq.heappush(self._heap, (at, self._sequence, owner))
-
-    @property
-    def next(self) -> float | None:
-        """The earliest time of all, or None."""
-        heap = self._heap
-        while heap and self._at.get(heap[0][2]) != heap[0][0]:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
+        self._find_next()
 
     def due(self, now: float) -> list[Owner]:
         """Remove and return the owners whose time has come, the earliest first."""
         found: list[Owner] = []
-        while (at := self.next) is not None and at <= now:
+        while self.next is not None and self.next <= now:
             owner = heapq.heappop(self._heap)[2]
             del self._at[owner]
             found.append(owner)
+            self._find_next()
         return found
+
+    def _find_next(self) -> None:
+        heap = self._heap
+        while heap and self._at.get(heap[0][2]) != heap[0][0]:
+            heapq.heappop(heap)
+        self.next = heap[0][0] if heap else None

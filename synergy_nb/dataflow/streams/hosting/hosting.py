@@ -152,15 +152,12 @@ class Hosting:
         self._timers: Timers[Key] = Timers()
         self.deployments, self.components, self.roles, self.opened = known.found, hosted.found, held, hosted.opened
         self.runnable = hosted.runnable
+        self.hosts = hosted.has  # whether a component is still on this peer
 
     # -- what is here --------------------------------------------------------------------------------------------
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         return self.create(deployment, component)  # looked up each time: tests exchange it while peers run
-
-    def hosts(self, component: Component) -> bool:
-        """Whether a component is still on this peer."""
-        return self._hosted.has(component)
 
     def assignment(self, application: str, operator: str) -> Assignment | None:
         """Return the assignment of a component; None if this peer does not know it."""
