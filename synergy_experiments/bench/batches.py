@@ -270,22 +270,22 @@ async def counted(rows: int, *, promise: bool, count: int, seconds: float) -> tu
     calls = Calls()
     leg: list[str] = []
     first = 0
-    with calls.with_threads():
+    with calls.with_threads():  # of which the pool starts another one whenever none is free
         world = TwoPeers()
         world.deploy("counted", _plan())
-    for _ in range(10):  # subscriptions are answered, operators are warm
-        world.advance(ONE_S)
-        await world.settled()
-    for number in range(WARM + count):
-        world.advance(seconds)
-        world.push("counted", *_items(first, rows, promise=promise))
-        first += max(rows, 1)
-        with calls.counted(until="Filter.process" if number < WARM else ""):
+        for _ in range(10):  # subscriptions are answered, operators are warm
+            world.advance(ONE_S)
             await world.settled()
-        if number < WARM:  # the last of these batches tells the leg
-            leg = calls.functions
-            calls.counts.clear()
-    await world.close()
+        for number in range(WARM + count):
+            world.advance(seconds)
+            world.push("counted", *_items(first, rows, promise=promise))
+            first += max(rows, 1)
+            with calls.counted(until="Filter.process" if number < WARM else ""):
+                await world.settled()
+            if number < WARM:  # the last of these batches tells the leg
+                leg = calls.functions
+                calls.counts.clear()
+        await world.close()
     return calls.ours / count, calls.every / count, leg
 
 
