@@ -822,6 +822,17 @@ def test_few_tests_look_into_what_is_private() -> None:
     assert len(looked) <= MOST_PRIVATE, "\n".join(looked)
 
 
+def test_no_module_of_tests_imports_from_another() -> None:
+    """What several use is a helper, in the room that uses it or on top."""
+    found = []
+    for module in _read(ROOT / "tests"):
+        for node in module.nodes:
+            if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("tests"):
+                names = [*node.module.split("."), *(each.name for each in node.names)]
+                found += [f"{module.name}: line {node.lineno}: {name}" for name in names if name.startswith("test_")]
+    assert not found, "\n".join(found)
+
+
 # -- the rules themselves: what each must find -------------------------------------------------------------------------
 
 

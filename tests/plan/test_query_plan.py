@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.control.peer import key_of
-from synergy_nb.plan import Plan, PlanError, QoS, Stream, plan, source
-from synergy_nb.plan.checks.source_sizes import SourceSize
+from synergy_nb.plan import Plan, QoS, Stream, plan, source
 from synergy_nb.plan.operators.catalogue import KINDS
-from tests.example_plans import figure_2_6, monitoring, plans, problems_of
+from tests.example_plans import figure_2_6, monitoring, plans
 
 # -- the papers' plans -----------------------------------------------------------------------------------------------
 
@@ -321,87 +319,6 @@ def test_a_cluster_imports_no_scipy_numba_view_or_replay() -> None:
     assert done.stdout.strip() == "[]"
 
 
-# -- bytes -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda raw: raw.__setitem__(0, 2),
-        lambda raw: raw[3][1].__setitem__("kind", "fliter"),
-        lambda raw: raw[3][1].__setitem__("inputs", ["compare"]),
-        lambda raw: raw[3][1]["params"].clear(),
-        lambda raw: raw[3].pop(),
-        lambda raw: raw[4]["filter"].__setitem__("link", "text"),
-        lambda raw: raw[5].pop("filter"),
-    ],
-    ids=["format", "kind", "order", "parameters", "schemas", "type", "windows"],
-)
-def test_bytes_that_are_no_plan_are_refused(change: Callable[[Any], object]) -> None:
-    raw = msgspec.msgpack.decode(monitoring().to_bytes())
-    change(raw)
-    problems_of(lambda: Plan.from_bytes(msgspec.msgpack.encode(raw)))
-
-
-@given(st.binary(max_size=60), st.integers(0, 10_000))
-def test_damaged_bytes_are_refused(junk: bytes, at: int) -> None:
-    whole = figure_2_6().to_bytes()
-    for data in (
-        junk,
-        whole[: at % len(whole)],
-        whole[: at % len(whole)] + junk + whole[at % len(whole) + len(junk) :],
-    ):
-        try:
-            read = Plan.from_bytes(data)
-        except PlanError:
-            continue
-        for operator in read.operators:
-            read.stream_key(operator)
-            assert read.load(operator) >= 0
-            assert read.bandwidth(operator) >= 0
-
-
-def test_validation_finds_faults_of_decoded_plans() -> None:
-    raw = msgspec.msgpack.decode(monitoring().to_bytes())
-    raw[3][1]["params"]["where"] = "lnk = 'B'"
-    read = Plan.from_bytes(msgspec.msgpack.encode(raw))
-    assert [(each.operator, each.field) for each in read.validate()] == [("filter", "where")]
-
-
-# -- YAML ------------------------------------------------------------------------------------------------------------
-
-
-def test_yaml_has_units_and_is_read_back() -> None:
-    text = monitoring(source="peer-3").to_yaml()
-    for line in ("format: 1", "name: top pairs", "delay: 20 s", "miss_rate: 5 %", "window: 20 min", "fraction: 95 %",
-                 "where: link = 'B'", "inputs: [sort, count]", "at: peer-3"):  # fmt: skip
-        assert line in text
-    assert Plan.from_yaml(text) == monitoring(source="peer-3")
-
-
-def test_a_plan_written_by_hand_in_yaml_is_read() -> None:
-    query = Plan.from_yaml("""
-format: 1
-operators:
-  - {id: left, kind: source, connector: packets}
-  - {id: right, kind: filter, input: left, where: bytes > 1000}
-  - {id: both, kind: join, inputs: [left, right], on: link, within: 500 ms}  # a bare "on" is no boolean here
-  - {id: slow, kind: delay, input: both, cost: 1 ms}
-  - {id: end, kind: sink, input: slow}
-""")
-    assert query.operators["both"].params == {"on": ["link"], "within": 0.5, "suffix": "_right", "how": "inner"}
-    assert query.operators["slow"].cost == 0.001
-    assert Plan.from_yaml(query.to_yaml()) == query
-    assert "source_right" in query.schema("both")
-
-
-def test_parameters_that_follow_from_others_do_not_tell_plans_of_files_apart() -> None:
-    columns = {"time": "time", "amount": "float"}
-    query = source("trace", path="orders.csv", format="csv", columns=columns).filter("amount > 10").sink("large")
-    assert query.operators["source"].params["time"] == "time"  # the author has not stated it; YAML does
-    assert Plan.from_yaml(query.to_yaml()) == query
-
-
 # -- random plans ----------------------------------------------------------------------------------------------------
 
 
@@ -460,34 +377,3 @@ def test_the_graph_of_a_plan_is_what_networkx_sees() -> None:
             name: operator.kind for name, operator in query.operators.items()
         }
         assert all(data["stream"] == query.stream_name(up) for up, _, data in graph.edges(data=True))
-
-
-def test_what_the_author_stated_at_a_default_stays_in_the_bytes_and_does_not_make_another_plan() -> None:
-    stated = source("packets", seed=1, rate="1000 tuples/s").filter("bytes > 1", engine="auto").sink()
-    silent = source("packets", seed=1).filter("bytes > 1").sink()
-    for written in (stated, silent):
-        read = Plan.from_bytes(written.to_bytes())
-        assert read.to_yaml() == written.to_yaml()
-        assert read.to_python() == written.to_python()
-        assert Plan.from_yaml(read.to_yaml()).to_bytes() == written.to_bytes()
-    assert "rate: 1000 tuples/s" in stated.to_yaml()
-    assert "engine: auto" in stated.to_yaml()
-    assert stated == silent == Plan.from_bytes(stated.to_bytes())
-    assert hash(stated) == hash(silent)
-
-
-def test_what_an_author_stated_at_its_default_is_written_whatever_was_encoded_before_and_kept_with_sizes() -> None:
-    stated = source("packets", rate="10/s", id="s").filter("bytes > 9", engine="auto", id="f").sink("x")
-    silent = source("packets", rate="10/s", id="s").filter("bytes > 9", id="f").sink("x")
-    assert stated == silent
-    assert "engine: auto" in stated.to_yaml()
-    assert "engine" not in silent.to_yaml()
-    assert Plan.from_bytes(stated.to_bytes()).to_yaml() == stated.to_yaml()
-    encoded = silent.to_bytes()
-    silent.stating({"f": {"engine"}})
-    assert silent.to_bytes() != encoded
-    assert "engine: auto" in Plan.from_bytes(silent.to_bytes()).to_yaml()
-    known = stated.sized({"s": SourceSize(rows=5.0)})
-    assert known.sizes["s"].rows == 5.0
-    assert known.to_yaml() == stated.to_yaml()
-    assert known.sized({}) is known

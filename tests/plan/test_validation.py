@@ -18,7 +18,6 @@ from synergy_nb.plan.operators.declaration import REQUIRED
 from synergy_nb.plan.operators.sources import CONNECTOR, CONNECTORS
 from tests.example_plans import plans, problems_of
 
-FILE = "format: 1\noperators:\n  packets: {kind: source, connector: packets}\n"
 P = Operator("p", "source", {"connector": "packets"})
 
 
@@ -364,75 +363,6 @@ def test_a_plan_with_too_many_paths_is_refused() -> None:
     assert "paths from sources to sinks" in problem.expected
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("format: 1\noperators: [", "line 2: 'operators: ['; expected YAML"),
-        ("format: 1\n\toperators: 1", "line 2: 'operators: 1'; expected YAML"),
-        ("a: &x 1\nb: *x", "line 1: 'x'; expected no anchors and aliases"),
-        ("- 1", "file: [1]; expected a mapping with the fields format, name, qos, operators"),
-        ("", "file: missing; expected a mapping"),
-        ("!!python/object/apply:os.system [x]", "could not determine a constructor"),
-        ("format: 2\noperators: {}", "format: 2; expected 1, the version that this program reads"),
-        ("operators: {}", "format: missing; expected 1"),
-        ("format: true\noperators: {}", "format: True; expected 1"),
-        (
-            "format: 1\noperator: {}",
-            "operator: {}; expected one of the fields format, name, qos, operators; did you mean",
-        ),
-        ("format: 1\nqos: 3\noperators: {}", "qos: 3; expected fields such as delay: 2 s"),
-        ("format: 1\nname: 3\noperators: {}", "name: 3; expected a name of 1 to 200 characters"),
-        ("format: 1\noperators: 3", "operators: 3; expected operators by id, each with its kind"),
-        ("format: 1\noperators: {a: 3}", "operator 'a', operator: 3; expected fields, with kind and input at least"),
-        ("format: 1\noperators: [3]", "operators[1]: 3; expected an operator with an id and a kind"),
-        ("format: 1\noperators: {a: {kind: [3]}}", "operator 'a', kind: '[3]'; expected one of source"),
-        ("format: 1\noperators: {a: {kid: sort}}", "operator 'a', kind: missing; expected one of source"),
-        (
-            "format: 1\noperators:\n  a: {kind: sink}\n  a: {kind: sink}",
-            ("id: 'a'; expected an id that no other operator has (line 4)"),
-        ),
-        (
-            "format: 1\noperators:\n  a: {kind: filter, where: x, where: y}",
-            ("operator 'a', where: 'where'; expected each field once (line 3)"),
-        ),
-        (
-            "format: 1\noperators: {a: {kind: sink, input: {x: 1}}}",
-            "operator 'a', input: {'x': 1}; expected the id of an",
-        ),
-        ("format: 1\noperators: {a: {kind: sink, input: b, inputs: [b]}}", "expected either input or inputs, not both"),
-        ("format: 1\noperators: {a: {kind: filter, where: 2001-01-01}}", "operator 'a', input: missing"),
-        ("[" * 1500, "expected YAML"),
-        ("format: 1\nname: credit: risk", "; put text with a colon in quotes: name: 'credit: risk'"),
-        ("format: 1\nname: it's: so", '; put text with a colon in quotes: name: "it\'s: so"'),
-        (
-            "format: 1\noperators:\n  f: {kind: filter, where: a = 'b: c', input: p}",
-            "; put text with a colon in quotes: where: \"a = 'b: c'\"",
-        ),
-        (
-            f"{FILE}  end: {{kind: sink, input: packetz}}",
-            "'end', input: 'packetz'; expected an operator of the plan (packets); did",
-        ),
-        (f"{FILE}  end: {{kind: sink, inputs: [packetz]}}", "'end', inputs: 'packetz'; expected an operator"),
-        (
-            f"{FILE}  end: {{kind: sink, from: packets}}",
-            "'end', from: 'packets'; expected input or inputs as the field that names its inputs; did you mean",
-        ),
-        (
-            "format: 1\noperators: {a: {kind: source, source: function}}",
-            f"'a', source: 'function'; expected connector, {CONNECTOR}",
-        ),
-        (
-            "format: 1\noperators: {a: {kind: source, connector: function}}",
-            f"connector: 'function'; expected {CONNECTOR}",
-        ),
-        ("format: 1\noperators: {a: {source: function}}", f"source: 'function'; expected connector, {CONNECTOR}"),
-    ],
-)
-def test_faults_in_yaml_are_named(text: str, said: str) -> None:
-    found = problems_of(lambda: Plan.from_yaml(text))
-    assert said in "\n".join(map(str, found))
-
-
 WRONG_FOR_ALL: Any = {"?": -1}
 
 
@@ -479,22 +409,6 @@ def test_a_bad_edit_is_named_by_operator_and_field(edited: tuple[list[Operator],
     operators, operator, field = edited
     found = problems_of(lambda: Plan(operators))
     assert any(each.operator == operator and each.field.split(".")[0] == field for each in found), found
-
-
-@pytest.mark.slow
-@given(
-    plans(),
-    st.integers(0, 10_000),
-    st.sampled_from(["", ":", "  ", "- ", "{", "'", "x: 1\n", "&a ", "\x00", "kind", "é", "!!", "? "]),
-)
-@settings(max_examples=120)
-def test_a_damaged_file_is_read_or_refused(query: Plan, at: int, junk: str) -> None:
-    text = query.to_yaml()
-    at %= len(text)
-    try:
-        Plan.from_yaml(text[:at] + junk + text[at + 3 :])
-    except PlanError as error:
-        assert error.problems  # noqa: PT017 - either outcome is right
 
 
 def test_contradicting_parameters_are_named_with_the_other_faults() -> None:
