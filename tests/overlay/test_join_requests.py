@@ -11,7 +11,7 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.pastry import JoinReply, JoinRequest, Leaving, Pastry, RowRequest
 from synergy_nb.overlay.ring import ring_position, shared_digits
 from synergy_nb.overlay.routing import Routed
-from tests.overlay.test_pastry import ADDRESSES
+from tests.overlay.naive_ring import ADDRESSES
 
 
 def joined(*known: str) -> tuple[Peer, Pastry]:

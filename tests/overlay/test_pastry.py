@@ -16,12 +16,12 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.pastry import JoinRequest, Leaves, Pastry
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.overlay.recently_seen import Recent
-from synergy_nb.overlay.ring import MASK, LeafSet, RoutingTable, distance, number_of, ring_position, shared_digits
+from synergy_nb.overlay.ring import MASK, LeafSet, RoutingTable, number_of, ring_position, shared_digits
 from synergy_nb.overlay.routing import HOP_LIMIT, QUEUE, RouteAck, Routed
 from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
+from tests.overlay.naive_ring import ADDRESSES, naive_leaves, naive_root
 from tests.overlay_world import Doorstep, RoutedLabel, World
 
-ADDRESSES = [f"a{number}" for number in range(60)]
 KEYS = st.integers(0, MASK).map(lambda number: f"{number:032x}")
 
 
@@ -40,17 +40,6 @@ class Lines:
 
     def delay(self, sender: str, to: str) -> float:
         return 0.002 + abs(int(sender[1:]) - int(to[1:])) * 0.001
-
-
-def naive_leaves(own: str, others: set[str], half: int) -> tuple[list[str], list[str]]:
-    """The nearest on both sides, by sorting everything."""
-    right = sorted(others, key=lambda other: (ring_position(other) - ring_position(own)) % (MASK + 1))
-    left = sorted(others, key=lambda other: (ring_position(own) - ring_position(other)) % (MASK + 1))
-    return left[:half], right[:half]
-
-
-def naive_root(number: int, addresses: list[str]) -> str:
-    return min(addresses, key=lambda address: (distance(ring_position(address), number), ring_position(address)))
 
 
 # -- state ---------------------------------------------------------------------------------------------------------

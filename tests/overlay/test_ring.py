@@ -7,7 +7,7 @@ import random
 import pytest
 
 from synergy_nb.overlay.ring import MASK, LeafSet, ring_position
-from tests.overlay.test_pastry import ADDRESSES, naive_leaves, naive_root
+from tests.overlay.naive_ring import ADDRESSES, naive_leaves, naive_root
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 8, 30])
