@@ -7,8 +7,8 @@ from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting._copies import Copy
 from synergy_nb.dataflow.streams.hosting._expected_readers import expect_readers
-from synergy_nb.dataflow.streams.log.frames import ComponentState, Data, Piece
-from synergy_nb.dataflow.streams.log.state_pieces import Part
+from synergy_nb.dataflow.streams.log.frames import ComponentState, Data
+from synergy_nb.dataflow.streams.log.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Chunk, Output, Point, Reader, chunks_of
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START
