@@ -1,4 +1,4 @@
-"""What a peer adds to a request to join, what it answers, and what it does when a neighbour leaves."""
+"""One peer of the ring: what it tells a newcomer, what it does as a neighbour leaves, and what it looks for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from synergy_nb.control.peer import Effect, Message, Peer, Send, key_of
-from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.pastry import JoinReply, JoinRequest, Leaving, Pastry, RowRequest
 from synergy_nb.overlay.ring import ring_position, shared_digits
 from synergy_nb.overlay.routing import Routed
@@ -97,12 +96,3 @@ def test_a_message_that_needs_a_peer_in_an_empty_slot_has_one_looked_for_in_its_
 
     known = {"me", *pastry.known()}
     assert hops == [min(known, key=apart)], "whoever is nearest of those that share as many digits"
-
-
-def test_latency_of_one_direction_is_half_of_the_round_trip_and_unknown_before_the_first() -> None:
-    latency = Latency()
-    assert latency.one_way("a") is None
-    latency.sample("a", 0.2)
-    assert latency.rtt("a") == pytest.approx(0.2)
-    assert latency.one_way("a") == pytest.approx(0.1)
-    assert latency.one_way("b") is None

@@ -121,6 +121,15 @@ def test_recent_remembers_at_least_its_size_and_is_bounded() -> None:
         assert len(recent) <= 16
 
 
+def test_latency_of_one_direction_is_half_of_the_round_trip_and_unknown_before_the_first() -> None:
+    latency = Latency()
+    assert latency.one_way("a") is None
+    latency.sample("a", 0.2)
+    assert latency.rtt("a") == pytest.approx(0.2)
+    assert latency.one_way("a") == pytest.approx(0.1)
+    assert latency.one_way("b") is None
+
+
 def test_latency_follows_rfc_6298_and_is_bounded() -> None:
     latency = Latency(capacity=3, unknown=0.5, floor=0.1, ceiling=2.0)
     assert latency.timeout("x") == 0.5

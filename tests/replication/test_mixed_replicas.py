@@ -383,6 +383,7 @@ def in_turn() -> Iterator[None]:
     del declared.DECLARED["in_turn"], base.REGISTRY["in_turn"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_turn")
 @pytest.mark.parametrize(("restoring", "telling"), [(1.3, 0.1), (2.0, 0.4)])
 def test_a_moved_replica_is_replaced_by_one_whose_state_is_restored_only_once_it_is_active(
