@@ -21,7 +21,7 @@ class Named(dict[str, Callable[..., str]]):
 
 
 def _written(operand: Any) -> str:
-    return f"[{', '.join(operand)}]" if isinstance(operand, list) else str(operand)
+    return f"[{', '.join(map(str, operand))}]" if isinstance(operand, list) else str(operand)
 
 
 def translated(text: str) -> tuple[str, str]:
@@ -43,6 +43,8 @@ def translated(text: str) -> tuple[str, str]:
         ("UPPER(s)", ("upper(column(s))", "str")),
         ("LENGTH(s)", ("length(column(s))", "int")),
         ("i BETWEEN 1 AND f", ("between(widen(column(i)), widen(literal(1, int)), column(f))", "bool")),
+        ("i IN (1, NULL)", ("in(column(i), [literal(1, int)], int, True, [1])", "bool")),
+        ("i IN (NULL)", ("null(bool)", "bool")),
         ("CAST(i AS int)", ("column(i)", "int")),
         ("CASE WHEN b THEN 1 ELSE f END", ("case([column(b)], [widen(literal(1, int))], column(f))", "float")),
         ("CASE WHEN b THEN s END", ("case([column(b)], [column(s)], null(str))", "str")),
