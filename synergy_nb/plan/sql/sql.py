@@ -89,6 +89,9 @@ _ENGINE_TYPE: Final = {"int": "BIGINT", "float": "DOUBLE", "str": "STRING", "boo
 _EXACT: Final = 2**53
 _FLIPPED: Final = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte", "eq": "eq", "neq": "neq"}
 _LONGEST_INTERVAL: Final = 10_000 * 366 * 86_400 * 10**6
+_OPPOSITE: Final = {"lt": "gte", "lte": "gt", "gt": "lte", "gte": "lt", "eq": "neq", "neq": "eq"}
+#: What connects the operands of AND and OR, where their whole is negated and where it is not.
+_JOINED: Final = {("and", False): "and", ("or", False): "or", ("and", True): "or", ("or", True): "and"}
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "intdiv": "//"}
 
 
@@ -180,7 +183,7 @@ def _checked(
         checker = Checker(None if schema is None else dict(schema), wrongs)
         kind = checker.outermost(tree, aggregate)
         if not wrongs:
-            tree = _normal(tree, checker.kinds)
+            tree = _logical(_normal(tree, checker.kinds))
     except RecursionError:
         raise SqlError([WrongValue(text, "an expression that is nested less deeply")]) from None
     except SqlError as error:
@@ -407,12 +410,8 @@ def _normal(node: Any, kinds: Mapping[int, str]) -> Any:
     if key in ("between", "in", *COMPARISONS):
         for name, argument in list(node.args.items()):
             node.set(name, [_whole(part) for part in argument] if isinstance(argument, list) else _whole(argument))
-    if key in ("add", "mul", *COMPARISONS) and (_order(node.expression), key in ("lt", "lte")) < (
-        _order(node.this),
-        key in ("gt", "gte"),
-    ):
-        flipped = getattr(exp, _FLIPPED[key].upper()) if key in COMPARISONS else type(node)
-        return flipped(this=node.expression, expression=node.this)
+    if key in ("add", "mul", *COMPARISONS):
+        node = _turned(node)
     if key == "in":
         node.set(
             "expressions", [value for _, value in sorted({_text(each): each for each in node.expressions}.items())]
@@ -423,13 +422,97 @@ def _normal(node: Any, kinds: Mapping[int, str]) -> Any:
     if key == "concat":
         parts = [inner for part in node.expressions for inner in (part.expressions if part.key == "concat" else [part])]
         return exp.Concat(expressions=parts)
-    if key == "not":
-        inner = node.this
-        if inner.key == "not":
-            return inner.this
-        if inner.key in ("eq", "neq"):
-            return (exp.NEQ if inner.key == "eq" else exp.EQ)(this=inner.this, expression=inner.expression)
     return node
+
+
+def _turned(node: Any) -> Any:
+    """Return a comparison, a sum or a product with its operands in order."""
+    from sqlglot import exp  # noqa: PLC0415
+
+    key = node.key
+    if (_order(node.expression), key in ("lt", "lte")) >= (_order(node.this), key in ("gt", "gte")):
+        return node
+    turned = getattr(exp, _FLIPPED[key].upper()) if key in COMPARISONS else type(node)
+    return turned(this=node.expression, expression=node.this)
+
+
+def _logical(node: Any, *, negated: bool = False) -> Any:
+    """Return ``node`` with one form for each condition: equal work is to have one name.
+
+    NOT is at the leaves, BETWEEN is two comparisons, and what is compared with several literals for equality is IN.
+    Three-valued logic allows all of this, as NOT of NULL is NULL, and so does NaN, which is greater than any number.
+    """
+    from sqlglot import exp  # noqa: PLC0415
+
+    key = node.key
+    if key == "not":
+        return _logical(node.this, negated=not negated)
+    if key == "between":
+        low = _turned(exp.GTE(this=node.this, expression=node.args["low"]))
+        high = _turned(exp.LTE(this=node.this.copy(), expression=node.args["high"]))
+        return _logical(exp.And(this=low, expression=high), negated=negated)
+    if key in ("and", "or"):
+        operands = [_logical(operand, negated=negated) for operand in _chain(node, key, {})]
+        joined = _JOINED[key, negated]
+        flat = [each for operand in operands for each in _chain(operand, joined, {})]
+        unique = {_text(operand): operand for operand in _listed(flat, negated=joined == "and")}
+        first, *rest = sorted(unique.values(), key=_order)
+        for operand in rest:
+            first = (exp.And if joined == "and" else exp.Or)(this=first, expression=operand)
+        return first
+    if key == "in" and len(node.expressions) == 1:
+        node = _turned(exp.EQ(this=node.this, expression=node.expressions[0]))
+        key = node.key
+    for name, argument in list(node.args.items()):
+        if isinstance(argument, list):
+            node.set(name, [_logical(part) if isinstance(part, exp.Expression) else part for part in argument])
+        elif isinstance(argument, exp.Expression) and name != "to" and key != "column":
+            node.set(name, _logical(argument))
+    if negated and key in COMPARISONS:
+        return _turned(getattr(exp, _OPPOSITE[key].upper())(this=node.this, expression=node.expression))
+    return exp.Not(this=node) if negated else node
+
+
+def _listed(operands: list[Any], *, negated: bool) -> list[Any]:
+    """Combine operands of OR that compare one value with literals to IN, or those of AND that exclude them."""
+    from sqlglot import exp  # noqa: PLC0415
+
+    values: dict[tuple[str, str], list[Any]] = {}
+    tested: dict[tuple[str, str], Any] = {}
+    others: list[Any] = []
+    for operand in operands:
+        test = operand.this if negated and operand.key == "not" else operand
+        found: list[Any] = []
+        if test.key == "in" and (operand.key == "not") == negated:
+            found = test.expressions
+        elif test.key == ("neq" if negated else "eq"):
+            found = [test.expression]
+        kinds = {_literal_kind(each) for each in found} - {"null"} or {"null"}
+        if not found or len(kinds) > 1 or "" in kinds:  # an int beside a float would be compared as one
+            others.append(operand)
+            continue
+        group = _text(test.this), kinds.pop()
+        tested[group] = test.this
+        values.setdefault(group, []).extend(found)
+    for group, found in values.items():
+        listed = [value for _, value in sorted({_text(each): each for each in found}.items())]
+        if len(listed) == 1:
+            made = (exp.NEQ if negated else exp.EQ)(this=tested[group], expression=listed[0])
+        else:
+            made = exp.In(this=tested[group], expressions=listed)
+            made = exp.Not(this=made) if negated else made
+        others.append(made)
+    return others
+
+
+def _literal_kind(node: Any) -> str:
+    """Type of a literal; empty for anything else."""
+    if node.key == "cast":
+        return "time" if node.this.key == "literal" and TYPE_OF_NAME[node.args["to"].this.value] == "time" else ""
+    number = node.this if node.key == "neg" else node
+    if number.key == "literal":
+        return "str" if number.is_string else "int" if number.name.isdigit() else "float"
+    return {"boolean": "bool", "null": "null"}.get(node.key, "")
 
 
 def _whole(node: Any) -> Any:
