@@ -302,7 +302,6 @@ _SPARK: Final[Operations[str]] = {
     "lte": "({} <= {})".format,
     "gt": "({} > {})".format,
     "gte": "({} >= {})".format,
-    "between": "({} BETWEEN {} AND {})".format,
     "in": _in,
     "like": _like,
     "case": _case,

@@ -160,11 +160,6 @@ def _value(operand: pl.Expr) -> pl.Expr:
     return pl.lit(column.item(), dtype=column.dtype)
 
 
-def _between(value: pl.Expr, low: pl.Expr, high: pl.Expr) -> pl.Expr:
-    at_least: pl.Expr = _POLARS["gte"](value, low)
-    return at_least & _POLARS["lte"](value, high)
-
-
 def _where_known(found: pl.Expr, text: pl.Expr) -> pl.Expr:
     return pl.when(text.is_not_null()).then(found)
 
@@ -257,7 +252,6 @@ _POLARS: Final[Operations[pl.Expr]] = {
     "lte": _compared(operator.le),
     "gt": _compared(operator.gt),
     "gte": _compared(operator.ge),
-    "between": _between,
     "in": _in,
     "like": _like,
     "case": _case,

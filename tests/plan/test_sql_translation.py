@@ -42,9 +42,12 @@ def translated(text: str) -> tuple[str, str]:
         ("GREATEST(i, 3)", ("greatest([column(i), literal(3, int)], int)", "int")),
         ("UPPER(s)", ("upper(column(s))", "str")),
         ("LENGTH(s)", ("length(column(s))", "int")),
-        ("i BETWEEN 1 AND f", ("between(widen(column(i)), widen(literal(1, int)), column(f))", "bool")),
-        ("i IN (1, NULL)", ("in(column(i), [literal(1, int)], int, True, [1])", "bool")),
-        ("i IN (NULL)", ("null(bool)", "bool")),
+        (
+            "i BETWEEN 1 AND f",  # two comparisons, each of a type of its own
+            ("and(gte(column(f), widen(column(i))), gte(column(i), literal(1, int)))", "bool"),
+        ),
+        ("i IN (1, NULL, 2)", ("in(column(i), [literal(1, int), literal(2, int)], int, True, [1, 2])", "bool")),
+        ("i IN (NULL)", ("eq(column(i), null(int))", "bool")),
         ("CAST(i AS int)", ("column(i)", "int")),
         ("CASE WHEN b THEN 1 ELSE f END", ("case([column(b)], [widen(literal(1, int))], column(f))", "float")),
         ("CASE WHEN b THEN s END", ("case([column(b)], [column(s)], null(str))", "str")),

@@ -39,7 +39,7 @@ Types
 The tree that :func:`parse` returns
 -----------------------------------
 sqlglot nodes, and only these: Column, Literal, Boolean, Null, Neg, Add, Sub, Mul, Div, Mod, EQ, NEQ, LT, LTE, GT, GTE,
-And, Or, Not, In (``expressions``), Between, Is (of Null), Like, Case (no ``this``), If (inside Case), Cast (DataType
+And, Or, Not, In (``expressions``), Is (of Null), Like, Case (no ``this``), If (inside Case), Cast (DataType
 BIGINT, DOUBLE, TEXT, BOOLEAN; TIMESTAMP of a literal), IntDiv, Interval (right of Add or Sub), Concat, Abs, Round,
 Floor, Ceil, Trunc, Coalesce, Least, Greatest, Anonymous (a function of the table), Count (of Star, Distinct or an
 expression), Sum, Min, Max, Avg. No Paren.
@@ -497,11 +497,10 @@ def _listed(operands: list[Any], *, negated: bool) -> list[Any]:
     for group, found in values.items():
         listed = [value for _, value in sorted({_text(each): each for each in found}.items())]
         if len(listed) == 1:
-            made = (exp.NEQ if negated else exp.EQ)(this=tested[group], expression=listed[0])
+            others.append((exp.NEQ if negated else exp.EQ)(this=tested[group], expression=listed[0]))
         else:
-            made = exp.In(this=tested[group], expressions=listed)
-            made = exp.Not(this=made) if negated else made
-        others.append(made)
+            found_in = exp.In(this=tested[group], expressions=listed)
+            others.append(exp.Not(this=found_in) if negated else found_in)
     return others
 
 

@@ -7,7 +7,7 @@ arguments of their functions:
 * ``null`` (type; ``null`` for a bare NULL), ``column`` (name), ``literal`` (value, type), ``boolean`` (value)
 * ``widen`` (an int, to a float), ``cast`` (value, its type, type, node), ``is null`` (value)
 * ``add``, ``sub``, ``mul``, ``div`` (of floats), ``mod int``, ``mod float``, ``neg``
-* ``and``, ``or``, ``not``, ``eq``, ``neq``, ``lt``, ``lte``, ``gt``, ``gte``, ``between`` (value, low, high)
+* ``and``, ``or``, ``not``, ``eq``, ``neq``, ``lt``, ``lte``, ``gt``, ``gte``
 * ``in`` (value, list of others without NULLs, type, whether NULL is among them, the literals if all are literals)
 * ``like`` (text, pattern), ``case`` (conditions, values, value otherwise, type)
 * ``abs``, and of floats ``floor``, ``ceil``, ``trunc``, ``round`` (number, decimals); ``int div``
@@ -160,10 +160,6 @@ class Translation(Generic[E]):
         literals = [_value(each.name, kind) for each, _ in given if each.key == "literal"]
         known = literals if len(literals) == len(given) else None
         return self._does["in"](value, others, kind, len(given) < len(listed), known), "bool"
-
-    def _on_between(self, node: Any) -> tuple[E, str]:
-        parts, kind = self._alike(node.this, node.args["low"], node.args["high"])
-        return (self._does["null"]("bool") if kind == "null" else self._does["between"](*parts)), "bool"
 
     def _on_like(self, node: Any) -> tuple[E, str]:
         return self._does["like"](self.typed(node.this, "str"), node.expression.name), "bool"
