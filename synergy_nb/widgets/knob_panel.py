@@ -128,11 +128,11 @@ class KnobPanel(BundledView):
         }
 
     def _parts(self, operators: Iterable[Any]) -> dict[str, list[str]]:
-        """Return the sources, and the operators whose cost can be changed: all in a simulation, else delays."""
+        """Return the sources, and the operators whose cost can be changed: in a simulation all others, else delays."""
         every = hasattr(self._knobbed, "run")
         return {
             "sources": [each.id for each in operators if each.kind == "source"],
-            "operators": [each.id for each in operators if every or each.kind == "delay"],
+            "operators": [each.id for each in operators if each.kind == "delay" or (every and each.kind != "source")],
         }
 
     def __repr__(self) -> str:

@@ -58,7 +58,7 @@ def test_names_of_peers_and_sinks_are_any_text() -> None:
         (lambda it: it.check(source("packets", **PACKETS).sink()), "peers: none of this simulation lives any more"),
         (lambda it: it.join("x"), "near: no peer of this simulation answers"),
         (lambda it: it.pace("plan-1", "packets", 2), "application: 'plan-1' does not run; expected one that runs"),
-        (lambda it: it.cost("plan-1", "packets", 2), "application: 'plan-1' does not run; expected one that runs"),
+        (lambda it: it.cost("plan-1", "sink", 2), "application: 'plan-1' does not run; expected one that runs"),
         (lambda it: it.replay(None), "application: None; expected one that runs, and none does"),
         (lambda it: it.join("driver"), "peer: 'driver'; expected the name of a peer: printable text, but not"),
         (lambda _: Simulation(["timer", "a"]), "peers: 'timer'; expected the name of a peer"),

@@ -33,6 +33,14 @@ def test_each_knob_is_a_method_of_a_simulation() -> None:
     assert all(callable(getattr(Simulation, name)) for name in ACTS)
 
 
+def test_a_page_offers_the_cost_of_what_reads_tuples(simulation: Simulation, sent: tuple[KnobPanel, list[Any]]) -> None:
+    panel, _ = sent
+    offered = panel.state()["applications"]["plan-1"]
+    assert offered == {"sources": ["packets"], "operators": ["work", "sink"]}
+    for operator in offered["operators"]:
+        simulation.cost("plan-1", operator, "1 ms")
+
+
 @pytest.mark.slow
 def test_a_message_of_a_page_calls_the_method_of_the_knob(
     simulation: Simulation, sent: tuple[KnobPanel, list[Any]]
