@@ -26,7 +26,7 @@ from typing import Any, Final
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan.sql import sql
 from synergy_nb.plan.sql.patterns import read_pattern, read_replacement
-from synergy_nb.plan.sql.sql_translation import BLANKS, FIRST, LAST, UNITS, Operations, Translation
+from synergy_nb.plan.sql.sql_translation import BLANKS, FIRST, LAST, MONTHS, UNITS, Operations, Translation
 
 #: Settings that a session must have for expressions to mean the same here as on peers.
 MEANING: Final[Mapping[str, str]] = {
@@ -252,7 +252,7 @@ def _count(unit: str, time: str) -> str:
     size = UNITS[unit]
     if size is None:
         month = f"(CAST(year({time}) AS BIGINT) * 12L + CAST(month({time}) AS BIGINT) - 1L)"
-        return f"({month} div { {'month': 1, 'quarter': 3, 'year': 12}[unit] }L)"
+        return f"({month} div {MONTHS[unit]}L)"
     return f"((unix_micros({time}) - pmod(unix_micros({time}), {size}L)) div {size}L)"
 
 
@@ -263,12 +263,13 @@ def _apart(unit: str, start: str, end: str) -> str:
 
 
 def _shifted(time: str, months: int, microseconds: int) -> str:
-    """Move a time; NULL beyond the years that there are."""
-    if months:
-        month = f"(CAST(year({time}) AS BIGINT) * 12L + CAST(month({time}) AS BIGINT) - 1L + {months}L)"
-        return f"(CASE WHEN {month} BETWEEN 12L AND 119999L THEN {time} + INTERVAL '{months}' MONTH END)"
-    moved = f"(unix_micros({time}) + {microseconds}L)"
-    return f"(CASE WHEN {moved} BETWEEN {FIRST}L AND {LAST}L THEN timestamp_micros({moved}) END)"
+    moved = f"timestamp_micros(unix_micros({time}) + {microseconds}L)"
+    return _held(f"({time} + INTERVAL '{months}' MONTH)" if months else moved)
+
+
+def _held(time: str) -> str:
+    """A time of the years that there are; NULL beyond them."""
+    return f"(CASE WHEN unix_micros({time}) BETWEEN {FIRST}L AND {LAST}L THEN {time} END)"
 
 
 #: Parts of a time to Spark's functions.
@@ -362,5 +363,5 @@ _SPARK: Final[Operations[str]] = {
     "monthname": "date_format({}, 'MMMM')".format,
     "date_trunc": lambda unit, time: f"date_trunc('{unit}', {time})",
     "date_diff": _apart,
-    "local_time": lambda time, zone: f"from_utc_timestamp({time}, {literal(zone)})",
+    "local_time": lambda time, zone: _held(f"from_utc_timestamp({time}, {literal(zone)})"),
 }  # fmt: skip

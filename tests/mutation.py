@@ -2,7 +2,7 @@
 
     python -m tests.mutation [--places 300] [--seed 1] [--rooms overlay plan] [--seconds 60] [--slow]
 
-It is no part of the suite, as it takes an hour. It works on a copy of the tree in a temporary folder:
+It is no part of the suite, as it takes long. It works on a copy of the tree in a temporary folder:
 
 1. Places are drawn: lines of the rooms in which something can be broken, all with the same probability; and of what can
    be broken in a line one way (:class:`Break`).

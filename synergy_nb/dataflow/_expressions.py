@@ -33,7 +33,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.sql import sql
 from synergy_nb.plan.sql.patterns import read_pattern, read_replacement
-from synergy_nb.plan.sql.sql_translation import BLANKS, FIRST, LAST, UNITS, Operations, Translation
+from synergy_nb.plan.sql.sql_translation import BLANKS, FIRST, LAST, MONTHS, UNITS, Operations, Translation
 
 _TRUE: Final = ["true", "t", "yes", "y", "1"]
 _FALSE: Final = ["false", "f", "no", "n", "0"]
@@ -205,7 +205,7 @@ def _boundaries(unit: str, time: pl.Expr) -> pl.Expr:
     size = UNITS[unit]
     if size is None:
         month = time.dt.year().cast(pl.Int64) * 12 + time.dt.month().cast(pl.Int64) - 1
-        return month // {"month": 1, "quarter": 3, "year": 12}[unit]
+        return month // MONTHS[unit]
     return time.cast(pl.Int64) // size
 
 
@@ -217,14 +217,12 @@ def _apart(unit: str, start: pl.Expr, end: pl.Expr) -> pl.Expr:
 
 
 def _shifted(time: pl.Expr, months: int, microseconds: int) -> pl.Expr:
-    """Move a time; NULL beyond the years that there are."""
-    moved = time.dt.offset_by(f"{months}mo") if months else time + pl.duration(microseconds=microseconds)
-    low, high = (FIRST, LAST - microseconds) if microseconds > 0 else (FIRST - microseconds, LAST)
-    held = time.cast(pl.Int64).is_between(low, high)
-    if months:
-        month = time.dt.year().cast(pl.Int64) * 12 + time.dt.month().cast(pl.Int64) - 1 + months
-        held = month.is_between(12, 119_999)
-    return pl.when(held).then(moved)
+    return _held(time.dt.offset_by(f"{months}mo") if months else time + pl.duration(microseconds=microseconds))
+
+
+def _held(time: pl.Expr) -> pl.Expr:
+    """A time of the years that there are; NULL beyond them."""
+    return pl.when(time.cast(pl.Int64).is_between(FIRST, LAST)).then(time)
 
 
 _POLARS: Final[Operations[pl.Expr]] = {
@@ -310,5 +308,5 @@ _POLARS: Final[Operations[pl.Expr]] = {
     "date_trunc": lambda unit, time: time.dt.truncate(_EVERY[unit]),
     "date_diff": _apart,
     "local_time": lambda time, zone: time.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
-    .dt.replace_time_zone(None),
+    .dt.replace_time_zone(None).pipe(_held),
 }  # fmt: skip

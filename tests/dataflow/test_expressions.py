@@ -168,6 +168,32 @@ def test_a_filtered_call_means_what_it_means_in_duckdb(text: str) -> None:
     assert DUCK.execute(f"SELECT {written} IS NOT DISTINCT FROM {text} FROM rows_in").fetchall() == [(True,)]
 
 
+# Literals of the functions that need some, in order.
+LITERALS = {
+    "substr": "2|1", "replace": "'a'|'b'", "split_part": "'_'|1", "strpos": "'a'", "trim": "'a'", "ltrim": "'a'",
+    "rtrim": "'a'", "lpad": "5|'xy'", "rpad": "5|'xy'", "left": "1", "right": "1", "regexp_matches": "'b'",
+    "regexp_extract": "'(b)'|1", "regexp_replace": "'(b)'|'<\\1>'|'g'", "date_trunc": "'day'", "date_diff": "'day'",
+    "local_time": "'Europe/Berlin'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sql.CALLS)
+def test_a_function_of_null_is_null_and_of_no_rows_no_row(name: str) -> None:
+    columns = {"str": "s", "time": "time", "number": "x"}
+    taken = sql.CALLS[name].arguments
+    for null in (at for at, kind in enumerate(taken) if isinstance(kind, str)):
+        literals = iter(LITERALS.get(name, "").split("|"))
+        given = [columns[kind] if isinstance(kind, str) else next(literals) for kind in taken]
+        plain = f"{name}({', '.join(given)})"
+        given[null] = "NULL"
+        empty = f"{name}({', '.join(given)})"
+        for table in (TABLE, TABLE.clear()):
+            found = table.select(pl.col("a"), compile_expression(plain, SCHEMA).alias("plain"),
+                                 compile_expression(empty, SCHEMA).alias("empty"))  # fmt: skip
+            assert found.height == table.height
+            assert found["empty"].null_count() == table.height
+
+
 def same_or_nan(left: Any, right: Any) -> bool:
     if isinstance(left, float) and isinstance(right, float) and math.isnan(left):
         return math.isnan(right)
@@ -188,6 +214,8 @@ def same_or_nan(left: Any, right: Any) -> bool:
         ("trim('\u2003' || s || '\t ')", "\t"),
         ("local_time(TIMESTAMP '2026-07-01 12:00:00' + INTERVAL '0' DAY, 'Asia/Kathmandu')",
          dt.datetime(2026, 7, 1, 17, 45)),  # noqa: DTZ001
+        ("local_time(TIMESTAMP '9999-12-31 23:30:00' + INTERVAL '0' DAY, 'Europe/Berlin')", None),
+        ("NULL + INTERVAL '1' DAY", None),
     ],
 )  # fmt: skip
 def test_functions_at_their_edges(text: str, value: Any) -> None:

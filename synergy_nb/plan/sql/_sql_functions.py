@@ -13,13 +13,15 @@ from typing import Any, Final, NamedTuple
 from synergy_nb.plan.sql.patterns import read_pattern, read_replacement
 from synergy_nb.plan.terms.units import WrongValue
 
-__all__ = ["CALLS", "UNITS", "Call", "Constant", "check_constants", "literal_value"]
+__all__ = ["CALLS", "MONTHS", "UNITS", "Call", "Constant", "check_constants", "literal_value"]
 
-#: Units of time, from short to long: microseconds, or None for those of the calendar.
+#: Units of time, from short to long: microseconds, or None for those in :data:`MONTHS`.
 UNITS: Final[dict[str, int | None]] = {
     "microsecond": 1, "millisecond": 1_000, "second": 10**6, "minute": 60 * 10**6, "hour": 3_600 * 10**6,
     "day": 86_400 * 10**6, "week": 7 * 86_400 * 10**6, "month": None, "quarter": None, "year": None,
 }  # fmt: skip
+#: Units of the calendar, in months.
+MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
 _LONGEST: Final = 10_000  # characters of padded text
 _UNIT: Final = f"one of the units {', '.join(map(repr, UNITS))}"
 

@@ -52,7 +52,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from synergy_nb.plan.sql._sql_functions import CALLS, UNITS
+from synergy_nb.plan.sql._sql_functions import CALLS, MONTHS, UNITS
 from synergy_nb.plan.sql._sql_precedence import with_parentheses
 from synergy_nb.plan.sql._sql_types import (
     AGGREGATES,
@@ -88,7 +88,8 @@ _LONGEST: Final = 10_000  # maximum number of characters of one expression
 _ENGINE_TYPE: Final = {"int": "BIGINT", "float": "DOUBLE", "str": "STRING", "bool": "BOOLEAN", "time": "TIMESTAMP"}
 _EXACT: Final = 2**53
 _FLIPPED: Final = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte", "eq": "eq", "neq": "neq"}
-_LONGEST_INTERVAL: Final = 10_000 * 366 * 86_400 * 10**6
+_MOST_MONTHS: Final = 10_000 * 12
+_MOST_MICROSECONDS: Final = 10_000 * 366 * 86_400 * 10**6
 _OPPOSITE: Final = {"lt": "gte", "lte": "gt", "gt": "lte", "gte": "lt", "eq": "neq", "neq": "eq"}
 #: What connects the operands of AND and OR, where their whole is negated and where it is not.
 _JOINED: Final = {("and", False): "and", ("or", False): "or", ("and", True): "or", ("or", True): "and"}
@@ -369,12 +370,15 @@ def _interval(node: Any, exp: Any) -> Any:
         if unit not in UNITS:
             raise SqlError([WrongValue(text.strip(), f"an interval in one of the units {', '.join(UNITS)}")])
         size = UNITS[unit]
-        months = {"month": 1, "quarter": 3, "year": 12}.get(unit, 0)
-        found["month"] += months * int(number)
+        found["month"] += MONTHS.get(unit, 0) * int(number)
         found["microsecond"] += (size or 0) * int(number)
     wrong = _LENGTH.sub("", text).strip() or not _LENGTH.search(text)
-    if wrong or all(found.values()) or max(map(abs, found.values())) > _LONGEST_INTERVAL:
-        expected = "an interval such as INTERVAL '90 minutes' or INTERVAL '1' MONTH: of months, or else of other units"
+    longest = abs(found["month"]) > _MOST_MONTHS or abs(found["microsecond"]) > _MOST_MICROSECONDS
+    if wrong or all(found.values()) or longest:
+        expected = (
+            "an interval of months, or else of other units, of at most 10000 years, such as INTERVAL '90 minutes' or "
+            "INTERVAL '1' MONTH"
+        )
         raise SqlError([WrongValue(text.strip(), expected)])
     unit, number = ("month", found["month"]) if found["month"] else ("microsecond", found["microsecond"])
     if unit != "month":
@@ -430,6 +434,8 @@ def _turned(node: Any) -> Any:
     from sqlglot import exp  # noqa: PLC0415
 
     key = node.key
+    if node.expression.key == "interval":  # it stands behind the time that it moves, and behind NULL
+        return node
     if (_order(node.expression), key in ("lt", "lte")) >= (_order(node.this), key in ("gt", "gte")):
         return node
     turned = getattr(exp, _FLIPPED[key].upper()) if key in COMPARISONS else type(node)

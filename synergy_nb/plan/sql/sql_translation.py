@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from synergy_nb.plan.sql._sql_functions import CALLS, UNITS, Constant, literal_value
+from synergy_nb.plan.sql._sql_functions import CALLS, MONTHS, UNITS, Constant, literal_value
 from synergy_nb.plan.sql._sql_types import COMPARISONS, TYPE_OF_NAME, instant
 
-__all__ = ["BLANKS", "FIRST", "LAST", "UNITS", "Operations", "Translation"]
+__all__ = ["BLANKS", "FIRST", "LAST", "MONTHS", "UNITS", "Operations", "Translation"]
 
 E = TypeVar("E")
 #: Key of an operation to the function that makes the engine's expression from its operands.
@@ -105,12 +105,16 @@ class Translation(Generic[E]):
         number = -number if node.key == "sub" else number
         size = UNITS[unit]
         months, microseconds = (number, 0) if size is None else (0, number * size)
+        if node.this.key == "null":
+            return self._does["null"]("time"), "time"
         return self._does["shift"](self.typed(node.this, "time"), months, microseconds), "time"
 
     def _on_anonymous(self, node: Any) -> tuple[E, str]:
         call = CALLS.get(node.name)
         if call is None:
             raise ValueError(f"expression: {node.name}(); expected a function of the subset of sql.py")
+        if any(argument.key == "null" for argument in node.expressions):  # all functions of the table are NULL of NULL
+            return self._does["null"](call.result), call.result
         parts: list[Any] = [None] * len(call.arguments)
         for number, (argument, taken) in enumerate(zip(node.expressions, call.arguments, strict=False)):
             if isinstance(taken, Constant):
