@@ -9,16 +9,19 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign lint written lab bench clean
+.PHONY: help demo test campaign campaign-live lint written lab bench pins sbom clean
 
 help:
 	@echo "make demo     compose and run the top-k traffic query on 8 local peers, and check its rows"
 	@echo "make test     style, types and the whole test suite"
 	@echo "make campaign all schedules of the campaigns, of which the suite runs a fixed share"
+	@echo "make campaign-live  breaks a network of real peers again and again (Linux, root); see docs/faults.md"
 	@echo "make lint     style and types only"
 	@echo "make written  generate the tables of docs/plans.md and the methods of streams from the declarations of operators"
 	@echo "make lab      JupyterLab on 127.0.0.1, at the quickstart"
 	@echo "make bench    every measurement, also of the systems compared"
+	@echo "make pins     hashes of all that is installed anew; with ARGS=--upgrade of the newest versions"
+	@echo "make sbom     build/sbom.json, a bill of materials of what an installation has (CycloneDX)"
 	@echo "make clean    remove .venv, caches and builds"
 
 demo:
@@ -41,6 +44,10 @@ campaign:
 	@.ci/setup test
 	@SYNERGY_SCHEDULES=all $(PY) -m pytest --numprocesses auto $$(grep -lr --include="test_*.py" "^from tests.campaigns import" tests) $(ARGS)
 
+campaign-live:
+	@.ci/setup test
+	@nice -n 5 $(PY) -m tests.live_campaign $(ARGS)
+
 written:
 	@.ci/setup test
 	@$(PY) -m docs.generate
@@ -54,6 +61,14 @@ lab:
 bench:
 	@.ci/setup experiments
 	@.venv/bin/synergy bench all $(ARGS)
+
+pins:
+	@.ci/setup uv
+	@$(PY) -m supply_chain.pins $(ARGS)
+
+sbom:
+	@.ci/setup test
+	@$(PY) -m supply_chain.materials $(ARGS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

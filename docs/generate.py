@@ -1,8 +1,9 @@
-"""Writes what follows from the declarations of operators: tables of docs/plans.md, and the methods of streams.
+"""Writes what follows from other texts: from the declarations of operators tables of docs/plans.md and the methods of
+streams, and from NEXMark's queries in SQL their plan files.
 
     .venv/bin/python -m docs.generate
 
-A test holds that both are current (tests/plan/test_plan_page.py).
+Tests hold that all are current (tests/plan/test_plan_page.py, tests/dataflow/test_nexmark.py).
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from synergy_experiments import nexmark
+from synergy_nb import source, sql
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.operators.declaration import REQUIRED, Declaration, Parameter
 from synergy_nb.plan.operators.engines import off_spark
-from synergy_nb.plan.operators.sources import CONNECTORS
+from synergy_nb.plan.operators.sources import CONNECTORS, NEXMARK
 from synergy_nb.plan.terms.units import format_duration
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -62,7 +65,7 @@ def overview() -> str:
             continue
         cost = "as stated" if each.cost_from else format_duration(each.cost)
         share = "by its parameters" if each.output_rate is not None else f"{each.selectivity:g}"
-        keeps = {"": "nothing", "tuples": "tuples", "groups": "a tuple a group"}[each.state]
+        keeps = {"": "nothing", "tuples": "tuples", "groups": "a tuple a group", "table": "its table"}[each.state]
         agree = f"sort: {each.needs_order}" if each.needs_order else f"agree: {each.agrees}"
         spark = off_spark(each.kind, {})
         lines += [f"| `{each.kind}` | {cost} | {share} | {keeps} | {agree} | {f'no: {spark}' if spark else 'yes'} |"]
@@ -145,7 +148,10 @@ def method(each: Declaration) -> str:
         each_line = (one if "#" in one else f"{one}," for one in arguments)
         lines = [f"    def {each.kind}(", *(f"        {one}" for one in each_line), "    ) -> Self:"]
     pairs = [f'"{name}": {value}' for name, value in values.items()]
-    called = [f'"{each.kind}"', _others(each), f"{{{', '.join(pairs)}}}", handed]
+    given = f"{{{', '.join(pairs)}}}"
+    if len(given) > _WIDTH - 13:
+        given = "\n".join(["{", *(f"                {pair}," for pair in pairs), "            }"])
+    called = [f'"{each.kind}"', _others(each), given, handed]
     call = f"        return self._then({', '.join(called)})"
     lines += [*_docstring(each, documented), call]
     if len(call) > _WIDTH:
@@ -235,8 +241,32 @@ def _plain(text: str) -> str:
     return re.sub(r"(?<!:)`([^`]+)`", r"``\1``", text)
 
 
+# -- NEXMark ---------------------------------------------------------------------------------------------------------
+
+
+def nexmark_plan(name: str, text: str) -> str:
+    """The plan file of a query of NEXMark, with the comments of its text in SQL."""
+    streams = {table: source("nexmark", table=table, id=table) for table in NEXMARK}
+    plan = sql(text, sources=streams, tables={"side_input": str(nexmark.SIDE_INPUT)}).sink(name)
+    written = re.sub(
+        r"(?m)^    table:\n      path: .*\n(      .*\n)+", f"    table: {nexmark.SIDE_INPUT.name}\n", plan.to_yaml()
+    )
+    comments = "".join(f"#{line[2:]}\n" for line in text.splitlines() if line.startswith("--"))
+    return comments + written
+
+
+def nexmark_plans() -> dict[Path, str]:
+    """The plan files of all queries that are written in SQL."""
+    texts = {name: nexmark.sql_text(name) for name in nexmark.NAMES}
+    return {
+        nexmark.FOLDER / f"{name}.yaml": nexmark_plan(name, text) for name, text in texts.items() if text is not None
+    }
+
+
 def main() -> None:
-    """Write both."""
+    """Write all of them."""
+    for file, text in nexmark_plans().items():
+        file.write_text(text, encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     METHODS.write_text(methods(), encoding="utf-8")
 

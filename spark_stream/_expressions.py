@@ -19,34 +19,53 @@ translation compensates for these differences of Spark:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from synergy_nb.dataflow.operators.kept_values import LONGEST_RUN, REGISTERS, SCALE
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan.sql import sql
 from synergy_nb.plan.sql.patterns import read_pattern, read_replacement
 from synergy_nb.plan.sql.sql_translation import BLANKS, FIRST, LAST, MONTHS, UNITS, Operations, Translation
+from synergy_nb.plan.terms.column_types import digits_of, family, sum_of
+from synergy_nb.plan.terms.units import ratio_of
 
 #: Settings that a session must have for expressions to mean the same here as on peers.
 MEANING: Final[Mapping[str, str]] = {
     "spark.sql.ansi.enabled": "false",  # integers wrap around
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",  # products of decimals keep their scale
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.variable.substitute": "false",  # ${...} in a name is part of the name
 }
 
-#: Spark's type of each type of columns.
-TYPES: Final[Mapping[str, str]] = {
-    "int": "BIGINT",
-    "float": "DOUBLE",
-    "str": "STRING",
-    "bool": "BOOLEAN",
-    "time": "TIMESTAMP",  # in UTC, as sessions are; Spark has no watermarks on times without zone
-    "bytes": "BINARY",
-}
 
+class _Types(dict[str, str]):
+    """Spark's type of each type of columns; those of decimals are made when they are asked for."""
+
+    def __missing__(self, kind: str) -> str:
+        if family(kind) != "decimal":
+            raise KeyError(kind)
+        return kind.upper()
+
+
+#: Spark's type of each type of columns.
+TYPES: Final[Mapping[str, str]] = _Types(
+    {
+        "int": "BIGINT",
+        "float": "DOUBLE",
+        "str": "STRING",
+        "bool": "BOOLEAN",
+        "time": "TIMESTAMP",  # in UTC, as sessions are; Spark has no watermarks on times without zone
+        "bytes": "BINARY",
+        "date": "DATE",
+        "duration": "BIGINT",  # microseconds: Spark's own intervals have no functions that streams need
+    }
+)
+
+_DAY: Final = 86_400 * 10**6  # microseconds
 _LONGEST: Final = 200_000  # characters of a translation; some functions name their operand more than once
 # Characters that Unicode calls white space, which peers strip from text that is to be read as a value.
 _BLANKS: Final = "".join(map(chr, [*range(0x9, 0xE), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029,
@@ -56,6 +75,7 @@ _TRUTHS: Final = "map({})".format(
               + [f"'{word}', FALSE" for word in ("false", "f", "no", "n", "0")])
 )  # fmt: skip
 _INTEGER: Final = r"^[+-]?[0-9]+\z"
+_NUMBER: Final = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)\z"
 _FLOAT: Final = r"(?i)^(?:[+-](?=nan\z))?([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan)\z"
 _BEYOND: Final = "9.223372036854775808E18D"  # 2**63, the least float that is no 64-bit integer
 _GREATEST: Final = 1.7976931348623157e308
@@ -106,34 +126,125 @@ def _translated(text: str, schema: tuple[tuple[str, str], ...], kind: str | None
     return _bounded(translation.typed(tree, kind) if kind is not None else translation.of(tree)[0])
 
 
-def aggregate(text: str, schema: Mapping[str, str], kind: str) -> str:
+def aggregate(node: Any, schema: Mapping[str, str], kind: str, order: Sequence[str] = ("NULL",)) -> str:
     """The Spark SQL of one aggregate call, of type ``kind``; see :func:`translate`.
 
-    >>> aggregate("avg(weight)", {"weight": "float"}, "float")
+    ``node``: a call that :func:`.sql.calls` took out; ``order``: SQL by which tuples of equal time are ordered, for
+    calls that need an order.
+
+    >>> aggregate(sql.parse("avg(weight)", {"weight": "float"}, aggregate=True), {"weight": "float"}, "float")
     '(CAST(sum(`weight`) AS DOUBLE) / nullif(count(`weight`), 0L))'
     """
-    node = sql.parse(text, schema, aggregate=True)
     call = node.key
+    if call == "anonymous":
+        return _bounded(_of_table(node, schema, order))
     if call == "count" and node.this.key == "star":
         return "count(1L)"
     distinct = node.this.key == "distinct"
-    value, own = Translation(_SPARK, schema).of(node.this.expressions[0] if distinct else node.this)
-    if own == "null":
-        value, own = _null("int"), "int"
+    value, own = _value_of(node.this.expressions[0] if distinct else node.this, schema)
     if distinct:
         written = f"CAST(size(collect_set({value})) AS BIGINT)"  # distinct aggregates are not for streams
         if own == "float":  # 0.0 and -0.0 are one value, and so is every NaN
             some = f"coalesce(CAST(max(isnan({value})) AS BIGINT), 0L)"
             written = f"(CAST(size(collect_set(nanvl({value}, {_null('float')}) + 0.0D)) AS BIGINT) + {some})"
     elif call == "avg":  # of integers, Spark would add up floats
-        total = _whole_sum(value) if own == "int" else f"sum({value})"
+        total = _whole_sum(value) if own == "int" else _sum(value, own)
         written = f"(CAST({total} AS DOUBLE) / nullif(count({value}), 0L))"
     elif call == "sum" and own == "int":
         written = f"try_cast({_whole_sum(value)} AS BIGINT)"
+    elif call == "sum":
+        written = _sum(value, own)
     else:
         written = f"{call}({value})"
         written = f"CAST({written} AS DOUBLE)" if own == "int" and kind == "float" else written
     return _bounded(written)
+
+
+def _sum(value: str, kind: str) -> str:
+    """The sum of floats or decimals; these have all digits that there are."""
+    return f"sum({value})" if kind == "float" else f"sum(CAST({value} AS {TYPES[sum_of(kind)]}))"
+
+
+def _value_of(argument: Any, schema: Mapping[str, str]) -> tuple[str, str]:
+    """The Spark SQL of the argument of a call, and its type."""
+    value, own = Translation(_SPARK, schema).of(argument)
+    return (_null("int"), "int") if own == "null" else (value, own)
+
+
+def _of_table(node: Any, schema: Mapping[str, str], order: Sequence[str]) -> str:
+    """The Spark SQL of an aggregate call of the table of calls over several rows."""
+    call, (argument, *constants) = node.name, node.expressions
+    value, kind = _value_of(argument, schema)
+    if call in ("first", "last"):
+        return f"{'min' if call == 'first' else 'max'}_by({value}, {struct(['`time`', *order])})"
+    if call == "string_agg":
+        row = struct([*order, "`time`", value])
+        rows = f"sort_array(collect_list(CASE WHEN {value} IS NOT NULL THEN {row} END))"
+        joined = f"array_join(transform({rows}, p -> p.c{len(order) + 1}), {literal(constants[0].name)})"
+        return f"CASE WHEN count({value}) > 0 THEN {joined} END"
+    if call in ("quantile_cont", "quantile_disc"):
+        values, fraction = f"sort_array(collect_list({value}))", float(constants[0].name)
+        if call == "quantile_disc":
+            place = share_of(fraction, f"count({value})", up=True)
+            return f"get({values}, CAST(greatest({place}, 1L) AS INT) - 1)"
+        place = f"({fraction!r}D * CAST(count({value}) - 1L AS DOUBLE))"
+        low, high = (f"CAST(get({values}, CAST({way}({place}) AS INT)) AS DOUBLE)" for way in ("floor", "ceil"))
+        rest = f"({place} - floor({place}))"
+        return f"CASE WHEN {rest} = 0.0D THEN {low} ELSE {low} * (1.0D - {rest}) + {high} * {rest} END"
+    if call == "approx_count_distinct":
+        return _estimated(value, kind)
+    return f"{call}(CAST({value} AS DOUBLE))"
+
+
+def _estimated(value: str, kind: str) -> str:
+    """The estimate that peers make of the number of different values, from the same registers."""
+    if kind == "float":
+        raise UntranslatableExpression("Spark has no bits of floats, which approx_count_distinct(x) needs")
+    number = {
+        "int": value, "time": f"unix_micros({value})", "bool": f"CAST({value} AS BIGINT)", "duration": value,
+        "date": f"CAST(unix_date({value}) AS BIGINT)",
+    }  # fmt: skip
+    text = _decimal_text(value, kind) if family(kind) == "decimal" else value
+    hashed = scattered(number.get(kind, f"crc32(CAST({text} AS BINARY))"))
+    rest = f"({hashed} & {2**52 - 1}L)"
+    run = f"least(53L - CASE WHEN {rest} = 0L THEN 0L ELSE char_length(bin({rest})) END, {LONGEST_RUN}L)"
+    pairs = f"collect_set(shiftrightunsigned({hashed}, 52) * 64L + {run})"  # without NULL
+    start = "named_struct('last', -1L, 'n', 0L, 'sum', 0L)"
+    power = f"shiftleft(1L, CAST({LONGEST_RUN}L - v % 64L AS INT))"
+    more = f"named_struct('last', v div 64L, 'n', a.n + 1L, 'sum', a.sum + {power})"
+    raw = f"({SCALE!r}D / CAST(a.sum + ({REGISTERS}L - a.n) * {2**LONGEST_RUN}L AS DOUBLE))"
+    few = f"({float(REGISTERS)!r}D * ln({float(REGISTERS)!r}D / CAST({REGISTERS}L - a.n AS DOUBLE)))"
+    found = f"CASE WHEN {raw} <= {2.5 * REGISTERS!r}D AND a.n < {REGISTERS}L THEN {few} ELSE {raw} END"
+    folded = f"a -> CAST(round({found}, 0) AS BIGINT)"
+    # of the pairs of a register, that with the longest run comes first
+    merge = f"(a, v) -> CASE WHEN a.last = v div 64L THEN a ELSE {more} END"
+    return f"aggregate(sort_array({pairs}, FALSE), {start}, {merge}, {folded})"
+
+
+def scattered(number: str) -> str:
+    """SQL of SplitMix64's output function of an integer, as :func:`.splitmix64` of peers."""
+    mixed = f"{number} + {signed(0x9E3779B97F4A7C15)}"
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = f"(({mixed}) ^ shiftrightunsigned({mixed}, {shift})) * {signed(factor)}"
+    return f"(({mixed}) ^ shiftrightunsigned({mixed}, 31))"
+
+
+def signed(number: int) -> str:
+    """SQL of an unsigned 64-bit number as the signed one with the same bits."""
+    value = number - 2**64 if number >= 2**63 else number
+    return f"({value}L)" if value > -(2**63) else "(-9223372036854775807L - 1L)"
+
+
+def struct(parts: Iterable[str]) -> str:
+    """SQL for a struct of SQL expressions, with the fields c0, c1, ..."""
+    return "named_struct({})".format(", ".join(f"'c{number}', {part}" for number, part in enumerate(parts)))
+
+
+def share_of(fraction: float, number: str, *, up: bool = False) -> str:
+    """SQL for the fraction of a number of rows, rounded down or up exactly."""
+    part, whole = ratio_of(fraction)
+    more = f" + {whole - 1}BD" if up else ""
+    return f"((CAST({number} AS DECIMAL(20, 0)) * {part}BD{more}) div {whole}BD)"
 
 
 def _whole_sum(value: str) -> str:
@@ -142,9 +253,8 @@ def _whole_sum(value: str) -> str:
     return f"(CAST({high} AS DECIMAL(20, 0)) * 4294967296BD + {low})"
 
 
-def decaying(text: str, schema: Mapping[str, str]) -> tuple[str, str] | None:
+def decaying(node: Any, schema: Mapping[str, str]) -> tuple[str, str] | None:
     """What an aggregate call does with values, and the Spark SQL of these as floats; None if they do not decay."""
-    node = sql.parse(text, schema, aggregate=True)
     if node.key not in ("count", "sum", "avg") or node.this.key == "distinct":
         return None
     if node.this.key == "star":
@@ -166,7 +276,16 @@ def _null(kind: str) -> str:
 
 
 def _literal(value: Any, kind: str) -> str:
-    return literal(value) if kind == "str" else f"{value}L" if kind == "int" else f"{value!r}D"
+    if family(kind) == "decimal":
+        return f"CAST('{value}' AS {TYPES[kind]})"
+    return literal(value) if kind == "str" else f"{value}L" if kind in ("int", "duration") else f"{value!r}D"
+
+
+def _decimal_text(value: str, kind: str) -> str:
+    """The text of a decimal; Java writes some with more than six digits behind the point with an exponent."""
+    if digits_of(kind)[1] > 6:
+        raise UntranslatableExpression(f"Spark writes values of type {kind} differently")
+    return f"CAST({value} AS STRING)"
 
 
 def _in(value: str, others: list[str], kind: str, null: bool, _: list[Any] | None) -> str:
@@ -186,6 +305,12 @@ def _case(conditions: list[str], values: list[str], otherwise: str) -> str:
 def _cast(value: str, kind: str, target: str, node: Any) -> str:
     if kind == "float" and target == "str":
         raise UntranslatableExpression(f"Spark writes floats differently, as in {sql.canonical(node)}")
+    if family(kind) == "decimal" and target == "str":
+        return _decimal_text(value, kind)
+    if family(kind) == "decimal" and target == "int":
+        return f"try_cast({value} AS BIGINT)"
+    if kind == "float" and family(target) == "decimal":
+        return f"CAST({_round(value, digits_of(target)[1])} AS {TYPES[target]})"
     if kind == "float" and target == "int":
         return f"try_cast(nullif({value}, {_BEYOND}) AS BIGINT)"
     if kind != "str":
@@ -193,8 +318,28 @@ def _cast(value: str, kind: str, target: str, node: Any) -> str:
     stripped = f"trim(BOTH {literal(_BLANKS)} FROM {value})"
     if target == "bool":
         return f"try_element_at({_TRUTHS}, lower({stripped}))"
-    pattern, group = (_INTEGER, 0) if target == "int" else (_FLOAT, 1)
+    pattern, group = (_FLOAT, 1) if target == "float" else (_INTEGER if target == "int" else _NUMBER, 0)
     return f"try_cast(nullif(regexp_extract({stripped}, {literal(pattern)}, {group}), '') AS {TYPES[target]})"
+
+
+def _later(day: str, days: str) -> str:
+    """A date moved by days; NULL beyond the years that there are."""
+    least, most = FIRST // _DAY, LAST // _DAY
+    moved = f"(CAST(unix_date({day}) AS BIGINT) + {days})"
+    held = f"{days} BETWEEN {-2 * most}L AND {2 * most}L AND {moved} BETWEEN {least}L AND {most}L"
+    return f"(CASE WHEN {held} THEN date_from_unix_date(CAST({moved} AS INT)) END)"
+
+
+def _moved(time: str, sign: str, span: str) -> str:
+    return _held(f"timestamp_micros(unix_micros({time}) {sign} {span})")
+
+
+def _of_decimals(sign: str) -> Callable[[str, str, str], str]:
+    return lambda left, right, made: f"CAST(({left} {sign} {right}) AS {TYPES[made]})"
+
+
+def _whole_decimal(name: str) -> Callable[[str, str, str], str]:
+    return lambda number, _, made: f"CAST({name}({number}) AS {TYPES[made]})"
 
 
 def _whole(name: str) -> Callable[[str, int], str]:
@@ -278,19 +423,45 @@ _PARTS: Final = {
     "dayofyear": "dayofyear", "hour": "hour", "minute": "minute", "second": "second",
 }  # fmt: skip
 
+
+def _nested(*_: Any) -> str:
+    raise UntranslatableExpression("lists and structs stay on peers")
+
+
 _SPARK: Final[Operations[str]] = {
     "null": _null,
     "column": quote,
     "literal": _literal,
     "boolean": lambda value: "TRUE" if value else "FALSE",
-    "instant": "TIMESTAMP '{}'".format,
-    "widen": "CAST({} AS DOUBLE)".format,
+    "instant": lambda moment, kind: f"{TYPES[kind]} '{moment}'",
+    "widen": lambda value, _, kind: f"CAST({value} AS {TYPES[kind]})",
     "cast": _cast,
     "is null": "({} IS NULL)".format,
     "add": "({} + {})".format,
     "sub": "({} - {})".format,
     "mul": "({} * {})".format,
     "div": "({} / nullif({}, 0.0D))".format,
+    "add decimal": _of_decimals("+"),
+    "sub decimal": _of_decimals("-"),
+    "mul decimal": _of_decimals("*"),
+    "floor decimal": _whole_decimal("floor"),
+    "ceil decimal": _whole_decimal("ceil"),
+    "trunc decimal": lambda number, _, made: (
+        f"CAST((CASE WHEN {number} < 0 THEN ceil({number}) ELSE floor({number}) END) AS {TYPES[made]})"
+    ),
+    "round decimal": lambda number, _, made: f"CAST(round({number}, {digits_of(made)[1]}) AS {TYPES[made]})",
+    "sub time time": "(unix_micros({}) - unix_micros({}))".format,
+    "add time duration": lambda time, span: _moved(time, "+", span),
+    "add duration time": lambda span, time: _moved(time, "+", span),
+    "sub time duration": lambda time, span: _moved(time, "-", span),
+    "add duration duration": "({} + {})".format,
+    "sub duration duration": "({} - {})".format,
+    "mul duration int": "({} * {})".format,
+    "mul int duration": "({} * {})".format,
+    "sub date date": "CAST(datediff({}, {}) AS BIGINT)".format,
+    "add date int": _later,
+    "add int date": lambda days, day: _later(day, days),
+    "sub date int": lambda day, days: _later(day, f"(- {days})"),
     "mod int": "({} % nullif({}, 0L))".format,
     "mod float": "({} % nullif({}, 0.0D))".format,
     "neg": "(- {})".format,
@@ -359,9 +530,11 @@ _SPARK: Final[Operations[str]] = {
     "dayofweek": "CAST(dayofweek({}) - 1 AS BIGINT)".format,
     "isodow": "CAST(weekday({}) + 1 AS BIGINT)".format,
     "epoch": "(CAST(unix_micros({}) AS DOUBLE) / 1000000.0D)".format,
+    "epoch duration": "(CAST({} AS DOUBLE) / 1000000.0D)".format,
     "dayname": "date_format({}, 'EEEE')".format,
     "monthname": "date_format({}, 'MMMM')".format,
     "date_trunc": lambda unit, time: f"date_trunc('{unit}', {time})",
     "date_diff": _apart,
+    **dict.fromkeys(("length list", "list_extract", "list_contains", "struct_extract"), _nested),
     "local_time": lambda time, zone: _held(f"from_utc_timestamp({time}, {literal(zone)})"),
 }  # fmt: skip

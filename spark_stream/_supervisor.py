@@ -74,6 +74,8 @@ class Supervisor:
                 shorten(self._folder / "server.log", LONGEST_LOG)
 
     def _start(self, order: dict[str, Any]) -> None:
+        if "socket" in order:
+            (self._folder / order["socket"]).unlink(missing_ok=True)  # that of the server before
         if order["workers"]:
             self._start_workers(order["workers"], order["environment"])
         with (self._folder / "server.log").open("ab") as log:
@@ -198,6 +200,7 @@ def main(directory: str, owner: int) -> None:
     """Entry: ``python supervisor.py DIRECTORY OWNER``, with the place of the folder and the owner's process id."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    os.umask(0o077)  # what the server and its Python workers write is the owner's alone, wherever it is
     if IS_LINUX:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory)).resolve()

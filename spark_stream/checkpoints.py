@@ -41,6 +41,9 @@ TRIES: Final = 3  # number of attempts to copy a checkpoint from which Spark rem
 COPIES: Final = 8  # files that are copied at the same time
 _VERSION: Final = re.compile(r"(\d+)[._].*(?:delta|snapshot|changelog|zip)")  # name of a file of one version of a state
 
+_SCHEMAS: Final = re.compile(r"state/\d+/_metadata/")  # beginning of the name of a file that names schemas of a state
+_SCHEMA: Final = re.compile(r'"[^"]*?(/state/\d+/_stateSchema/[^"]*)"')  # path of such a schema, in JSON
+
 
 def location_of(session: SparkSession, folder: Path | None) -> str:
     """The folder or URL where a server stores checkpoints.
@@ -225,6 +228,9 @@ def copied(checkpoint: str, destination: str, batch: int) -> str:
         try:
             with ThreadPoolExecutor(COPIES) as pool:
                 list(pool.map(lambda name: _copy(here, f"{path}/{name}", there, f"{target}/{name}"), names))
+            for name in names:
+                if _SCHEMAS.match(name):
+                    _point(there, f"{target}/{name}", destination)
         except FileNotFoundError:  # of an earlier micro-batch, which is not needed any more
             if tries == TRIES - 1:
                 raise
@@ -254,6 +260,15 @@ def _counts(name: str, committed: int, batch: int) -> bool:
         return int(number[1]) <= (batch if folder == "offsets" else committed)
     version = _VERSION.match(name.rpartition("/")[2]) if folder == "state" else None
     return version is None or int(version[1]) <= batch + 1
+
+
+def _point(system: Any, path: str, checkpoint: str) -> None:
+    """Let a file that names the schemas of a state name those of its own checkpoint; Spark writes whole paths."""
+    with system.open_input_stream(path) as stream:
+        text = stream.read().decode()
+    text = _SCHEMA.sub(lambda found: f'"{checkpoint}{found[1]}"', text)
+    with system.open_output_stream(path) as stream:
+        stream.write(text.encode())
 
 
 def _copy(here: Any, source: str, there: Any, target: str) -> None:

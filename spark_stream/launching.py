@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from spark_stream import _connect_server as connect_server
 from spark_stream import _filesystem as filesystem
 from spark_stream import _settings as settings
 from spark_stream import _supervisor as supervisor
@@ -43,7 +44,7 @@ CLASSES: Final = "classes"  # folder in a server's folder, for classes of ours
 PYTHON: Final = "python"  # program in a server's folder that has a Python worker forked
 FORKS: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")  # whether Python workers are forked
 MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
-# ports to try first: systems give higher ones to connections, see :func:`free_port`
+# ports to try first: systems give higher ones to connections
 PORTS: Final = range(20_000, 32_768)
 SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # Environment variables that users have set for other Sparks and other Java programs.
@@ -57,11 +58,11 @@ def spark_home() -> Path:
     """
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
-        raise SparkUnavailable("the package pyspark is not installed; pip install 'pyspark[connect]>=4.0'")
+        raise SparkUnavailable("the package pyspark is not installed; pip install 'pyspark[connect]>=4.3'")
     home = Path(found.submodule_search_locations[0])
     if not any((home / "jars").glob("spark-connect_*.jar")):
         raise SparkUnavailable(
-            f"{home} holds no Spark Connect server, as pyspark-client does not; pip install 'pyspark[connect]>=4.0'"
+            f"{home} holds no Spark Connect server, as pyspark-client does not; pip install 'pyspark[connect]>=4.3'"
         )
     return home
 
@@ -92,11 +93,12 @@ def free_port() -> int:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Write those files into a server's new folder that do not depend on its port."""
+    """Write those files into a server's new folder that do not depend on its settings."""
     for name in ("conf", "tmp", "checkpoints", CLASSES):
         (folder / name).mkdir()
     settings.log_file(folder).write_text(settings.log_configuration(), "utf-8")
     filesystem.write_classes(folder / CLASSES)
+    connect_server.write_class(folder / CLASSES)
     if FORKS:
         launcher = [sys.executable, "-I", "-S", worker_launcher.__file__, str(folder), sys.executable]
         program = folder / PYTHON
@@ -122,35 +124,34 @@ def start_supervisor(directory: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def command(
-    runtime: Java, home: Path, folder: Path, port: int, cores: int, heap: str, archives: Archives | None
-) -> list[str]:
+def command(runtime: Java, home: Path, folder: Path, cores: int, heap: str, archives: Archives | None) -> list[str]:
     """The command that starts a server; its settings go into a file in its folder.
 
     Java is started itself, rather than through Spark's scripts: these want bash, and a module that is not in every
     runtime.
 
-    ``home``: home folder of Spark, as :func:`spark_home` returns it; ``port``: port of 127.0.0.1 for sessions;
-    ``cores``, ``heap``: arguments of :class:`~spark_stream.server.Server`; ``archives``: paths of the archives of
+    ``home``: home folder of Spark, as :func:`spark_home` returns it; ``cores``, ``heap``: arguments of
+    :class:`~spark_stream.server.Server`; ``archives``: paths of the archives of
     classes, which are used if they fit; None: without.
     """
-    spark = settings.server_settings(folder, port, cores)
+    spark = settings.server_settings(folder, cores)
     options = [] if archives is None else settings.archive_options(archives)
-    return _java(runtime, home, folder, heap, spark, options, [folder / CLASSES])
+    return _java(runtime, home, folder, heap, spark, options, [folder / CLASSES], connect_server.CLASS)
 
 
 def recording_command(runtime: Java, home: Path, folder: Path, port: int, archives: Archives) -> list[str]:
     """The command that starts a server which writes an archive of its classes as it ends.
 
-    An archive holds classes from jars alone. So this server has Hadoop's file system, not ours.
+    An archive holds classes from jars alone. So this server has Hadoop's file system and Spark's own program, which
+    listens at a port, not ours.
 
     ``runtime``, ``home``, ``folder``, ``port``: java, home folder of Spark, folder of the server, and port, as for
     :func:`command`; ``archives``: path of the archive of Java's classes, which exists, and that of Spark's, which is
     written.
     """
-    spark = settings.server_settings(folder, port)
+    spark = settings.server_settings(folder, port=port)
     del spark[settings.FILE_SYSTEM]
-    return _java(runtime, home, folder, settings.HEAP, spark, settings.recording_options(archives), [])
+    return _java(runtime, home, folder, settings.HEAP, spark, settings.recording_options(archives), [], SERVICE)
 
 
 def _java(
@@ -161,14 +162,19 @@ def _java(
     spark: Mapping[str, str],
     options: Sequence[str],
     classes: Sequence[Path],
+    program: str,
 ) -> list[str]:
-    """The command of a server with settings of Spark, options of Java, and folders of classes beside Spark's jars."""
+    """The command of a server.
+
+    ``spark``, ``options``: settings of Spark, and options of Java; ``classes``: folders of classes beside Spark's jars;
+    ``program``: class that is run.
+    """
     configuration = folder / "conf" / "spark-defaults.conf"
     configuration.write_text("".join(f"{key} {value}\n" for key, value in spark.items()), "utf-8")
     jars = sorted((home / "jars").glob("*.jar"))  # an archive is for one order, with which the class path begins
     class_path = os.pathsep.join(map(str, (*jars, *classes)))
     given = [*settings.java_options(major_version(runtime.version), folder, heap), *options]
-    submit = ["--class", SERVICE, "--properties-file", str(configuration), "spark-internal"]
+    submit = ["--class", program, "--properties-file", str(configuration), "spark-internal"]
     return [str(runtime.executable), *given, "-cp", class_path, MAIN, *submit]
 
 
@@ -185,7 +191,7 @@ def environment(home: Path, folder: Path, token: str) -> dict[str, str]:
         "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "tmp"),
-        "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
+        connect_server.VARIABLE: token,
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(str(Path(path).resolve()) for path in sys.path)),
@@ -193,10 +199,8 @@ def environment(home: Path, folder: Path, token: str) -> dict[str, str]:
     }
 
 
-def advice(why: str, runtime: Java, port: int) -> str:
+def advice(why: str, runtime: Java) -> str:
     """Message about a server that ended while it started, with the reason and a remedy."""
-    if "BindException" in why:
-        return f"the Spark server could not have port {port} of 127.0.0.1: {why}"
     where = f"Java {runtime.version} of {runtime.origin}, {runtime.executable}"
     advice = {
         "JAVA_HOME": "unset JAVA_HOME to have another one used",

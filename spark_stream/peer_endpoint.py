@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_stream._exchange import Exchange
+from spark_stream.address import LONGEST_SOCKET
 from spark_stream.results import ExchangeRefused
 
 if TYPE_CHECKING:
@@ -18,8 +22,10 @@ __all__ = ["PeerEndpoint"]
 class PeerEndpoint:
     """The endpoint of a peer for Spark, opened with the first query; call :meth:`close` at the end."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self, host: str = "127.0.0.1", folder: Callable[[], Path | None] = lambda: None) -> None:
         self.host = host  # address that Spark's workers reach this machine at
+        # function that returns the folder of the Spark server if it is one of this user's on this machine
+        self._folder = folder
         self.token = secrets.token_urlsafe(24)
         self._lock = threading.Lock()
         self._exchanges: dict[str, Exchange] = {}
@@ -29,6 +35,14 @@ class PeerEndpoint:
     @property
     def address(self) -> str:
         """Address for Spark's workers; opens the endpoint if it is not open."""
+        return self._open().address
+
+    @property
+    def certificate(self) -> str:
+        """Certificate that Spark's workers have to trust; opens the endpoint if it is not open. Empty at a socket."""
+        return self._open().certificate
+
+    def _open(self) -> FlightServer:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the endpoint was closed")
@@ -36,8 +50,14 @@ class PeerEndpoint:
                 # gRPC must not be there when a process forks, and starts its threads when it is
                 from spark_stream._flight_server import FlightServer  # noqa: PLC0415
 
-                self._server = FlightServer(self.host, self.token, self.exchange)
-            return self._server.address
+                self._server = FlightServer(self.host, self._socket(), self.token, self.exchange)
+            return self._server
+
+    def _socket(self) -> Path | None:
+        """Path of a socket in the folder of the Spark server; None if there is none that an address can have."""
+        folder = self._folder()
+        path = None if folder is None else folder / f"peer-{secrets.token_hex(8)}"
+        return path if path is not None and len(os.fsencode(path)) < LONGEST_SOCKET else None
 
     def admit(self, exchange: Exchange) -> None:
         """Accept calls of the query of ``exchange``."""

@@ -33,6 +33,7 @@ from spark_stream.resumption import Resumption
 from spark_stream.spark_errors import SparkQueryEnded, cause, is_lost, is_passing
 from synergy_nb.dataflow.streams.log.values import ORIGIN
 from synergy_nb.plan.derived.spark_parts import has_state
+from synergy_nb.plan.operators.schemas import is_windowed
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -226,7 +227,7 @@ class PartQuery:
             name,
             plan.schema(part.operator),
             self._callbacks,
-            windowed=plan.window(part.operator) is not None,
+            windowed=is_windowed(plan.schema(part.operator)),
             lag=operators.lag(plan, part.members, part.operator) if stateful else None,
             arrange=operators.arrange,
             since=self.checkpoint.since.handed,
@@ -250,11 +251,13 @@ class PartQuery:
         from spark_stream._sources import FORMAT, register  # noqa: PLC0415
 
         part, name, endpoint = self.part, self.checkpoint.name, self._spark.endpoint
-        pairs = [KeyValue(key=key, value=value) for key, value in {**MEANING, **_SESSION}.items()]
+        needed = {**MEANING, **_SESSION, **operators.settings(part.plan, part.members)}
+        pairs = [KeyValue(key=key, value=value) for key, value in needed.items()]
         session.client.config(ConfigRequest.Operation(set=ConfigRequest.Set(pairs=pairs)))
         register(session)
         run = str(exchange.begin(operators.END_TIME))
-        options = {"endpoint": endpoint.address, "token": endpoint.token, "query": name, "run": run}
+        reached = {"endpoint": endpoint.address, "token": endpoint.token, "certificate": endpoint.certificate}
+        options = {**reached, "query": name, "run": run}
         frames = self._ports.frames(session, options)
         result = operators.build(part.plan, part.members, part.operator, frames, keys=self._keys, ordered=True)
         writer = result.writeStream.format(FORMAT).options(**options).queryName(name).outputMode("append")

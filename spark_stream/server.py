@@ -7,7 +7,7 @@
     server.close()
 
 One process of the machine owns the server; it passes the :class:`Endpoint` to others, such as peers. A server that dies
-is reported and restarted, at the same port and in the same folder. So checkpoints survive; sessions do not, and must be
+is reported and restarted, at the same socket in the same folder. So checkpoints survive; sessions do not, and must be
 opened again. When the owner ends, for whatever reason, the server, its workers and its folder are removed: see
 :mod:`spark_stream._supervisor`.
 """
@@ -29,7 +29,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final, Literal, NamedTuple
+from urllib.parse import quote
 
+from spark_stream import _connect_server as connect_server
 from spark_stream import _settings as settings
 from spark_stream import java, launching
 from spark_stream._settings import Archives
@@ -40,7 +42,6 @@ __all__ = ["Endpoint", "Event", "Server", "SparkUnavailable"]
 READY_WITHIN: Final = (
     120.0  # time limit, seconds; a quiet machine needs 6 to 9, two cores with twelve busy processes 50
 )
-PORT_TRIES: Final = 5  # number of tries to get a free port before another process does
 RESTARTS: Final = 3  # largest number of restarts of a server within PERIOD
 PERIOD: Final = 60.0  # seconds within which restarts are counted
 GRACE: Final = 10.0  # time limit for the supervisor to end all processes, seconds
@@ -49,7 +50,7 @@ GRACE: Final = 10.0  # time limit for the supervisor to end all processes, secon
 class Endpoint(NamedTuple):
     """The address of a server, with all that is needed to open sessions on it."""
 
-    url: str  # URL of the server, such as `sc://127.0.0.1:40123`
+    url: str  # URL of the server, such as `unix:///tmp/synergy-spark-x/connect` or `sc://spark.example.org:15002`
     token: str | None = None  # token that clients have to present; empty if the server requires none
     # folder for the checkpoints of queries, each in a folder of its own; empty for a server on another machine
     folder: str | None = None
@@ -65,7 +66,7 @@ class Event(NamedTuple):
 
 
 class Server:
-    """One Spark Connect server on 127.0.0.1; close it when done, or use it as a context manager.
+    """One Spark Connect server at a socket in a folder of its own; close it when done, or use it as a context manager.
 
     It may be used from any thread. Nothing is started before :meth:`start` or :meth:`ready`.
     """
@@ -96,7 +97,6 @@ class Server:
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._folder: Path | None = None
-        self._port = 0
         self._archives: Archives | None = None  # None: Java starts without
         self._closed = False
 
@@ -187,8 +187,8 @@ class Server:
 
     def _follow(self, reports: Iterator[dict[str, Any]], runtime: Java, home: Path) -> None:
         deaths: deque[float] = deque(maxlen=RESTARTS + 1)
-        tries = began = 0.0
-        was_up = late = False
+        began = 0.0
+        late = False
         for report in reports:
             if "folder" in report:
                 self._folder = Path(report["folder"])
@@ -197,7 +197,6 @@ class Server:
                 self.pid = report["started"]
                 continue
             elif "ready" in report:
-                tries, was_up = 0, True
                 self._up(time.monotonic() - began)
                 continue
             elif "late" in report:
@@ -215,12 +214,10 @@ class Server:
                     self._down(why)
                     if len(deaths) > RESTARTS and deaths[-1] - deaths[0] < PERIOD:
                         raise SparkUnavailable(f"the Spark server has died {len(deaths)} times in a minute: {why}")
-                elif "BindException" not in why and self._archives is not None:
+                elif self._archives is not None:
                     self._archives = None  # a damaged one ends Java
-                elif "BindException" not in why or (tries := tries + 1) >= PORT_TRIES:
-                    raise SparkUnavailable(launching.advice(why, runtime, self._port))
-                elif not was_up:
-                    self._port = 0  # another process has taken it in the meantime
+                else:
+                    raise SparkUnavailable(launching.advice(why, runtime))
             began = time.monotonic()
             self._order(runtime, home)
         if not self._closed:
@@ -234,14 +231,11 @@ class Server:
         process = self._supervisor
         if process is None:
             return  # closed in the meantime
-        if not self._port:
-            self._port = launching.free_port()
         order = {
-            "command": launching.command(
-                runtime, home, self._folder, self._port, self._cores, settings.HEAP, self._archives
-            ),
+            "command": launching.command(runtime, home, self._folder, self._cores, settings.HEAP, self._archives),
             "environment": launching.environment(home, self._folder, self._token),
             "workers": launching.worker_server(),
+            "socket": connect_server.SOCKET,
             "ready": settings.READY_SIGN,
             "timeout": self._timeout,
         }
@@ -266,7 +260,8 @@ class Server:
 
     def _up(self, seconds: float) -> None:
         assert self._folder is not None
-        endpoint = Endpoint(f"sc://127.0.0.1:{self._port}", self._token, str(self._folder / "checkpoints"))
+        socket = quote(str(self._folder / connect_server.SOCKET))
+        endpoint = Endpoint(f"unix://{socket}", self._token, str(self._folder / "checkpoints"))
         with self._changed:
             if self._closed:
                 return

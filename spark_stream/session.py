@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -15,7 +17,7 @@ from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession
 
 from spark_stream._settings import SESSION
-from spark_stream.address import Address, parse_url
+from spark_stream.address import LONGEST_SOCKET, Address, parse_url
 from spark_stream.java import SparkUnavailable
 from spark_stream.server import Endpoint
 
@@ -27,7 +29,7 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 def connect(
-    where: Endpoint | str,  # the endpoint of a `Server`, or the URL of a server elsewhere, `sc://host:port`
+    where: Endpoint | str,  # the endpoint of a `Server`, or the URL of another one, `sc://host:port` or `unix:///path`
     # token that the server requires, if neither the endpoint nor the URL contains it. It is sent to other machines only
     # over TLS
     token: str | None = None,
@@ -44,7 +46,7 @@ def connect(
     """
     endpoint = Endpoint(where) if isinstance(where, str) else where
     address = parse_url(endpoint.url)
-    channels = _Channels(endpoint.url)
+    channels = _Channels(endpoint.url, address)
     if shown := token or endpoint.token:
         channels.set(DefaultChannelBuilder.PARAM_TOKEN, shown)
     user = channels.userId or os.environ.get("SPARK_USER") or os.environ.get("USER") or "synergy"
@@ -95,28 +97,49 @@ def disconnect(session: SparkSession, timeout: float = 2.0) -> None:
 
 
 class _Channels(DefaultChannelBuilder):
-    """Spark's channel builder; for servers on this machine, it treats 127.0.0.1 like localhost."""
+    """Spark's channel builder; it knows sockets, and for servers on this machine treats 127.0.0.1 like localhost."""
 
     stub: SparkConnectServiceStub
+
+    def __init__(self, url: str, address: Address) -> None:
+        super().__init__("sc://localhost" if address.socket else url)
+        self._socket = address.socket
+        if address.socket:
+            for name, value in address.options.items():
+                self.set(name, value)
 
     def toChannel(self) -> Any:  # noqa: N802 - Spark's name
         is_local = self.host in LOOPBACK and not self.use_ssl
         if is_local:
             self.setChannelOption("grpc.enable_http_proxy", 0)
         if is_local and self.token is not None:
+            kind = grpc.LocalConnectionType.UDS if self._socket else grpc.LocalConnectionType.LOCAL_TCP
             credentials = grpc.composite_channel_credentials(
-                grpc.local_channel_credentials(), grpc.access_token_call_credentials(self.token)
+                grpc.local_channel_credentials(kind), grpc.access_token_call_credentials(self.token)
             )
-            channel = self._secure_channel(self.endpoint, credentials)
+            channel = self._secure_channel(self._target(), credentials)
+        elif self._socket:
+            channel = self._insecure_channel(self._target())
         else:
             channel = super().toChannel()
         self.stub = SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
         return channel
 
+    def _target(self) -> str:
+        """The name by which gRPC finds the server."""
+        if not self._socket:
+            return self.endpoint
+        if len(os.fsencode(self._socket)) < LONGEST_SOCKET or not Path("/proc/self/fd").is_dir():
+            return f"unix:{self._socket}"
+        folder, name = os.path.split(self._socket)
+        descriptor = os.open(folder, os.O_RDONLY)  # no longer path is an address; it is opened again and again
+        weakref.finalize(self, os.close, descriptor)
+        return f"unix:/proc/self/fd/{descriptor}/{name}"
+
 
 def _explain(error: Any, address: Address, timeout: float) -> str:
     """Explain the failure of the first request, with a remedy."""
-    where = f"{address.host}:{address.port}"
+    where = address.socket or f"{address.host}:{address.port}"
     text = (error.details() or "").partition("\n")[0][:300]
     match error.code():
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:

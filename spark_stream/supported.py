@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spark_stream._expressions import UntranslatableExpression, aggregate, translate
@@ -10,6 +10,9 @@ from spark_stream._tables import MARK, POSITION
 from synergy_nb.dataflow.operators.windows import microseconds
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.operators.engines import off_spark
+from synergy_nb.plan.operators.schemas import is_windowed
+from synergy_nb.plan.sql import sql
+from synergy_nb.plan.terms.column_types import PLAIN, family
 
 if TYPE_CHECKING:
     from synergy_nb.plan import Operator, Plan
@@ -24,8 +27,11 @@ def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> s
     """
     reason = off_spark(operator.kind, operator.params)
     if reason or operator.kind == "source":
-        return reason
+        return reason or _unknown(plan.schema(operator.id))
     schemas = [plan.schema(name) for name in operator.inputs]
+    for schema in (*schemas, plan.schema(operator.id)):
+        if reason := _unknown(schema):
+            return reason
     taken = {name for schema in schemas for name in schema if name in (MARK, POSITION)}
     if taken:
         return f"column {min(taken)!r} has a name that is needed for what goes to Spark"
@@ -36,11 +42,39 @@ def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> s
         upstream = plan.operators[operator.inputs[0]]
         if upstream.id in inside and upstream.kind != "source":
             return "it selects tuples by their positions, which Spark knows only for streams from peers"
+    if operator.kind == "apply_keyed" and not operator.params.get("timers"):
+        why = out_of_order(operator.inputs[0], plan, inside)
+        if why:
+            return f"its class has no on_time, so it takes tuples as they arrive, and {why}"
     try:
         _translated(operator, plan)
     except UntranslatableExpression as error:
         return str(error)
     return ""
+
+
+def out_of_order(stream: str, plan: Plan, inside: Collection[str]) -> str:
+    """Why the tuples of a stream may arrive in another order than that of their times; empty if they do not.
+
+    Spark gets tuples as punctuations release them, by their times, and in their order within each of them.
+    """
+    operator = plan.operators[stream]
+    if operator.kind == "source":
+        late = operator.params.get("lateness")
+        return "" if late is None else f"source {stream!r} has a lateness: Spark gets its tuples by their times"
+    if KINDS[operator.kind].waits and is_windowed(plan.schema(stream)):
+        return ""
+    if operator.kind == "apply" and stream in inside:
+        return f"Spark does not know which tuple each result of {stream!r} (apply) comes from"
+    if KINDS[operator.kind].preserves_order:
+        return out_of_order(operator.inputs[0], plan, inside)
+    return f"the tuples of {stream!r} ({operator.kind}) are in no order of their times"
+
+
+def _unknown(columns: Mapping[str, str]) -> str:
+    """The reason why Spark does not get some columns; empty if it may."""
+    nested = [name for name, kind in columns.items() if family(kind) not in PLAIN]
+    return f"lists and structs such as column {nested[0]!r} stay on peers" if nested else ""
 
 
 def _translated(operator: Operator, plan: Plan) -> None:
@@ -49,13 +83,18 @@ def _translated(operator: Operator, plan: Plan) -> None:
         value: Any = operator.params.get(name)
         match parameter.type.name:
             case "condition":
-                translate(value, schema, "bool")
+                if value is not None:
+                    translate(value, plan.schema(operator.id) if name == "having" else schema, "bool")
             case "expressions":
                 for text in value.values():
                     translate(text, schema)
             case "calls":
-                for column, text in value.items():
-                    aggregate(text, schema, plan.schema(operator.id)[column])
+                for text in value.values():
+                    left, calls = sql.calls(sql.parse(text, schema, aggregate=True))
+                    types = sql.call_types(calls, schema, half_life=operator.params.get("half_life") is not None)
+                    for column, call in calls.items():
+                        aggregate(call, schema, types[column])
+                    translate(sql.canonical(left), types)
 
 
 def supported_source(operator: Operator, local: bool) -> str:

@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from synergy_nb.errors import SynergyError
 from synergy_nb.notebook import views
 from synergy_nb.plan import Plan, PlanError, QoS, source
+from synergy_nb.plan.functions.declaring import Wake, aggregate, function, keyed
 
 if TYPE_CHECKING:
     from synergy_nb import explore
     from synergy_nb.algorithms.composition import CompositionConfig
+    from synergy_nb.control.rights import Acceptance
+    from synergy_nb.editing.sql_queries import QueryError, sql
     from synergy_nb.models.hot_spot_config import HotSpotConfig
     from synergy_nb.models.replication_config import ReplicationConfig
     from synergy_nb.notebook.plan_editors import edit
@@ -31,11 +34,13 @@ if TYPE_CHECKING:
     from synergy_nb.runtime.client.async_cluster import AsyncCluster
     from synergy_nb.runtime.client.cluster import Application, Cluster
     from synergy_nb.runtime.client.feeds import Feed, FeedError
+    from synergy_nb.runtime.client.readings import ReadingError, readings
     from synergy_nb.runtime.process.starting import connect_cluster, start_cluster
     from synergy_nb.runtime.transport.wide_area import WideArea
     from synergy_nb.simulator.simulation import Simulation
 
 __all__ = [
+    "Acceptance",
     "Application",
     "AsyncApplication",
     "AsyncCluster",
@@ -49,21 +54,30 @@ __all__ = [
     "Plan",
     "PlanError",
     "QoS",
+    "QueryError",
+    "ReadingError",
     "ReplicationConfig",
     "Simulation",
     "SynergyError",
+    "Wake",
     "WideArea",
+    "aggregate",
     "connect_cluster",
     "edit",
     "explore",
+    "function",
+    "keyed",
     "plan",
+    "readings",
     "source",
+    "sql",
     "start_cluster",
     "watch",
 ]
 __version__ = "0.1.0"
 
 _LATER: Final = {
+    "Acceptance": "synergy_nb.control.rights",
     "Application": "synergy_nb.runtime.client.cluster",
     "AsyncApplication": "synergy_nb.runtime.client.async_application",
     "AsyncCluster": "synergy_nb.runtime.client.async_cluster",
@@ -73,6 +87,8 @@ _LATER: Final = {
     "Feed": "synergy_nb.runtime.client.feeds",
     "FeedError": "synergy_nb.runtime.client.feeds",
     "HotSpotConfig": "synergy_nb.models.hot_spot_config",
+    "QueryError": "synergy_nb.editing.sql_queries",
+    "ReadingError": "synergy_nb.runtime.client.readings",
     "ReplicationConfig": "synergy_nb.models.replication_config",
     "Simulation": "synergy_nb.simulator.simulation",
     "NotAdmitted": "synergy_nb.reporting.cluster_errors",
@@ -80,11 +96,20 @@ _LATER: Final = {
     "explore": "synergy_nb.explore",
     "connect_cluster": "synergy_nb.runtime.process.starting",
     "edit": "synergy_nb.notebook.plan_editors",
+    "readings": "synergy_nb.runtime.client.readings",
+    "sql": "synergy_nb.editing.sql_queries",
     "start_cluster": "synergy_nb.runtime.process.starting",
     "watch": "synergy_nb.notebook.watching",
 }
 
 views.register()
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add the cells ``%%sql`` to a notebook, by ``%load_ext synergy_nb``."""
+    from synergy_nb.notebook.sql_cells import register  # noqa: PLC0415 - most programs have no notebook
+
+    register(shell)
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,7 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.LookUpHosts(1, ("filter",), 3.0),
     driver.SubmitPlan("r", b"plan", number=2),
     driver.LeaseRenewed("r"),
+    driver.ShareApplication("r", "ann", "read", 4),
     driver.StopApplication("r"),
     driver.ReleaseResults("r"),
     driver.MoveComponent("r", "filter", "b", 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -293,3 +294,72 @@ OTHERWISE = [
     ("local_time(time,'Europe/Berlin')", "time AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin'"),
     *((f"date_trunc('{unit}', time)", f"date_trunc('{unit}', time)::TIMESTAMP") for unit in UNITS),
 ]
+
+
+# Dates, durations and decimals, each over all rows of a table of their own.
+DATED_SCHEMA = {
+    "time": "time", "d": "date", "e": "date", "u": "duration", "v": "duration", "m": "decimal(9, 2)",
+    "k": "decimal(12, 4)", "w": "decimal(38, 2)", "a": "int", "x": "float", "s": "str", "p": "bool",
+}  # fmt: skip
+
+
+def dated() -> pl.DataFrame:
+    """Rows in which NULLs, signs, halves and days before 1970 meet each other."""
+    days = [dt.date(2026, 1, 31), dt.date(1969, 12, 31), dt.date(2024, 2, 29), None, dt.date(2026, 3, 1)]
+    spans = [dt.timedelta(hours=1, microseconds=7), dt.timedelta(0), None, -dt.timedelta(days=2, seconds=3)]
+    prices = [Decimal("1.25"), Decimal("-2.50"), Decimal("0.00"), None, Decimal("1234567.89"), Decimal("-0.05")]
+    shares = [Decimal("0.0050"), Decimal("-1.2345"), None, Decimal("99999999.9999"), Decimal("2.5000")]
+    texts = ["1.255", "x", " 7 ", None, "-0.005"]
+    columns: dict[str, list[Any]] = {name: [] for name in DATED_SCHEMA}
+    for row in range(60):
+        columns["time"].append(EPOCH + dt.timedelta(seconds=(row - 9) * 50_003, microseconds=row))
+        columns["d"].append(days[row % 5])
+        columns["e"].append(days[(row // 5 + row) % 5])
+        columns["u"].append(spans[row % 4])
+        columns["v"].append(spans[(row // 4 + row) % 4])
+        columns["m"].append(prices[row % 6])
+        columns["k"].append(shares[(row // 6 + row) % 5])
+        columns["w"].append(prices[row // 2 % 6])
+        columns["a"].append([0, 3, -7, None, 100][row % 5])
+        columns["x"].append([0.125, -2.5, None, 1.0][row % 4])
+        columns["s"].append(texts[row % 5])
+        columns["p"].append([True, False, None][row % 3])
+    return pl.DataFrame(columns, schema={name: TYPES[kind] for name, kind in DATED_SCHEMA.items()})
+
+
+DATED = dated()
+DATES_AND_DECIMALS = [
+    *((text, text) for text in (
+        "time - TIMESTAMP '2026-01-31 12:00:00'", "time - d", "d - time", "time + u", "u + time", "time - u", "u + v",
+        "u - v", "u * a", "3 * u", "-u", "epoch(u)", "u > INTERVAL '1 hour'", "u + INTERVAL '90 seconds'",
+        "u - INTERVAL '1 day'", "CASE WHEN p THEN u ELSE INTERVAL '2 hours' END", "u = v", "greatest(u, v)",
+        "coalesce(u, v)", "u IN (INTERVAL '0 seconds', v)", "INTERVAL '10 minutes' * a", "time - time > u",
+        "d + 1", "d - e", "d + u", "d - u", "d + INTERVAL '1 month'", "d - INTERVAL '2 hours'",
+        "d < e", "d <= time", "d = DATE '2026-01-31'", "d >= '2024-02-29'", "d IN ('2026-01-31', '2026-03-01')",
+        "d BETWEEN '1969-12-31' AND e", "time > DATE '1970-01-02'", "DATE '2026-01-31' + 1", "least(d, e)",
+        "greatest(d, time)", "coalesce(d, e)", "if(p, d, e)", "nullif(d, e)", "date_trunc('month', d)", "epoch(d)",
+        "date_diff('week', d, e)", "date_diff('hour', d, time)", "CAST(time AS DATE)", "CAST(d AS TIMESTAMP)",
+        "CAST(d AS VARCHAR)", "d IS NULL",
+        *(f"{name}(d)" for name in PARTS_OF_TIME),
+        "m + k", "m - k", "m + a", "a - m", "m * a", "m * 1.1", "m + 0.005", "m + x", "m * x", "-m", "abs(m)",
+        "w + m", "w * m", "w - a",
+        "m > k", "m = 1.25", "m < 0", "m <= a", "m > x", "m IN (1.25, -2.5, 0)", "m BETWEEN -1 AND 1.25", "m <> k",
+        "floor(m)", "ceil(m)", "round(m)", "round(m, 1)", "round(k, 2)", "trunc(k)", "round(m, 5)", "least(m, k)",
+        "greatest(m, a)", "greatest(m, x)", "coalesce(m, k, 0)", "CASE WHEN p THEN m ELSE k END", "if(p, m, 0.5)",
+        "sqrt(abs(m))", "isfinite(m)", "CAST(m AS VARCHAR)", "CAST(m AS DOUBLE)",
+        "CAST(x AS DECIMAL(5, 2))", "CAST(a AS DECIMAL(9, 2))", "CAST(k AS DECIMAL(18, 6))",
+    )),
+    ("sign(m)", "sign(m)::BIGINT"),
+    ("a + d", "d + a::INT"),
+    ("d - a", "d - a::INT"),
+    ("m * k", "m::DECIMAL(38, 2) * k"),
+    ("CAST(k AS DECIMAL(9, 2))", "TRY_CAST(k AS DECIMAL(9, 2))"),
+    ("m / k", "m / nullif(k, 0)"),
+    ("m / a", "m / nullif(a, 0)"),
+    ("CAST(k AS int)", "trunc(k)::BIGINT"),  # truncated, as floats are
+    ("CAST(s AS DECIMAL(9, 2))", "TRY_CAST(s AS DECIMAL(9, 2))"),
+    ("CAST(m AS DECIMAL(4, 2))", "TRY_CAST(m AS DECIMAL(4, 2))"),
+    ("d + 100000000 * a", "CASE WHEN a = 0 THEN d END"),  # beyond the years that there are
+    ("time + 1000000000000 * u", "CASE WHEN epoch(u) = 0 THEN time END"),
+    ("w * 9999999999999999999999999999999999.0", f"CASE WHEN abs(w) < 10 THEN w * {10**34 - 1}.0 END"),
+]  # fmt: skip

@@ -137,7 +137,8 @@ def fresh_servers(forked_servers: None) -> Iterator[None]:
 def _main(control: int) -> None:
     """Import everything, and fork fork servers until the test's process has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    fork_server.import_all(PRELOAD)
+    if fault := fork_server.import_all(PRELOAD):
+        raise RuntimeError(fault)
     orders = socket.socket(fileno=control)
     ended = selectors.DefaultSelector()
     ended.register(orders, selectors.EVENT_READ)

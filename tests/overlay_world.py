@@ -18,6 +18,8 @@ from synergy_nb.simulator.kernel import Network, SimulatedPeers
 class RoutedLabel(Message, frozen=True):
     """Something to route."""
 
+    routed = True
+
     label: int
 
 

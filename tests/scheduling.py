@@ -24,7 +24,7 @@ MOST_WORKERS: Final = 8  # each imports everything: 7 s of a processor, half a G
 
 #: Files that share a server, by the fixture that has it.
 SERVERS: Final = {
-    "spark_peers": ("test_bench", "test_spark_cluster"),
+    "spark_peers": ("test_bench", "test_nexmark_on_spark", "test_spark_cluster"),
     "spark_server": (
         "test_python_workers",
         "test_spark_external_server",

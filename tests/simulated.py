@@ -149,10 +149,10 @@ class Ring:
         else:
             del self.deployments[address, told.application]
 
-    def submit(self, at: str, request: str, plan: Plan, placement: str = "composed") -> None:
-        """Submit a plan at a peer now."""
+    def submit(self, at: str, request: str, plan: Plan, placement: str = "composed", user: str = "") -> None:
+        """Submit a plan at a peer now; ``user``: guest who does."""
         self.refusal = ""
-        self.simulation.report(at, SubmitPlan(request, plan.to_bytes(), placement, number=1))
+        self.simulation.report(at, SubmitPlan(request, plan.to_bytes(), placement, number=1, user=user))
         if self.refusal:
             raise ValueError(self.refusal)
 

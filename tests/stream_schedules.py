@@ -197,6 +197,8 @@ def disturb(
                 if victims and deaths + len(victims) <= most_deaths and survives(world, victims):
                     deaths += len(victims)
                     for victim in victims:
+                        if not survives(world, (victim,)):
+                            continue  # a component has moved to it since the other one died
                         world.crash(victim)
                         if rng.random() < 0.5:
                             world.run(rng.uniform(0.0, 0.1))

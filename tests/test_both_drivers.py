@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -17,6 +18,7 @@ from synergy_nb import Cluster, ClusterError, NotAdmitted, Simulation, source
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.one_sided import (
     ONLY_LIVE,
+    ONLY_LIVE_APPLICATION,
     ONLY_SIMULATED,
     ONLY_SIMULATED_APPLICATION,
     NotHere,
@@ -80,7 +82,7 @@ def _check_sides(one: object, other: object, only_one: Mapping[str, str], only_o
 def test_what_only_one_has_is_said_by_the_other(cluster: Cluster, simulation: Simulation) -> None:
     _check_sides(cluster, simulation, ONLY_LIVE, ONLY_SIMULATED)
     live, simulated = cluster.submit(_plan("sides")), simulation.submit(_plan("sides"))
-    _check_sides(live, simulated, {}, ONLY_SIMULATED_APPLICATION)
+    _check_sides(live, simulated, ONLY_LIVE_APPLICATION, ONLY_SIMULATED_APPLICATION)
     live.stop()
     simulated.stop()
 
@@ -181,6 +183,69 @@ def test_an_endless_stream_is_taken_in_parts_and_is_gone_when_it_is_stopped(eith
     assert all(application.id not in state.applications for state in states)
 
 
+def test_a_filter_reads_a_running_stream_that_has_all_its_rows(either: Any) -> None:
+    packets = source("packets", seed=5, rate="400 tuples/s", id="packets")
+    wide = either.submit(packets.filter("bytes > 100", id="large").sink("wide", id="out"))
+    assert wide.status == "running"
+    where = "bytes > 700 AND link = 'A'"
+
+    def narrow() -> Any:
+        found = either.submit(packets.filter(where, id="large").sink("narrow", id="out"))
+        if "still tests" in str(found.explain()):
+            return found
+        found.stop()  # the directory did not have the stream yet
+        return None
+
+    reader = next(filter(None, (narrow() for _ in range(100))))
+    assert "large reads filter[bytes > 100](packets[" in str(reader.explain())
+    assert f"which runs; it still tests {where}" in str(reader.explain())
+    found = reader.head(20)
+    given = wide.head(2000)
+    first, last = found["time"].min(), found["time"].max()
+    assert given.height
+    query = f"SELECT * FROM given WHERE {where} AND time BETWEEN '{first}' AND '{last}'"
+    wanted = pl.DataFrame(duckdb.execute(query).fetchall(), schema=given.schema, orient="row")
+    assert_frame_equal(found.filter(pl.col("time") <= given["time"].max()), wanted)
+    assert wanted.height > 5
+    wide.stop()
+    assert reader.head(30).height == 30, "its stream goes on for its readers"
+    reader.stop()
+
+
+def test_an_aggregate_of_coarser_windows_is_made_of_finer_ones_that_run(either: Any) -> None:
+    packets = source("packets", seed=6, rate="40 tuples/s", speed=10, id="packets")
+    every = either.submit(packets.sink("every", id="out"))
+    finer = packets.aggregate(("link", "source"), "1 s", n="count(*)", total="sum(bytes)", id="seconds")
+    seconds = either.submit(finer.sink("seconds", id="out"))
+    assert (every.status, seconds.status) == ("running", "running")
+    asked = packets.filter("link = 'A'", id="a").aggregate("link", "5 s", n="count(*)", mean="avg(bytes)", id="coarse")
+
+    def coarser() -> Any:
+        found = either.submit(asked.sink("coarse", id="out"))
+        if "still tests link = 'A' and combines windows of 1 s: n of n, mean of n and total" in str(found.explain()):
+            return found
+        found.stop()  # the directory did not have the stream yet
+        return None
+
+    reader = next(filter(None, (coarser() for _ in range(100))))
+    assert "coarse reads aggregate[by=[link, source]," in str(reader.explain())
+    found = reader.head(4)
+    assert found.height == 4
+    heads = (every.head(rows) for rows in range(1000, 20_000, 500))
+    given = next(head for head in heads if head["time"].max() > found["window_end"].max())
+    assert given.height
+    bounds = "time_bucket(INTERVAL 5 SECONDS, time) AS s"
+    query = f"SELECT {bounds}, count(*), avg(bytes) FROM given WHERE link = 'A' GROUP BY s ORDER BY s"
+    wanted = {row[0]: row for row in duckdb.execute(query).fetchall()}
+    rows = found.select("window_start", "n", "mean").rows()
+    assert rows[0][1] <= wanted[rows[0][0]][1], "the first has what came since it joined"
+    assert rows[1:] == [wanted[start] for start, *_ in rows[1:]]
+    seconds.stop()
+    assert reader.head(1).height == 1, "the finer stream goes on for its readers"
+    for each in (reader, every):
+        each.stop()
+
+
 # -- what rows may be --------------------------------------------------------------------------------------------------
 
 
@@ -239,5 +304,5 @@ def test_a_wrong_request_is_refused_by_name(
 
 def test_the_page_lists_what_only_one_has() -> None:
     page = (ROOT / "docs" / "simulation.md").read_text("utf-8")
-    for name in (*ONLY_LIVE, *ONLY_SIMULATED, *ONLY_SIMULATED_APPLICATION):
+    for name in (*ONLY_LIVE, *ONLY_LIVE_APPLICATION, *ONLY_SIMULATED, *ONLY_SIMULATED_APPLICATION):
         assert f"`{name}`" in page.partition("## Beside a cluster")[2].partition("\n## ")[0], name

@@ -41,6 +41,7 @@ LAYERS = (
     ("reporting",),
     ("dataflow",),
     ("traces",),
+    ("testing",),
     ("editing",),
     (SPARK,),
     ("control",),
@@ -59,32 +60,47 @@ DRIVERS = LEVEL["runtime"]
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "plan": (
         ("terms",),
-        ("sql",),
+        ("sql", "tables"),
         ("operators",),
         ("checks",),
         ("text",),
         ("_stream_names", "data_frames"),
-        ("query_plan",),
+        ("query_plan", "functions"),
         ("builder", "derived"),
+        ("queries",),
     ),
     "dataflow": (
         ("deployments", "memory_shares", "meters", "prediction_reports", "tuples"),
         ("_expressions", "logic"),
+        ("functions",),
         ("operators",),
         ("streams",),
     ),
     "dataflow.streams": (("log", "replicas"), ("component",), ("hosting",)),
     "lifecycle": (("records",), ("requests", "sessions"), ("changes",), ("session",), ("engine",)),
-    "synergy_experiments": (("demo", "flows", "framework"), ("worlds",), ("bench",), ("chapters",), ("paper_figure",)),
+    "synergy_experiments": (
+        ("demo", "flows", "framework", "nexmark"),
+        ("worlds",),
+        ("bench",),
+        ("chapters",),
+        ("paper_figure",),
+    ),
 }
 TOP = LEVEL["cli"]
 
-# Of the runtime, what may know Dask: the plugin on a worker, the bounds of its ports, the processes that hold workers,
-# and what starts or joins
-DASK_MODULES = {("process", "_plugin"), ("process", "processes"), ("process", "starting"), ("transport", "listening")}
+# Of the runtime, what may know Dask: its certificates, the plugin on a worker, the bounds of its ports, the processes
+# that hold workers, and what starts or joins
+DASK_MODULES = {
+    ("identity", "security"),
+    ("process", "_plugin"),
+    ("process", "_steady_worker"),
+    ("process", "processes"),
+    ("process", "starting"),
+    ("transport", "listening"),
+}
 DASK = {"dask", "distributed"}
 # The rows of users' asynchronous iterables come from an event loop wherever they are read
-LOOPS = {("simulator", "_asynchronous_rows")}
+LOOPS = {("simulator", "_asynchronous_rows"), ("dataflow", "functions", "_coroutines")}
 OUTSIDE_WORLD = {"asyncio", "socket", "selectors", "ssl", "time", "tornado"} | DASK
 GLOBAL_RANDOMNESS = {"secrets", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getrandom"}
 SEEDED_RANDOMNESS = {
@@ -524,6 +540,26 @@ COMPONENT = {f"{PACKAGE}.dataflow.streams.component.{name}" for name in ("compon
 LABELS = {"determinants", "losses", "rates"}  # of a chunk: whoever makes one labels it before anybody else has it
 
 
+#: Rooms in which all facts have one home, with the rooms below of which they write nothing either.
+OWNED = {SPARK: (SPARK,), "lifecycle": ("lifecycle",), "algorithms": ("algorithms", "lifecycle")}
+#: Methods that change a collection.
+CHANGES = {"add", "append", "clear", "discard", "extend", "pop", "remove", "setdefault", "update"}
+
+
+@cache
+def _collections(name: str) -> frozenset[str]:
+    """Names of those attributes of the classes of a module that begin as a collection; listeners are for others."""
+    found: set[str] = set()
+    for node in next(module for module in MODULES if module.name == name).nodes:
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        value, targets = node.value, node.targets if isinstance(node, ast.Assign) else [node.target]
+        made = isinstance(value, ast.Call) and ast.unparse(value.func).partition("[")[0] in ("set", "dict", "list")
+        if made or isinstance(value, ast.Dict | ast.List | ast.Set):
+            found |= {each.attr for each in targets if isinstance(each, ast.Attribute)}
+    return frozenset(name for name in found if not name.startswith("on_"))
+
+
 @cache
 def _attributes(name: str) -> frozenset[str]:
     """Names of the attributes that the classes of a module have."""
@@ -537,9 +573,12 @@ def _attributes(name: str) -> frozenset[str]:
 
 
 def facts_have_one_home(module: Module) -> Iterator[str]:
-    """In the data path an attribute is written by the module of its class: whoever wants it changed asks its owner."""
-    if module.parts[0] == SPARK:
-        yield from _written_on_spark(module)
+    """In the data path, in the life of applications and in algorithms the module of a class writes its attributes.
+
+    Whoever wants it changed asks its owner.
+    """
+    if module.parts[0] in OWNED:
+        yield from _written_elsewhere(module)
         return
     if module.parts[:2] != ("dataflow", "streams") or len(module.parts) < 4:
         yield from _written_components(module)
@@ -556,20 +595,23 @@ def facts_have_one_home(module: Module) -> Iterator[str]:
             yield f"line {node.lineno}: writes {ast.unparse(node)}, which belongs to a class elsewhere"
 
 
-def _written_on_spark(module: Module) -> Iterator[str]:
-    """Attributes of classes of other modules of this package; objects of Spark are set up by whoever uses them."""
-    others = (each.name for each in MODULES if each.parts[0] == SPARK and each.name != module.name)
-    foreign = frozenset[str]().union(*map(_attributes, others)) - (
-        _attributes(module.name) if module.name in NAMES else frozenset()
-    )
+def _written_elsewhere(module: Module) -> Iterator[str]:
+    """Attributes of classes of other modules of these rooms; objects of Spark are set up by whoever uses them."""
+    rooms = OWNED[module.parts[0]]
+    others = [each.name for each in MODULES if each.parts[0] in rooms and each.name != module.name]
+    own = _attributes(module.name) if module.name in NAMES else frozenset[str]()
+    foreign = frozenset[str]().union(*map(_attributes, others)) - own
+    collections = frozenset[str]().union(*map(_collections, others)) - own
     for node in module.nodes:
-        if (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.ctx, ast.Store | ast.Del)
-            and node.attr in foreign
-            and ast.unparse(node.value) != "self"
-        ):
-            yield f"line {node.lineno}: writes {ast.unparse(node)}, which belongs to a class elsewhere"
+        written, names = node, frozenset[str]()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+            written, names = node.func.value, collections
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            written, names = node.value, collections
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            names = foreign
+        if isinstance(written, ast.Attribute) and written.attr in names and ast.unparse(written.value) != "self":
+            yield f"line {written.lineno}: writes {ast.unparse(written)}, which belongs to a class elsewhere"
 
 
 def _written_components(module: Module) -> Iterator[str]:
@@ -850,7 +892,7 @@ def test_no_module_of_tests_imports_from_another() -> None:
         (
             rooms_point_down,
             "lifecycle.records.request",
-            "from synergy_nb.lifecycle.requests.alternatives import owners_of",
+            "from synergy_nb.lifecycle.requests.alternatives import Alternatives",
         ),
         (rooms_point_down, "lifecycle.sessions.impact", "from synergy_nb.lifecycle.requests import engine_choice"),
         (rooms_point_down, "lifecycle.changes.takeover", "from synergy_nb.lifecycle.session import Session"),
@@ -899,6 +941,11 @@ def test_no_module_of_tests_imports_from_another() -> None:
         (facts_have_one_home, "dataflow.streams.hosting.exchange", "component.running = True"),
         (facts_have_one_home, "runtime.data.instances", "self._component.external = True"),
         (facts_have_one_home, "spark_stream.query", "self._exchange.inlets = []"),
+        (facts_have_one_home, "lifecycle.changes.takeover", "member.leader = ''"),
+        (facts_have_one_home, "lifecycle.sessions.feedback", "request.refused_by.add('a')"),
+        (facts_have_one_home, "lifecycle.engine", "request.skipped['s'] = None"),
+        (facts_have_one_home, "algorithms.replication.placement", "request.alternative = None"),
+        (facts_have_one_home, "algorithms.migration._hot_spots", "relief.asked = ''"),
         (facts_have_one_home, "dataflow.streams.hosting.exchange", "cursor.sent, cursor.resend_at = start, None"),
         (hides_no_module, "plan.terms", "from synergy_nb.plan.terms.units import amount as naming"),
         (hides_no_module, "plan.terms", "def naming(): ..."),
@@ -923,6 +970,8 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         (facts_have_one_home, "dataflow.streams.component.component_settings", "component.terms = 1.0"),
         (facts_have_one_home, "widgets.report", "component.peer = ''"),
         (facts_have_one_home, "spark_stream.query", "session.release_session_on_close = False"),
+        (facts_have_one_home, "lifecycle.engine", "session.on_ended.append(print)"),
+        (facts_have_one_home, "lifecycle.records.request", "class A:\n    def f(self): self.refused_by.add('a')"),
         (facts_have_one_home, "dataflow.streams.hosting.exchange", "class A:\n    def f(self): self.sent = 0"),
         (rooms_point_down, "dataflow.streams", "from synergy_nb.dataflow.streams.hosting.hosting import Hosting"),
         (drivers_stand_apart, "runtime.host", "from synergy_nb.runtime import link"),

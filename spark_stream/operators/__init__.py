@@ -5,8 +5,16 @@ with SQL in DuckDB. :func:`build` translates a part of a plan to one DataFrame; 
 convert its inputs and its result. Sessions need the settings of :data:`spark_stream._expressions.MEANING`.
 """
 
-from spark_stream.operators import crypto, joins, ordered, rows, windows  # noqa: F401 - each registers its kinds
-from spark_stream.operators._parts import build, kinds, lag, numbered, readings
+from spark_stream.operators import (  # noqa: F401 - each registers its kinds
+    crypto,
+    joins,
+    ordered,
+    own,
+    rows,
+    tables,
+    windows,
+)
+from spark_stream.operators._parts import build, kinds, lag, numbered, readings, settings
 from spark_stream.operators.frames import END_TIME, MARK, POSITION, arrange, enter, leave
 
 __all__ = [
@@ -21,4 +29,5 @@ __all__ = [
     "leave",
     "numbered",
     "readings",
+    "settings",
 ]

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
     from synergy_nb.plan import Operator, Plan
 
+_STORE: Final = "spark.sql.streaming.stateStore"
+#: ``transformWithState`` needs RocksDB, which writes what has changed in a micro-batch rather than all files.
+_KEYED: Final = {
+    f"{_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+}
 _RECKONING: Final = 2000  # rounding of Spark's watermark behind a join, microseconds
 
 
@@ -105,9 +111,15 @@ def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
     found = ordered_by(end)
     for name in members:
         operator = plan.operators[name]
-        if KINDS[operator.kind].needs_order:
+        declared = KINDS[operator.kind]
+        if declared.needs_order and not declared.needs_no_order(operator.params):
             found |= ordered_by(operator.inputs[0])
     return found
+
+
+def settings(plan: Plan, members: Collection[str]) -> Mapping[str, str]:
+    """Settings that a query over a part needs beside those of all queries."""
+    return _KEYED if any(plan.operators[name].kind == "apply_keyed" for name in members) else {}
 
 
 def lag(plan: Plan, members: Collection[str], end: str) -> int:
@@ -127,9 +139,10 @@ def lag(plan: Plan, members: Collection[str], end: str) -> int:
         watermark, tuples = (max(each) for each in zip(*above, strict=True))
         if KINDS[operator.kind].waits:
             tuples = max(tuples, watermark)
-        if operator.params.get("how", "inner") != "inner":  # a tuple without a partner waits for one
+        product = KINDS[operator.kind].product
+        if product and operator.params["how"] != "inner":  # a tuple without a partner waits for one
             tuples = max(tuples, watermark + _RECKONING)
-        if KINDS[operator.kind].product and not set(WINDOW) <= set(operator.params["on"]):
+        if product and not set(WINDOW) <= set(operator.params["on"]):
             watermark += microseconds(span_of(plan, name)) + _RECKONING
         return watermark, tuples
 

@@ -14,29 +14,19 @@ import hmac
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import types
 from pyspark.sql.connect import functions as sf
-from pyspark.sql.connect.udf import _create_udf
-from pyspark.util import PythonEvalType
 
 from spark_stream._expressions import quote
 from spark_stream.operators._registry import implements
+from spark_stream.operators.arrow_functions import arrow_function
 from spark_stream.operators.frames import CLOCK, ORDER, Work
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 __all__ = ["decrypt", "encrypt"]
 
 _LEAST_SECRET: Final = 16  # least length of a secret, bytes
-_TYPES: Final = {
-    "int": types.LongType,
-    "float": types.DoubleType,
-    "str": types.StringType,
-    "bool": types.BooleanType,
-    "time": types.TimestampType,
-    "bytes": types.BinaryType,
-}
 # Functions that are sent to Spark must not refer to names of this module, as Spark's workers do not have it.
 
 
@@ -138,7 +128,7 @@ def encrypt(work: Work) -> DataFrame:
     columns = {}
     for name in work.params["columns"]:
         seal = encryptor(cipher, nonces, f"{stream}\0{name}\0".encode(), schema[name])
-        columns[name] = _udf(seal, "bytes")(place, sf.col(quote(name))).alias(name)
+        columns[name] = arrow_function(seal, "bytes")(place, sf.col(quote(name))).alias(name)
     return _with(work, columns)
 
 
@@ -150,13 +140,8 @@ def decrypt(work: Work) -> DataFrame:
     for name, kind in work.params["columns"].items():
         where = f"operator {work.operator.id!r} (decrypt): column {name!r}"
         read = decryptor(cipher, kind, where, work.params["key"])
-        columns[name] = _udf(read, kind)(sf.col(quote(name))).alias(name)
+        columns[name] = arrow_function(read, kind)(sf.col(quote(name))).alias(name)
     return _with(work, columns)
-
-
-def _udf(function: Callable[..., Any], kind: str) -> Callable[..., Column]:
-    """Make a function of Arrow arrays; ``arrow_udf`` of PySpark would need an active session in this process."""
-    return _create_udf(function, _TYPES[kind](), PythonEvalType.SQL_SCALAR_ARROW_UDF)
 
 
 def _with(work: Work, columns: dict[str, Any]) -> DataFrame:

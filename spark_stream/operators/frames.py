@@ -21,18 +21,17 @@ later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import polars as pl
 from pyspark.sql.connect import functions as sf
 
-from spark_stream._expressions import quote
-from spark_stream._tables import MARK, POSITION
+from spark_stream._expressions import quote, struct
+from spark_stream._tables import MARK, POSITION, places_in_order
 from synergy_nb.dataflow.operators.base import WINDOW
-from synergy_nb.plan.operators.schemas import is_windowed
 
 if TYPE_CHECKING:
+    import polars as pl
     from pyspark.sql import Column, DataFrame
 
     from synergy_nb.plan import Operator, Plan
@@ -111,11 +110,6 @@ def named(text: str, name: str) -> Column:
     return sf.expr(text).alias(name)
 
 
-def struct(parts: Iterable[str]) -> str:
-    """SQL for a struct of SQL expressions, with the fields c0, c1, ..."""
-    return "named_struct({})".format(", ".join(f"'c{number}', {part}" for number, part in enumerate(parts)))
-
-
 def enter(source: DataFrame, schema: Mapping[str, str], *, numbered: bool = False) -> DataFrame:
     """Convert a stream of rows and punctuations to the format of operators.
 
@@ -142,14 +136,7 @@ def leave(frame: DataFrame, schema: Mapping[str, str], *, ordered: bool = False)
 def arrange(rows: pl.DataFrame) -> pl.DataFrame:
     """Sort rows of a result into the order of peers, and drop the columns that determine it.
 
-    Rows of windows are ordered by the ends of their windows, others by position, or by time if they have no positions.
-
     ``rows``: rows of one or more micro-batches, from a stream that was left with ``ordered=True``.
     """
-    order = rows.get_column(ORDER)
     plain = rows.drop(ORDER)
-    keys = order.struct.unnest() if order.dtype == pl.Struct else order.to_frame()
-    keys = keys.rename({name: f" {number}" for number, name in enumerate(keys.columns)})
-    ahead = ["time", "window_start"] if is_windowed(dict.fromkeys(plain.columns, "")) else []
-    by = [*ahead, *keys.columns, *(name for name in plain.columns if name not in ahead)]
-    return pl.concat([plain, keys], how="horizontal").sort(by, nulls_last=True).select(plain.columns)
+    return plain[places_in_order(plain, rows.get_column(ORDER))]

@@ -1,4 +1,4 @@
-"""Operators that process all rows of a window at once: sort, compare, distinct, top, percentile.
+"""Operators that process all rows of a window at once: sort, compare, distinct, top, percentile, over.
 
 Groups have no order in Spark, so the rows of a window are collected in a list, sorted and exploded again; ``ORDER``
 retains the order. The same micro-batch closes all rows of a window.
@@ -6,22 +6,26 @@ retains the order. The same micro-batch closes all rows of a window.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql.connect import functions as sf
 
-from spark_stream._expressions import quote
+from spark_stream._expressions import quote, share_of
 from spark_stream.operators._registry import implements
+from spark_stream.operators.arrow_functions import of_rows
 from spark_stream.operators.frames import ORDER, UNORDERED, Work, columns_of, named, struct
 from spark_stream.operators.windows import WINDOW_COLUMN, Windowed, windowed
+from synergy_nb.dataflow.operators.ordered import OverValues, sort_keys
 from synergy_nb.plan.operators.catalogue import KINDS
-from synergy_nb.plan.terms.units import ratio_of
+from synergy_nb.plan.terms.column_types import family
+from synergy_nb.plan.terms.naming import internal
 
 if TYPE_CHECKING:
+    import polars as pl
     from pyspark.sql import DataFrame
 
-__all__ = ["compare", "counted_here", "distinct", "percentile", "sort", "top"]
+__all__ = ["compare", "counted_here", "distinct", "for_groups", "over", "percentile", "sort", "top"]
 
 _NIBBLES: Final = "0123456789ABCDEF"
 
@@ -31,8 +35,12 @@ def _ascending(kind: str, column: str, *, down: bool) -> list[str]:
     null = f"{column} IS NULL"
     if not down:
         return [null, column]
-    if kind == "int":
+    if kind in ("int", "duration"):
         return [null, f"~ {column}"]
+    if kind == "date":
+        return [null, f"~ unix_date({column})"]
+    if family(kind) == "decimal":
+        return [null, f"- {column}"]
     if kind == "float":
         return [null, f"NOT isnan({column})", f"- {column}"]
     if kind == "bool":
@@ -45,7 +53,7 @@ def _ascending(kind: str, column: str, *, down: bool) -> list[str]:
 
 def _keys(by: Sequence[str], schema: Mapping[str, str]) -> dict[str, bool]:
     """Columns of a sort, and whether each is descending: its keys, then the remaining columns."""
-    keys = {key if key in schema else key.removesuffix(" desc"): key not in schema for key in by}
+    keys = sort_keys(by, schema)
     return {**keys, **{name: False for name in columns_of(schema) if name not in keys}}
 
 
@@ -77,13 +85,6 @@ def _sorting(work: Work) -> _Sorting:
     return _Sorting(parts, places)
 
 
-def _share(fraction: float, number: str, *, up: bool = False) -> str:
-    """SQL for the fraction of a number of rows, rounded down or up exactly."""
-    part, whole = ratio_of(fraction)
-    more = f" + {whole - 1}BD" if up else ""
-    return f"((CAST({number} AS DECIMAL(20, 0)) * {part}BD{more}) div {whole}BD)"
-
-
 @implements("sort")
 def sort(work: Work) -> DataFrame:
     """The tuples of each window in order; NULL is last in either direction, the remaining columns break ties."""
@@ -97,7 +98,7 @@ def sort(work: Work) -> DataFrame:
 def top(work: Work) -> DataFrame:
     """The first tuples of each window or group, in the order of a sort."""
     sorting, per = _sorting(work), list(work.params.get("per") or ())
-    windows = _for_groups(work, per)
+    windows = for_groups(work, per)
     groups = windows.by([named(quote(name), f" per {name}") for name in per])
     first = f"slice(sort_array(collect_list({struct(sorting.parts)})), 1, {work.params['k']})"
     rows = groups.agg(named(first, " rows")).select(sf.col(quote(WINDOW_COLUMN)), named("explode(` rows`)", " row"))
@@ -108,27 +109,30 @@ def top(work: Work) -> DataFrame:
 def percentile(work: Work) -> DataFrame:
     """The percentile of the values of each window and group."""
     by, name = list(work.params.get("by") or ()), work.params["name"]
-    windows = _for_groups(work, by)
+    windows = for_groups(work, by)
     groups = windows.by([named(quote(column), f" by {column}") for column in by])
     rows = groups.agg(named(f"sort_array(collect_list({quote(work.params['value'])}))", " values"))
-    place = _share(work.params["fraction"], "size(` values`)", up=True)
+    place = share_of(work.params["fraction"], "size(` values`)", up=True)
     found = {column: quote(f" by {column}") for column in by}
     found[name] = f"get(` values`, CAST(greatest({place}, 1L) AS INT) - 1)"
     order = struct(part for column in by for part in (f"{found[column]} IS NULL", found[column])) if by else UNORDERED
     return windows.finished(rows, {column: found[column] for column in columns_of(work.output)}, order)
 
 
-def _for_groups(work: Work, by: Sequence[str]) -> Windowed:
-    """The input with its windows, for grouping; sessions are those of the whole stream, not of each group."""
+def for_groups(work: Work, by: Sequence[str], columns: Sequence[str] = ()) -> Windowed:
+    """The input with its windows, for grouping; sessions are those of the whole stream, not of each group.
+
+    ``columns``: columns that are needed; empty: all but time and the bounds of windows.
+    """
     windows = windowed(work)
     if not by or (work.params.get("window") or {}).get("kind") != "session":
         return windows
-    names = columns_of(work.schemas[0])
+    names = columns or columns_of(work.schemas[0])
     rows = windows.by().agg(named(f"collect_list({struct(map(quote, names))})", " rows"))
     rows = rows.select(sf.col(quote(WINDOW_COLUMN)), named("explode(` rows`)", " row"))
-    columns = [named(f"` row`.c{number}", name) for number, name in enumerate(names)]
+    fields = [named(f"` row`.c{number}", name) for number, name in enumerate(names)]
     window = sf.col(quote(WINDOW_COLUMN))
-    return windows._replace(frame=rows.select(window, *columns), window=window, keys=())
+    return windows._replace(frame=rows.select(window, *fields), window=window, keys=())
 
 
 @implements("distinct")
@@ -146,6 +150,34 @@ def distinct(work: Work) -> DataFrame:
         row, on = "` row`", {name: f"` row`.{columns[name]}" for name in on}
     first = windows.by([named(text, f" on {name}") for name, text in on.items()]).agg(named(f"min({row})", " first"))
     return windows.finished(first, {name: f"` first`.{field}" for name, field in columns.items()}, "` first`.c0")
+
+
+@implements("over")
+def over(work: Work) -> DataFrame:
+    """The tuples of each window with the values of calls over those of their key in order, which Polars computes.
+
+    Spark sorts the tuples of a window and key; :class:`.OverValues` of peers computes the values, in Python.
+    """
+    schema, by, params, output = dict(work.schemas[0]), list(work.params["by"]), dict(work.params), dict(work.output)
+    keys = [part for name, down in sort_keys(params.get("order") or (), schema).items()
+            for part in _ascending(schema[name], quote(name), down=down)]  # fmt: skip
+    keys += ["`time`", *(["`window_start`"] if "window_start" in schema else []), quote(ORDER)]
+    places = {name: len(keys) + number for number, name in enumerate(schema)}
+    group, new = internal("group"), {name: output[name] for name in params["values"]}
+
+    def values() -> Callable[[pl.DataFrame], pl.DataFrame]:
+        return OverValues(params, schema, output, [group]).added
+
+    windows = for_groups(work, by, [*schema, ORDER])
+    groups = windows.by([named(quote(name), f" by {name}") for name in by])
+    rows = groups.agg(named(f"sort_array(collect_list({struct([*keys, *map(quote, schema)])}))", " rows"))
+    window = sf.col(quote(WINDOW_COLUMN))
+    rows = rows.select(window, sf.col("` rows`"), of_rows(values, " rows", places, schema, new, group).alias(" values"))
+    rows = rows.select(window, sf.expr("posexplode(arrays_zip(` rows`, ` values`))").alias(" place", " row"))
+    found = {name: f"` row`.` values`.c{number}" for number, name in enumerate(new)}
+    found |= {name: f"` row`.` rows`.c{places[name]}" for name in columns_of(schema)}
+    order = struct(f"` row`.` rows`.c{number}" for number in range(len(keys))) if by else "CAST(` place` AS BIGINT)"
+    return windows.finished(rows, {name: found[name] for name in columns_of(output)}, order)
 
 
 @implements("compare")
@@ -167,7 +199,7 @@ def compare(work: Work) -> DataFrame:
     else:
         closed = windows.by(groups).agg(named(f"collect_list({row})", " rows"), named("count(1L)", " number"))
 
-    bar = _share(work.params["fraction"], "` number`")
+    bar = share_of(work.params["fraction"], "` number`")
     values = f"sort_array(filter(transform(` rows`, r -> r.{value}), v -> v IS NOT NULL))"
     least = f"get({values}, CAST(least({bar}, 2147483647L) AS INT))"
     window = sf.col(quote(WINDOW_COLUMN))

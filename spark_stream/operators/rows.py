@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql.connect import functions as sf
 
-from spark_stream._expressions import literal, quote, translate
+from spark_stream._expressions import literal, quote, scattered, signed, translate
 from spark_stream.operators._registry import implements
 from spark_stream.operators.frames import CLOCK, ORDER, UNORDERED, Work, named
 from synergy_nb.dataflow.operators.rows import splitmix64
@@ -52,16 +52,7 @@ def sample(work: Work) -> DataFrame:
     seed = int(splitmix64(np.array([int(work.params.get("seed") or 0) % 2**64], dtype=np.uint64))[0])
     missing = f"operator {work.operator.id!r} (sample): the positions of the tuples of its input are missing"
     position = f"coalesce({quote(ORDER)}, raise_error({literal(missing)}))"
-    drawn = f"({position} ^ {_signed(seed)}) + {_signed(0x9E3779B97F4A7C15)}"
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        drawn = f"(({drawn}) ^ shiftrightunsigned({drawn}, {shift})) * {_signed(factor)}"
-    drawn = f"({drawn}) ^ shiftrightunsigned({drawn}, 31)"
+    drawn = scattered(f"({position} ^ {signed(seed)})")
     below = min(int(fraction * 2.0**64), 2**64 - 1)
     # Both sides are unsigned numbers; with the highest bit inverted, signed numbers have the same order.
-    return work.inputs[0].filter(f"(({drawn}) ^ {_signed(2**63)}) < {_signed(below ^ 2**63)}")
-
-
-def _signed(number: int) -> str:
-    """SQL of an unsigned 64-bit number as the signed one with the same bits."""
-    value = number - 2**64 if number >= 2**63 else number
-    return f"({value}L)" if value > -(2**63) else "(-9223372036854775807L - 1L)"
+    return work.inputs[0].filter(f"(({drawn}) ^ {signed(2**63)}) < {signed(below ^ 2**63)}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql.connect import functions as sf
 
-from spark_stream._expressions import aggregate as call
-from spark_stream._expressions import decaying, quote
+from spark_stream._expressions import aggregate as written
+from spark_stream._expressions import decaying, quote, translate
 from spark_stream.operators._registry import implements
 from spark_stream.operators.frames import (
     CLOCK,
@@ -23,6 +23,7 @@ from spark_stream.operators.frames import (
     struct,
 )
 from synergy_nb.dataflow.operators.windows import microseconds
+from synergy_nb.plan.sql import sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
@@ -102,26 +103,35 @@ def _under(stream: DataFrame, bounds: str, name: str) -> Windowed:
 @implements("aggregate")
 def aggregate(work: Work) -> DataFrame:
     """One tuple per group and window, ordered by group."""
-    by, values, half_life = list(work.params["by"]), work.params["values"], work.params.get("half_life")
+    by, half_life, schema = list(work.params["by"]), work.params.get("half_life"), work.schemas[0]
     windows = windowed(work)
     groups = windows.by([sf.col(quote(name)) for name in by])
-    kept: list[Column] = []
+    kept: dict[str, Column] = {}  # by the name of a call
     results: dict[str, str] = {}
-    for number, (name, text) in enumerate(values.items()):
-        column = f" value {number}"
-        weighed = None if half_life is None else decaying(text, work.schemas[0])
-        if weighed is None:
-            kept.append(named(call(text, work.schemas[0], work.output[name]), column))
-            results[name] = quote(column)
-        else:
-            what, value = weighed
-            pair = struct(["unix_micros(`time`)", value])
-            kept.append(named(f"collect_list(CASE WHEN {value} IS NOT NULL THEN {pair} END)", column))
-            results[name] = _decayed(what, quote(column), windows, 1e6 * (half_life or 1.0))
-    rows = groups.agg(*kept)
-    columns = {name: results.get(name, quote(name)) for name in columns_of(work.output)}
+    values: dict[str, str] = {}
+    for name, text in work.params["values"].items():
+        left, calls = sql.calls(sql.parse(text, schema, aggregate=True))
+        types = sql.call_types(calls, schema, half_life=half_life is not None)
+        for each, call in calls.items():
+            column = f" value{each}"
+            weighed = None if half_life is None else decaying(call, schema)
+            if weighed is None:
+                kept[each] = named(written(call, schema, types[each], (quote(ORDER),)), column)
+                results[each] = quote(column)
+            else:
+                what, value = weighed
+                pair = struct(["unix_micros(`time`)", value])
+                kept[each] = named(f"collect_list(CASE WHEN {value} IS NOT NULL THEN {pair} END)", column)
+                results[each] = _decayed(what, quote(column), windows, 1e6 * (half_life or 1.0))
+        values[name] = (
+            results[left.name] if left.name in calls else translate(sql.canonical(left), types, work.output[name])
+        )
+    rows = groups.agg(*kept.values())
+    rows = rows.select("*", *(named(text, each) for each, text in results.items()))
+    columns = {name: values.get(name, quote(name)) for name in columns_of(work.output)}
     order = struct(part for name in by for part in (f"{quote(name)} IS NULL", quote(name))) if by else UNORDERED
-    return windows.finished(rows, columns, order)
+    made, having = windows.finished(rows, columns, order), work.params.get("having")
+    return made if having is None else made.filter(translate(having, work.output, "bool"))
 
 
 def _decayed(what: str, pairs: str, windows: Windowed, half_life: float) -> str:

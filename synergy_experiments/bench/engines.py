@@ -107,8 +107,8 @@ def missing_reason(engine: Engine) -> str:
             )
         if engine.variable:
             return (
-                f"not installed: pip install {engine.system} in an environment of its own, as it needs older packages "
-                f"than this project, and set {engine.variable} to the Python there, of version 3.11 or later"
+                f"not installed: pip install {engine.system} in an environment of its own, as it may need older "
+                f"packages than this project, and set {engine.variable} to the Python there, of version 3.11 or later"
             )
         return f"not installed: pip install {engine.system}"
     if engine.jvm:
@@ -126,6 +126,10 @@ class EngineProcess:
     ----------
     engine
         An installed engine.
+    script
+        Path of what it runs; by default that of :mod:`synergy_experiments.bench.engine_process`.
+    bench
+        Name of the measurement, for errors.
 
     Raises
     ------
@@ -134,8 +138,12 @@ class EngineProcess:
         it wrote.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(
+        self, engine: Engine, *, script: Path = Path(engine_process.__file__), bench: str = "dataflow"
+    ) -> None:
         self.engine = engine
+        self._script = script
+        self._bench = bench
 
     def __enter__(self) -> EngineProcess:
         # Spark in this process is a client of a server, and says so in variables; the engine has a Spark of its own
@@ -144,10 +152,9 @@ class EngineProcess:
             environment.pop("PYTHONPATH", None)  # packages of this environment are not for the other
         if self.engine.jvm:
             environment["JAVA_HOME"] = str(java.find().executable.parent.parent)
-        script = str(Path(engine_process.__file__))
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         self._process = subprocess.Popen(
-            [self.engine.python, "-P", script, self.engine.system],
+            [self.engine.python, "-P", str(self._script), self.engine.system],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -182,13 +189,29 @@ class EngineProcess:
         path
             Path of the file of tuples, in the engine's form.
         """
-        assert self._process.stdin is not None
+        return self._told(str(path))
+
+    def ask(self, task: dict[str, Any]) -> tuple[float, float, Any]:
+        """The same of a task of :mod:`synergy_experiments.bench.nexmark_process`."""
+        return self._told(json.dumps(task))
+
+    def delays(self, task: dict[str, Any]) -> list[float]:
+        """Delays of results, seconds, of a live task of that module."""
+        self._write(json.dumps(task))
+        found: list[float] = self._answer()["delays"]
+        return found
+
+    def _told(self, text: str) -> tuple[float, float, Any]:
         with Usage([self._process.pid], descendants=True) as usage:
-            with suppress(BrokenPipeError):  # of a process that has ended, which the answer tells
-                self._process.stdin.write(f"{path}\n")
-                self._process.stdin.flush()
+            self._write(text)
             found = self._answer()
         return found["seconds"], usage.cpu, sorted(tuple(row) for row in found["rows"])
+
+    def _write(self, text: str) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # of a process that has ended, which the answer tells
+            self._process.stdin.write(f"{text}\n")
+            self._process.stdin.flush()
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -197,8 +220,8 @@ class EngineProcess:
             self._process.wait()
             self._errors.seek(0)
             last = ([line for line in self._errors.read().splitlines() if line.strip()] or ["no message"])[-1]
-            raise RuntimeError(f"dataflow: {self.engine.name} ended: {last}")
+            raise RuntimeError(f"{self._bench}: {self.engine.name} ended: {last}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise RuntimeError(f"dataflow: {self.engine.name} failed: {answer['error']}")
+            raise RuntimeError(f"{self._bench}: {self.engine.name} failed: {answer['error']}")
         return answer

@@ -21,11 +21,14 @@ from synergy_experiments.bench import (
     hotspots,
     ingest,
     local_peers,
+    lookups,
     moves,
+    nexmark,
     predictions,
     replicas,
     simulated,
     simulations,
+    soak,
     spark,
     states,
     takeovers,
@@ -43,8 +46,10 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "hop": local_peers.hop,
     "batch": batches.batch,
     "dataflow": throughput.dataflow,
+    "nexmark": nexmark.nexmark,
     "ingest": ingest.ingest,
     "feeds": feeds.feeds,
+    "lookup": lookups.lookup,
     "dht": simulated.dht,
     "kernel": simulated.kernel,
     "flow": flows.flow,
@@ -58,6 +63,7 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "replicas": replicas.replicas,
     "view": view.view,
     "prediction": predictions.prediction,
+    "soak": soak.soak,
     "spark-ready": spark.ready,
     "spark-topk": spark.topk,
     "spark-delay": spark.delay,
@@ -67,7 +73,11 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
 NAMES: Final[tuple[str, ...]] = tuple(_MEASUREMENTS)
 
 #: Measurements that take many minutes, with their duration; they report their progress.
-LONG: Final[dict[str, str]] = {"admission": admissions.DURATION}
+LONG: Final[dict[str, str]] = {
+    "admission": admissions.DURATION,
+    "nexmark": nexmark.DURATION,
+    "soak": soak.DURATION,
+}
 
 
 def run(name: str, *, small: bool = False, progress: Callable[[float], None] | None = None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from synergy_nb.lifecycle.session import Session
 from synergy_nb.lifecycle.sessions.skipped_lines import SkippedReports
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.directory_entries import Entry
+from synergy_nb.overlay.held_contents import HeldContents
 from synergy_nb.overlay.load_levels import LoadLevels
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
@@ -48,6 +49,7 @@ class Parts:
     hot_spots: HotSpots
     collection: StreamCollection
     skipped: SkippedReports
+    contents: HeldContents
 
 
 class DriverPort(Protocol):
@@ -57,7 +59,7 @@ class DriverPort(Protocol):
         self,
         peer: Peer,
         parts: Parts,
-        components: Collection[str],  # directory names of the components that the peer offers
+        components: tuple[str, ...],  # directory names of the components that the peer offers
         name: str,  # readable name of the peer; the directory stores it with the components of the peer
         bandwidth: float,  # bandwidth of each incoming virtual link where no wide area limits it, bytes/s
         # function that returns the reason why Spark cannot execute an operator; None for what the plan alone shows
@@ -76,11 +78,12 @@ class DriverPort(Protocol):
         session, copies, streams = parts.session, parts.session.copies, parts.streams
         self.handlers = {
             driver.JoinRing: self._join,
-            driver.OfferComponents: lambda _, _message: self._offer(),
+            driver.OfferComponents: self._offer_more,
             driver.LeaveRing: self._leave,
             driver.LookUpHosts: self._find_hosts,
             driver.SubmitPlan: self._submit,
             driver.LeaseRenewed: lambda _, message: parts.requests.leases.renew(message.application),
+            driver.ShareApplication: self._grant,
             driver.StopApplication: self._stop,
             driver.ReleaseResults: lambda _, message: parts.requests.discard_results(message.application),
             driver.MoveComponent: self._move,
@@ -135,6 +138,18 @@ class DriverPort(Protocol):
             if component != "sink":  # sinks are at the origin or where a plan binds them, and are not looked up
                 self._parts.loads.offer(component, {"peer": self._name})
 
+    def _offer_more(self, _driver: str, message: driver.OfferComponents) -> None:
+        """Register components; of ``more`` those that were not known."""
+        new = [each for each in message.more if each not in self._components]
+        self._components = (*self._components, *new)
+        self._parts.probing.offers.update(new)
+        if not message.more:
+            self._offer()
+        for component in new:
+            self._parts.loads.offer(component, {"peer": self._name})
+        if message.told:
+            self._parts.contents.hold(message.more)
+
     def _leave(self, _driver: str, _message: driver.LeaveRing) -> None:
         self._parts.loads.withdraw()
         if self._parts.pastry.joined:
@@ -160,7 +175,15 @@ class DriverPort(Protocol):
         try:
             plan = Plan.from_bytes(message.plan)
             named = message.application, plan, message.placement
-            self._parts.requests.submit(*named, trial=message.trial, lease=message.lease)
+            self._parts.requests.submit(*named, trial=message.trial, lease=message.lease, user=message.user)
+        except ValueError as error:
+            self._answer(message.number, str(error), begun=False)
+        else:
+            self._answer(message.number)
+
+    def _grant(self, _driver: str, message: driver.ShareApplication) -> None:
+        try:
+            self._parts.requests.grant(message.application, message.user, message.right)
         except ValueError as error:
             self._answer(message.number, str(error), begun=False)
         else:

@@ -22,8 +22,10 @@ from synergy_nb.algorithms.replication.placement import ActivePlacement
 from synergy_nb.algorithms.replication.rebuilding import ReplicaRebuilding
 from synergy_nb.algorithms.replication.stream_collection import StreamCollection
 from synergy_nb.assembly._driver_port import DriverPort, Parts, SparkSupport
+from synergy_nb.assembly._speakers import Speakers
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
+from synergy_nb.control.rights import READ, Acceptance, Admission
 from synergy_nb.events import PeerOverloaded
 from synergy_nb.lifecycle.engine import Requests
 from synergy_nb.lifecycle.records.messages import Entrusted
@@ -42,6 +44,7 @@ from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.overlapping_levels import OverlappingLevels
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.overlay.directory import Directory
+from synergy_nb.overlay.held_contents import HeldContents
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.load_levels import LEVELS, LoadLevels
 from synergy_nb.overlay.membership import Membership
@@ -49,7 +52,7 @@ from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.spark_parts import PART
-from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS, TAP
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS, KINDS, TAP
 
 
 class PeerConfig(msgspec.Struct, frozen=True):
@@ -76,6 +79,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     # failure domains that it depends on (site, rack; the widest first), each with its probability of failure
     failure: float = 0.01
     domains: dict[str, float] = {}
+    accepts: Acceptance = Acceptance()  # what it accepts from guests
 
     def __post_init__(self) -> None:
         for field, value in {"failure": self.failure, **self.domains}.items():
@@ -136,6 +140,7 @@ class SynergyPeer:
             downlink=machine.downlink,
             server=machine.server,
         )
+        self.admission = Admission(self.ledger, config.accepts)
         # In the order of the house, from below: each step is given what the steps before it have made
         self._make_overlay(self.peer, config)
         self._make_session(self.peer, config, machine)
@@ -150,6 +155,7 @@ class SynergyPeer:
         self.membership = Membership(peer, self.pastry, config.pings)
         self.directory = Directory(peer, self.pastry, self.membership)
         self.streams = PublishedStreams(self.directory)
+        self.contents = HeldContents(peer, self.pastry)
         self.loads = LoadLevels(peer, self.directory, self.ledger, OverlappingLevels(config.load_levels))
         if config.composition.choice == "balanced":
             self.ledger.on_change.append(self.loads.promises_changed)
@@ -163,13 +169,15 @@ class SynergyPeer:
             peer,
             self.ledger,
             self.membership,
-            config.session,
+            msgspec.structs.replace(config.session, compares=config.replication.compare),
             self.streams if composing.sharing != "off" else None,
             self._offer_of_spark,
             composing.projection,
             machine.processing,
             self._deployed,
             self._placed,
+            self._lacks,
+            self.admission,
         )
 
     def _make_deciders(self, peer: Peer, config: PeerConfig, machine: Machine) -> dict[str, Decider]:
@@ -186,6 +194,7 @@ class SynergyPeer:
             self._running,
             machine.nearest or self._neighbours,
             self.membership.answers,
+            self.admission,
         )
         self.composition = Composition(peer, self.probing, self.membership, composing)
         # decider that has the driver compute placements, and receives the results
@@ -282,6 +291,7 @@ class SynergyPeer:
         parts = Parts(
             self.pastry, self.membership, self.directory, self.loads, self.streams, self.ledger, self.session,
             self.requests, self.resilient, self.probing, self.hot_spots, self.collection, skipped,
+            self.contents,
         )  # fmt: skip
         # protocol that handles the messages of the driver
         self.driver_port = DriverPort(peer, parts, config.components, config.name, config.bandwidth, machine.supports)
@@ -289,6 +299,7 @@ class SynergyPeer:
             self.pastry,
             self.membership,
             self.directory,
+            self.contents,
             self.session,
             self.probing,
             self.composition,
@@ -300,6 +311,7 @@ class SynergyPeer:
             *(self.placement.protocols if self.placement is not None else ()),
         ):
             peer.add(protocol)
+        Speakers(peer, self.pastry, self.session, self.probing, self.placement).guard()
 
     def _placement(self, config: PlacementConfig) -> PlacementOrigin:
         return PlacementOrigin(
@@ -344,14 +356,25 @@ class SynergyPeer:
             self.probing.offers.add(name)
             self.loads.offer(name, {"peer": self.config.name})
 
+    def _lacks(self, plan: Plan, operator: str, at: str) -> str:
+        """Say what this peer lacks to execute an operator; a content is fetched from the peer that executes it."""
+        kind = plan.operators[operator].kind
+        if kind == PART:
+            return "" if self._offer_of_spark() is not None else "Spark"
+        if not KINDS[kind].shipped or self._offers(plan, operator):
+            return ""
+        self.contents.want(component_name(plan, operator), at)
+        return f"{component_name(plan, operator)} yet"
+
     def _placed(self, request: Request) -> int:
         """Number of the attempt by which the replicas of a request were placed; 0 for none."""
         return 0 if self.placement is None else self.placement.attempt(request.name)
 
-    def _running(self, component: tuple[str, str]) -> float | None:
+    def _running(self, component: tuple[str, str], user: str) -> float | None:
         """Time from a source until a tuple leaves a component here, projected, seconds; None if it cannot be shared."""
-        found = self.session.components.get(component)
-        return found.reached if found is not None and found.offered else None
+        found, member = self.session.components.get(component), self.session.members.get(component[0])
+        readable = member is None or member.graph.rights.allow(user, READ)
+        return found.reached if found is not None and found.offered and readable else None
 
     def _neighbours(self) -> list[str]:
         """Neighbours in the overlay, the nearest first."""

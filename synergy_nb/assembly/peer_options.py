@@ -10,6 +10,7 @@ import msgspec
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly._synergy_peer import PeerConfig
+from synergy_nb.control.rights import GUESTS, Acceptance
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
 from synergy_nb.models.replication_config import ReplicationConfig
@@ -43,6 +44,7 @@ def peer_config(
     replication: object = None,
     overload: object = False,
     patience: float | str = SessionConfig().patience,
+    guests: object = None,
 ) -> PeerConfig:
     """Return the configuration of peers; raise ValueError if an option is invalid, as ``Cluster`` describes them."""
     if composition is not None and not isinstance(composition, CompositionConfig):
@@ -51,11 +53,14 @@ def peer_config(
     if replication is not None and not isinstance(replication, ReplicationConfig):
         expected = "a ReplicationConfig, such as ReplicationConfig(theta='60 %')"
         raise ValueError(f"replication: {replication!r}; expected {expected}")
+    if guests is not None and not isinstance(guests, Acceptance):
+        raise ValueError(f"guests: {guests!r}; expected an Acceptance, such as Acceptance(cores=0.25)")
     if not isinstance(overload, bool):
         raise ValueError(f"overload: {overload!r}; expected True or False")
     composing = composition or CompositionConfig(late=LATE)
     return PeerConfig(
         bandwidth=float(bandwidth),
+        accepts=GUESTS if guests is None else guests,
         composition=msgspec.structs.replace(composing, enforce=False) if overload else composing,
         hotspots=hot_spot_config("hotspots", hotspots),
         placement=PlacementConfig(room_first=True, apart_first=True, ahead=True),

@@ -89,7 +89,7 @@ def _packages() -> Iterator[Finding]:
 
 def _cores() -> Finding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    load = os.getloadavg()[0]
+    load = psutil.getloadavg()[0]
     found = f"{cores}, load {load:.1f}"
     if load > 2 * cores:
         return Finding("cores", "note", found, "the machine is busy: delays will be longer and throughput lower")

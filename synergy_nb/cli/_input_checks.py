@@ -132,13 +132,21 @@ def fresh(option: str, path: Path | None) -> None:
 
 
 def parsed(file: Path) -> Plan:
-    """The plan in a file.
+    """The plan in a file; a query in SQL, whose file ends with ``.sql``, has a sink of the file's name.
 
-    Raises ``PlanError``: holding everything that is wrong with it.
+    ``nexmark-q5`` is that query of the benchmark, if there is no such file.
+
+    Raises ``PlanError``: holding everything that is wrong with it; of a query ``QueryError``.
     """
     from synergy_nb.cli._console import err
     from synergy_nb.plan import Plan
 
+    benchmark, _, name = str(file).partition("-")
+    if benchmark == "nexmark" and not file.exists():
+        from synergy_experiments.nexmark import query
+
+        with bad_input():
+            return query(name)
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -148,7 +156,12 @@ def parsed(file: Path) -> Plan:
         refuse(f"{file}: {reason}; expected a query plan in YAML")
     with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always")
-        plan = Plan.from_yaml(text)
+        if file.suffix.lower() == ".sql":
+            from synergy_nb.editing.sql_queries import sql
+
+            plan = sql(text).sink(file.stem)
+        else:
+            plan = Plan.from_yaml(text)
     for notice in notices:
         err.print(f"! {notice.message}", markup=False, soft_wrap=True)
     return plan
@@ -156,11 +169,11 @@ def parsed(file: Path) -> Plan:
 
 def load(file: Path) -> Plan:
     """The plan in a file; refuse a file that holds none."""
-    from synergy_nb.plan import PlanError
+    from synergy_nb.errors import SynergyError
 
     try:
         return parsed(file)
-    except PlanError as error:
+    except SynergyError as error:
         refuse(f"{file}: {error}")
 
 

@@ -27,4 +27,11 @@ Record = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Record the run to a new file, for synergy replay.", show_default=False),
 ]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="A query plan.")]
+PlanFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PLAN.yaml",
+        help="A query plan in YAML, or a query in SQL if the file ends with .sql; or nexmark-q0 to nexmark-q22, the "
+        "queries of that benchmark.",
+    ),
+]

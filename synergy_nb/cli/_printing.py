@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime as dt
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from synergy_nb import __version__
 from synergy_nb.cli._console import fields, out
 from synergy_nb.cli._doctor import Finding
 from synergy_nb.cli._input_checks import print_json
+from synergy_nb.cli._listeners import Listener
 from synergy_nb.cli._run_command import RunOutcome
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import asks_for_active
@@ -354,3 +356,17 @@ def show_finding(finding: Finding) -> None:
     if finding.advice:
         line.add_row("", "", Text(finding.advice, style=colour))
     out.print(line)
+
+
+def show_listeners(found: Sequence[Listener]) -> None:
+    """Print a table of what listens where, since when, and who may use it."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "what", "where", "process", "since", "who may use it"):
+        table.add_column(name, overflow="fold")
+    for each in found:
+        mark, colour = _MARKS["bad" if each.open else "good"]
+        since = dt.datetime.fromtimestamp(each.since).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 - of the machine
+        process = f"{each.program} ({each.process})"
+        users = Text(each.users, style=colour if each.open else "")
+        table.add_row(Text(mark, style=colour), each.what, Text(each.address), Text(process), since, users)
+    out.print(table)

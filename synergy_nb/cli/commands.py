@@ -368,10 +368,16 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
     """Check a plan, and list all its mistakes."""
     import msgspec
 
+    from synergy_nb.editing.sql_queries import QueryError
     from synergy_nb.plan import PlanError
 
     try:
         plan = parsed(file)
+    except QueryError as error:
+        if as_json:
+            fields = ("line", "column", "expected", "nearest")
+            print_json({"valid": False, "problems": [{name: getattr(error, name) for name in fields}]})
+        refuse(f"{file}: {error}")
     except PlanError as error:
         if as_json:
             problems = [msgspec.structs.asdict(problem) for problem in error.problems]

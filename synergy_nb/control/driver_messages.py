@@ -40,6 +40,7 @@ __all__ = [
     "LookUpHosts",
     "MeasuredLoad",
     "MoveComponent",
+    "ObtainContents",
     "OfferComponents",
     "OperatorStopped",
     "OverheadsMeasured",
@@ -49,6 +50,7 @@ __all__ = [
     "ProfileExpired",
     "ReaderStalled",
     "ReleaseResults",
+    "ShareApplication",
     "SinksEnded",
     "SlackLost",
     "SparkOffered",
@@ -69,7 +71,10 @@ class JoinRing(DriverMessage, frozen=True):
 
 
 class OfferComponents(DriverMessage, frozen=True):
-    """Register the components of this peer in the directory; for a prebuilt ring."""
+    """Register the components of this peer in the directory, and ``more``, the contents of which are here by now."""
+
+    more: tuple[str, ...] = ()
+    told: bool = True  # whether neighbours in the ring are told of these contents, so that they fetch them
 
 
 class LeaveRing(DriverMessage, frozen=True):
@@ -96,12 +101,22 @@ class SubmitPlan(DriverMessage, frozen=True):
     # whether to decide on it only: nothing is committed or started, and what probes have reserved is released
     trial: bool = False
     lease: float = 0.0  # seconds for which it goes on although nothing is heard of its client; 0: without end
+    user: str = ""  # guest who has submitted it; empty: an owner of the cluster
 
 
 class LeaseRenewed(DriverMessage, frozen=True):
     """The client that submitted an application at this peer is alive."""
 
     application: str
+
+
+class ShareApplication(DriverMessage, frozen=True):
+    """Grant a right to an application of this peer to a user; None withdraws what was granted."""
+
+    application: str
+    user: str
+    right: str | None
+    number: int = 0
 
 
 class StopApplication(DriverMessage, frozen=True):
@@ -334,6 +349,16 @@ class HostsLookedUp(msgspec.Struct, frozen=True):
 
     number: int
     hosts: dict[str, list[str]] | None
+
+
+class ObtainContents(msgspec.Struct, frozen=True):
+    """Instruction: fetch the contents of components from the peer at ``sender``; answered by :class:`OfferComponents`.
+
+    Contents that the driver refuses, or that do not come, are not answered.
+    """
+
+    sender: str
+    components: tuple[str, ...]
 
 
 class DepartureLimits(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ DOWNLINK: Final = "\0downlink"
 MACHINE: Final = "\0machine"
 # prefix of the key of what an operator sends to other peers; no id of an operator begins like this
 SENT: Final = "\0sent by "
+USER: Final = "\0user "  # prefix of the key of the cores that the components of one user may have together
 
 
 class _Share:
@@ -121,14 +122,27 @@ class Ledger:
         self._floors: dict[str, float] = {}  # upstream peer to what was allocated when less than that was measured
         self.bandwidth_from = bandwidth_from or (lambda _upstream: bandwidth)
         self.on_change: list[Callable[[], None]] = []  # listeners, called after each commitment and each release
+        # called with each request whose last reservation is released, expires, or becomes a commitment
+        self.on_unreserved: list[Callable[[str], None]] = []
         self._shares: dict[str, _Share] = {}
-        self._holding: dict[str, _Share] = {}  # request to its share, for at least all shares with reservations
+        # request to its share, for all shares with reservations. Nobody is in here that has only commitments: each
+        # acknowledgement of a stream asks what is left
+        self._holding: dict[str, _Share] = {}
         self._committed: dict[str, float] = {}  # resource to the amount committed to all requests
+        self._users: dict[str, str] = {}  # request to the user on whom it counts, where that one has a limit
+        self._quotas: dict[str, float] = {}  # user to the cores that his requests may have together
         self._changes = 0
 
     # -- residual resources --------------------------------------------------------------------------------------
 
+    def count_on(self, request: str, user: str, cores: float) -> None:
+        """Count what a request holds on a user, whose requests may have so many cores together."""
+        self._users[request] = user
+        self._quotas[user] = cores
+
     def _capacity(self, resource: str) -> float:
+        if resource.startswith(USER):
+            return self._quotas[resource.removeprefix(USER)]
         if resource in (CORES, MACHINE, UPLINK, DOWNLINK):
             known = {CORES: self.cores, MACHINE: self.machine, UPLINK: self.uplink, DOWNLINK: self.downlink}
             return known[resource]
@@ -202,17 +216,32 @@ class Ledger:
         It is that for operators, or for an ``external`` one, which the peer's thread does not execute.
         """
         return min(
-            self._residual(request, each) + self._own(request, each) for each, _ in self._processing(0.0, external)
+            self._residual(request, each) + self._own(request, each)
+            for each, _ in self._processing(request, 0.0, external)
         )
 
-    def _processing(self, cores: float, external: bool) -> dict[Link, float]:
+    def _processing(self, request: str, cores: float, external: bool) -> dict[Link, float]:
         """Claim of ``cores`` for an operator; one that is ``external`` is not executed by the peer's thread."""
-        if self.machine == self.cores:
-            return {(CORES, ""): cores}
-        return {(MACHINE, ""): cores} if external else {(CORES, ""): cores, (MACHINE, ""): cores}
+        claim: dict[Link, float] = {} if external and self.machine != self.cores else {(CORES, ""): cores}
+        if self.machine != self.cores:
+            claim[MACHINE, ""] = cores
+        if request in self._users:
+            claim[USER + self._users[request], ""] = cores
+        return claim
 
-    def beyond_thread(self, cores: float, *, external: bool = False) -> str:
-        """Words for an operator that needs more ``cores`` than one thread can use; empty if it needs no more."""
+    def beyond_limits(self, request: str, cores: float, *, external: bool = False) -> str:
+        """Words for an operator that needs more ``cores`` than one thread can use, or than its user may have.
+
+        They are empty if it needs no more.
+        """
+        user = self._users.get(request, "")
+        if user:
+            left = self._residual(request, USER + user) + self._own(request, USER + user)
+            if left < cores - ROUNDING * self.cores:
+                of = counted(self._quotas[user], "core", "that its user may have here", "that its user may have here")
+                return (
+                    f"{max(left, 0.0):.4g} left of the {of}, where {cores:.4g} {'is' if cores == 1 else 'are'} needed"
+                )
         if external or cores <= self.server * (1.0 + ROUNDING):
             return ""
         needed = counted(cores, "core", "is", "are")
@@ -267,7 +296,7 @@ class Ledger:
             return
         self._holding[request] = share
         claim = share.reserved.setdefault(operator, {})
-        for resource, amount in self._processing(cores, external).items():
+        for resource, amount in self._processing(request, cores, external).items():
             claim[resource] = amount
             share.limit[resource[0]] = max(self._residual(request, resource[0]), 0.0)
         if upstream is not None:
@@ -288,6 +317,8 @@ class Ledger:
         if operator in share.committed:
             return ""
         share.reserved.pop(operator, None)
+        if not share.reserved:
+            self._holding.pop(request, None)
         return self._allocate(request, share.committed, operator, cores, links, additional=False, external=external)
 
     def reserve_additional(
@@ -314,7 +345,7 @@ class Ledger:
         external: bool,
     ) -> str:
         share = self._shares[request]
-        processing = self._processing(cores, external)
+        processing = self._processing(request, cores, external)
         required = {resource: amount for (resource, _), amount in processing.items()}
         if self.downlink < math.inf:
             received = {
@@ -329,8 +360,8 @@ class Ledger:
             left = self._residual(request, resource) - (share.reserved_amount(resource) if additional else 0.0)
             if self.enforce and left < amount - ROUNDING * self._capacity(resource):
                 self._tidy(request)
-                if resource in (CORES, MACHINE):
-                    alone = self.beyond_thread(amount, external=external)
+                if resource in (CORES, MACHINE) or resource.startswith(USER):
+                    alone = self.beyond_limits(request, amount, external=external)
                     numbers = f"{counted(amount, 'core')} needed, {left:.4g} left"
                     return f"processing capacity: {alone or numbers}"
                 what = {UPLINK: "the uplink", DOWNLINK: "the downlink"}.get(resource, f"bandwidth from {resource}")
@@ -360,6 +391,8 @@ class Ledger:
     def expire(self, request: str) -> bool:
         """Release the reservations of a request, but not its commitments; return whether there were any."""
         share = self._shares.get(request)
+        if share is None:
+            self._users.pop(request, None)
         if share is None or not share.reserved:
             return False
         share.reserved.clear()
@@ -369,7 +402,8 @@ class Ledger:
     def release(self, request: str) -> bool:
         """Release all that a request holds; return whether it held anything."""
         share = self._shares.pop(request, None)
-        self._holding.pop(request, None)
+        self._users.pop(request, None)
+        self._unreserved(request)
         if share is not None and share.committed:
             self._count(share.committed.values(), -1.0)
         self._lower_floors()
@@ -381,11 +415,16 @@ class Ledger:
         for listener in self.on_change:
             listener()
 
+    def _unreserved(self, request: str) -> None:
+        if self._holding.pop(request, None) is not None:
+            for listener in self.on_unreserved:
+                listener(request)
+
     def _tidy(self, request: str) -> None:
         self._lower_floors()
         share = self._shares[request]
         if not share.reserved:
-            self._holding.pop(request, None)
+            self._unreserved(request)
             if not share.committed:
                 del self._shares[request]
 
@@ -406,6 +445,10 @@ class Ledger:
         """Requests that hold transient reservations."""
         return frozenset(request for request, share in self._shares.items() if share.reserved)
 
+    def holds(self, request: str) -> bool:
+        """Whether a request holds transient reservations."""
+        return request in self._holding
+
     def overbooked(self) -> str | None:
         """Text about a resource that is allocated beyond its capacity, or None; tests check that it is always None."""
         totals = self._recounted()
@@ -415,6 +458,8 @@ class Ledger:
         for resource, taken in totals.items():
             capacity = self._capacity(resource)
             if taken > capacity * (1.0 + 1e-6):
-                what = "cores" if resource in (CORES, MACHINE) else f"bytes/s from {resource}"
+                what = (
+                    "cores" if resource in (CORES, MACHINE) or resource.startswith(USER) else f"bytes/s from {resource}"
+                )
                 return f"{taken:g} of {capacity:g} {what} allocated"
         return None

@@ -29,12 +29,13 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, Union
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeAlias, Union
 
 import msgspec
 
+from synergy_nb.control.shedding import Allowance, Allowances, Sheds
 from synergy_nb.errors import SynergyError
-from synergy_nb.events import Event, MessageRefused
+from synergy_nb.events import Event, FloodShed, MessageRefused
 
 __all__ = [
     "DRIVER",
@@ -73,8 +74,11 @@ def key_of(name: str) -> str:
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """Base of all messages. Subclasses are typed values; the class name is the name on the wire.
 
-    ``gc=False``: messages never refer to themselves, so the collector need not look at them.
+    ``gc=False``: messages never refer to themselves, so the collector need not look at them. ``routed``: whether peers
+    may hand it on for others; then its receiver has only the word of the last of them for who has sent it.
     """
+
+    routed: ClassVar[bool] = False
 
 
 class DriverMessage(Message, frozen=True, gc=False):
@@ -206,6 +210,8 @@ class Protocol:
 
     handlers: Mapping[type[Message], Callable[[str, Any], None]]
     payloads: tuple[type[Message], ...] = ()
+    # what a sender may send of messages that cost much; more of it is shed
+    allowances: Mapping[type[Message], Allowance] = {}
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -255,6 +261,7 @@ class Peer:
         "now",
         "protocols",
         "rng",
+        "sheds",
         "timers",
     )
 
@@ -264,6 +271,7 @@ class Peer:
         self.rng = random.Random(seed)
         self.now = 0.0
         self.protocols: list[Protocol] = []
+        self.sheds = Sheds()
         self._handlers: dict[type[Message], Callable[[str, Any], None]] = {}
         self.timers: list[tuple[float, int, Timer]] = []
         self._sequence = 0
@@ -330,6 +338,14 @@ class Peer:
         """All message types that this peer understands from its own driver."""
         return tuple(kind for kind in self._handlers if issubclass(kind, DriverMessage))
 
+    def guard(self, rules: Mapping[type[Message], Callable[[str, Any], str]]) -> None:
+        """Refuse messages that their senders may not send: functions of sender and message return the reason, or "".
+
+        What this peer sends to itself is not asked about.
+        """
+        for kind, rule in rules.items():
+            self._handlers[kind] = _spoken(self, rule, self._handlers[kind])
+
     # -- for protocols -------------------------------------------------------------------------------------------
 
     def add(self, protocol: Protocol) -> Protocol:
@@ -337,7 +353,12 @@ class Peer:
         for kind, handler in protocol.handlers.items():
             if kind in self._handlers:
                 raise ValueError(f"handlers: {kind.__name__} belongs to another protocol; expected one for each")
-            self._handlers[kind] = _from_driver(self, handler) if issubclass(kind, DriverMessage) else handler
+            if issubclass(kind, DriverMessage):
+                self._handlers[kind] = _from_driver(self, handler)
+            elif kind in protocol.allowances:
+                self._handlers[kind] = _allowed(self, handler, Allowances(protocol.allowances[kind]))
+            else:
+                self._handlers[kind] = handler
         self.protocols.append(protocol)
         return protocol
 
@@ -365,6 +386,12 @@ class Peer:
         """Record an event in the journal, given its type, subject and own fields; time and peer are added."""
         self._effects.append(Record(kind(self.now, self.address, *fields, **named)))
 
+    def shed(self, sender: str, what: str, limit: str) -> None:
+        """Count what is not done for a sender that is beyond its ``limit``, and record it now and then."""
+        number = self.sheds.note(sender, what, self.now)
+        if number:
+            self.record(FloodShed, sender, what=what, shed=number, limit=limit)
+
     def after(self, delay: float, callback: Callable[..., None], *arguments: Any) -> Timer:
         """Call ``callback(*arguments)`` in ``delay`` seconds; timers due together run in the order of setting."""
         timer = Timer(self.now + delay, callback, arguments)
@@ -390,6 +417,19 @@ class Peer:
         return self._effects
 
 
+def _spoken(peer: Peer, rule: Callable[[str, Any], str], handler: Callable[[str, Any], None]) -> Callable[..., None]:
+    """Wrap a handler so that it refuses, and records, what a sender may not say."""
+
+    def handle(sender: str, message: Message) -> None:
+        reason = "" if sender == peer.address else rule(sender, message)
+        if reason:
+            peer.record(MessageRefused, sender, message=type(message).__name__, reason=reason)
+        else:
+            handler(sender, message)
+
+    return handle
+
+
 def _from_driver(peer: Peer, handler: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
     """Wrap a handler so that it refuses, and records, what another sender than the peer's driver has sent."""
 
@@ -398,5 +438,18 @@ def _from_driver(peer: Peer, handler: Callable[[str, Any], None]) -> Callable[[s
             handler(sender, message)
         else:
             peer.record(MessageRefused, sender, message=type(message).__name__, reason="only its driver may send it")
+
+    return handle
+
+
+def _allowed(peer: Peer, handler: Callable[[str, Any], None], allowances: Allowances) -> Callable[[str, Any], None]:
+    """Wrap a handler so that it sheds what a sender sends beyond its allowance; the peer itself has none."""
+    limit = f"{allowances.allowance.burst:g} at once and {allowances.allowance.rate:g} a second"
+
+    def handle(sender: str, message: Message) -> None:
+        if sender == peer.address or allowances.take(sender, peer.now):
+            handler(sender, message)
+        else:
+            peer.shed(sender, f"messages {type(message).__name__}", limit)
 
     return handle

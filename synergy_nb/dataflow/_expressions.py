@@ -20,6 +20,7 @@ Polars leaves some points open or differs in them; this module decides:
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import operator
 import re
@@ -34,7 +35,9 @@ from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.sql import sql
 from synergy_nb.plan.sql.patterns import read_pattern, read_replacement
 from synergy_nb.plan.sql.sql_translation import BLANKS, FIRST, LAST, MONTHS, UNITS, Operations, Translation
+from synergy_nb.plan.terms.column_types import MOST_DIGITS, decimal_type, digits_of, family
 
+_DAY: Final = 86_400 * 10**6  # microseconds
 _TRUE: Final = ["true", "t", "yes", "y", "1"]
 _FALSE: Final = ["false", "f", "no", "n", "0"]
 
@@ -78,6 +81,11 @@ def compile_node(node: Any, schema: Mapping[str, str]) -> tuple[pl.Expr, str]:
 
 def _null(kind: str) -> pl.Expr:
     return pl.lit(None) if kind == "null" else pl.lit(None, dtype=TYPES[kind])
+
+
+def _literal(value: Any, kind: str) -> pl.Expr:
+    # of microseconds Polars makes a time when it computes with constants
+    return pl.lit(dt.timedelta(microseconds=value)) if kind == "duration" else pl.lit(value, dtype=TYPES[kind])
 
 
 def _quotient(left: pl.Expr, right: pl.Expr) -> pl.Expr:
@@ -133,7 +141,63 @@ def _cast(value: pl.Expr, kind: str, target: str, _: Any) -> pl.Expr:
         lower = value.str.strip_chars().str.to_lowercase()
         yes, no = (lower.is_in(pl.Series(words).implode()) for words in (_TRUE, _FALSE))
         return pl.when(yes).then(pl.lit(value=True)).when(no).then(pl.lit(value=False))
+    if family(target) == "decimal" and (kind == "float" or family(kind) == "decimal"):
+        return _rounded_decimal(value, digits_of(target)[1], target)
+    if family(target) == "decimal" and kind == "str":  # with more digits behind the point, by which it is rounded
+        digits, scale = digits_of(target)
+        longer = decimal_type(MOST_DIGITS, min(MOST_DIGITS - digits + scale, scale + 10))
+        return _rounded_decimal(value.str.strip_chars().cast(TYPES[longer], strict=False), scale, target)
     return (value.str.strip_chars() if kind == "str" else value).cast(TYPES[target], strict=False)
+
+
+def _rounded_decimal(number: pl.Expr, scale: int, made: str) -> pl.Expr:
+    """A number as a decimal; halves are rounded away from zero, which a cast of Polars does not."""
+    return number.round(scale, mode="half_away_from_zero").cast(TYPES[made], strict=False)
+
+
+def _whole_decimal(compute: Callable[[pl.Expr], pl.Expr]) -> Callable[[pl.Expr, str, str], pl.Expr]:
+    """Floor or ceiling of decimals; NULL where it has more than 38 digits, at which Polars stops."""
+
+    def computed(number: pl.Expr, own: str, made: str) -> pl.Expr:
+        digits, scale = digits_of(own)
+        least = number if digits < MOST_DIGITS else _where_fits(number.cast(pl.Float64), digits - scale, number)
+        return compute(least).cast(TYPES[made], strict=False)
+
+    return computed
+
+
+def _where_fits(estimate: pl.Expr, digits: int, number: pl.Expr) -> pl.Expr:
+    """A number where an estimate of a result has so many digits before the point."""
+    return pl.when(estimate.abs() < 10.0**digits * (1 - 1e-9)).then(number)
+
+
+def _of_decimals(key: str) -> Callable[..., pl.Expr]:
+    """Arithmetic of decimals; NULL where the result has more than 38 digits, at which Polars stops."""
+    compute: Callable[[pl.Expr, pl.Expr], pl.Expr] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}[
+        key
+    ]
+
+    def computed(left: pl.Expr, right: pl.Expr, made: str) -> pl.Expr:
+        digits, scale = digits_of(made)
+        if digits == MOST_DIGITS:
+            left = _where_fits(compute(left.cast(pl.Float64), right.cast(pl.Float64)), digits - scale, left)
+        if key == "mul":  # of operands with other scales the product has the greater one
+            left = left.cast(pl.Decimal(MOST_DIGITS, scale), strict=False)
+        return compute(left, right).cast(TYPES[made], strict=False)
+
+    return computed
+
+
+def _trunc(number: pl.Expr) -> pl.Expr:
+    return pl.when(number < 0).then(number.ceil()).otherwise(number.floor())
+
+
+def _later(day: pl.Expr, days: pl.Expr) -> pl.Expr:
+    """A date moved by days; NULL beyond the years that there are."""
+    moved = day.cast(pl.Int64) + days
+    least, most = FIRST // _DAY, LAST // _DAY
+    held = pl.when(days.is_between(-2 * most, 2 * most) & moved.is_between(least, most)).then(moved)
+    return held.cast(pl.Int32).cast(pl.Date)
 
 
 def _greatest(parts: list[pl.Expr], kind: str) -> pl.Expr:
@@ -225,19 +289,42 @@ def _held(time: pl.Expr) -> pl.Expr:
     return pl.when(time.cast(pl.Int64).is_between(FIRST, LAST)).then(time)
 
 
+def _element(values: pl.Expr, number: pl.Expr) -> pl.Expr:
+    """The element with a number from 1, or from the end with one below 0; NULL where there is none."""
+    place = pl.when(number > 0).then(number - 1).when(number < 0).then(number)
+    return values.list.get(place, null_on_oob=True)
+
+
 _POLARS: Final[Operations[pl.Expr]] = {
     "null": _null,
     "column": pl.col,
-    "literal": lambda value, kind: pl.lit(value, dtype=TYPES[kind]),
+    "literal": _literal,
     "boolean": pl.lit,
-    "instant": lambda moment: pl.lit(moment, dtype=TYPES["time"]),
-    "widen": lambda value: value.cast(pl.Float64),
+    "instant": lambda moment, kind: pl.lit(moment, dtype=TYPES[kind]),
+    "widen": lambda value, _, kind: value.cast(TYPES[kind], strict=False),
     "cast": _cast,
     "is null": pl.Expr.is_null,
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
     "div": _quotient,
+    **{f"{key} decimal": _of_decimals(key) for key in ("add", "sub", "mul")},
+    "floor decimal": _whole_decimal(pl.Expr.floor),
+    "ceil decimal": _whole_decimal(pl.Expr.ceil),
+    "trunc decimal": _whole_decimal(_trunc),
+    "round decimal": lambda number, _, made: _rounded_decimal(number, digits_of(made)[1], made),
+    "sub time time": operator.sub,
+    "add time duration": lambda time, span: _held(time + span),
+    "add duration time": lambda span, time: _held(time + span),
+    "sub time duration": lambda time, span: _held(time - span),
+    "add duration duration": operator.add,
+    "sub duration duration": operator.sub,
+    "mul duration int": operator.mul,
+    "mul int duration": lambda number, span: span * number,
+    "sub date date": lambda day, other: day.cast(pl.Int64) - other.cast(pl.Int64),
+    "add date int": _later,
+    "add int date": lambda days, day: _later(day, days),
+    "sub date int": lambda day, days: _later(day, -days),
     "mod int": _int_remainder,
     "mod float": _float_remainder,
     "neg": operator.neg,
@@ -258,7 +345,7 @@ _POLARS: Final[Operations[pl.Expr]] = {
     "floor": lambda number, _: number.floor(),
     "ceil": lambda number, _: number.ceil(),
     "round": lambda number, decimals: number.round(decimals, mode="half_away_from_zero"),
-    "trunc": lambda number, _: pl.when(number < 0.0).then(number.ceil()).otherwise(number.floor()),
+    "trunc": lambda number, _: _trunc(number),
     "int div": lambda left, right: (left - _int_remainder(left, right)) // right,
     "shift": _shifted,
     "coalesce": lambda parts, _: pl.coalesce(parts),
@@ -303,10 +390,15 @@ _POLARS: Final[Operations[pl.Expr]] = {
     **{name: _part(method) for name, method in _PARTS.items()},
     "dayofweek": lambda time: time.dt.weekday().cast(pl.Int64) % 7,
     "epoch": lambda time: time.cast(pl.Int64) / 1e6,
+    "epoch duration": lambda span: span.cast(pl.Int64) / 1e6,
     "dayname": lambda time: time.dt.strftime("%A"),
     "monthname": lambda time: time.dt.strftime("%B"),
     "date_trunc": lambda unit, time: time.dt.truncate(_EVERY[unit]),
     "date_diff": _apart,
+    "length list": lambda values: values.list.len().cast(pl.Int64),
+    "list_extract": _element,
+    "list_contains": lambda values, element: values.list.contains(element).pipe(_where_known, element),
+    "struct_extract": lambda value, name: value.struct.field(name),
     "local_time": lambda time, zone: time.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
     .dt.replace_time_zone(None).pipe(_held),
 }  # fmt: skip

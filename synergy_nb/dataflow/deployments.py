@@ -147,6 +147,7 @@ class Deployment(msgspec.Struct, frozen=True):
     # operator to the least delay limit, in seconds, of the applications that share its stream; operators without a
     # limit are missing
     limits: dict[str, float] = {}
+    compares: bool = False  # whether readers compare the streams of active replicas
 
     def role(self, operator: str, peer: str) -> Role | None:
         """Return the role of a peer for an operator; None if it has none."""

@@ -31,9 +31,11 @@ class Rate:
     200
     """
 
-    __slots__ = ("_began", "_last", "_value", "_window")
+    __slots__ = ("_began", "_last", "_value", "_window", "readings")
 
     def __init__(self, window: float, now: float) -> None:
+        # amounts and their times that are counted with the next reading, in the order of their times
+        self.readings: list[tuple[float, float]] = []
         self._window = window  # time constant of the decrease, in seconds
         self._began = now
         self._last = now
@@ -41,13 +43,23 @@ class Rate:
 
     def add(self, amount: float, now: float) -> None:
         """Count ``amount`` at time ``now``; if the clock stepped back, no time has passed."""
-        if now > self._last:
-            self._value *= math.exp((self._last - now) / self._window)
-            self._last = now
-        self._value += amount / self._window
+        self.readings.append((amount, now))
+        self.count()
+
+    def count(self) -> None:
+        """Count the readings."""
+        value, last, window = self._value, self._last, self._window
+        for amount, now in self.readings:
+            if now > last:
+                value *= math.exp((last - now) / window)
+                last = now
+            value += amount / window
+        self._value, self._last = value, last
+        self.readings.clear()
 
     def per_second(self, now: float) -> float:
         """Return the average at time ``now``; zero before any time has passed."""
+        self.count()
         now = max(now, self._last)
         weight = -math.expm1((self._began - now) / self._window)
         if weight <= 0.0:
@@ -188,18 +200,24 @@ class DelayHistogram:
 
         It is never beyond the shortest and the longest delay, which are exact.
         """
+        return self.quantiles(share)[0]
+
+    def quantiles(self, *shares: float) -> list[float | None]:
+        """Return the same for several shares, which increase, in one pass."""
         if self.least is None or self.most is None:
-            return None
-        rank = rank_of(share, self.count)
-        seen = 0
-        index = 0
-        for index in sorted(self._bins):
-            seen += self._bins[index]
-            if seen >= rank:
-                break
-        # the point of the bin that is equally far, in relative terms, from both of its ends
-        middle = 2.0 * math.exp(index * _LOG_GAMMA) / (1.0 + math.exp(_LOG_GAMMA))
-        return min(max(middle, self.least), self.most)
+            return [None] * len(shares)
+        found: list[float | None] = []
+        seen = index = 0
+        bins = iter(sorted(self._bins.items()))
+        for share in shares:
+            rank = max(rank_of(share, self.count), 1)
+            while seen < rank:
+                index, count = next(bins)
+                seen += count
+            # the point of the bin that is equally far, in relative terms, from both of its ends
+            middle = 2.0 * math.exp(index * _LOG_GAMMA) / (1.0 + math.exp(_LOG_GAMMA))
+            found.append(min(max(middle, self.least), self.most))
+        return found
 
     @property
     def mean(self) -> float | None:

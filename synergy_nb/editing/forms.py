@@ -21,8 +21,8 @@ from synergy_nb.plan.operators.sources import CONNECTORS
 __all__ = ["field_form", "forms"]
 
 #: Parameter types whose value names columns of the input, to how many columns they name.
-_COLUMN_TYPES: Final[Mapping[str, str]] = {"column": "one", "columns": "many", "order": "many"}
-_EXPRESSION_TYPES: Final = ("condition", "expressions", "calls")
+_COLUMN_TYPES: Final[Mapping[str, str]] = {"column": "one", "columns": "many", "order": "many", "keys": "many"}
+_EXPRESSION_TYPES: Final = ("condition", "expressions", "calls", "over")
 _MULTILINE_TYPES: Final = (*_EXPRESSION_TYPES, "column types")
 _OWN_KINDS: Final = "own"  # group of the kinds of operators that a user has declared
 
@@ -45,6 +45,7 @@ def field_form(name: str, parameter: Parameter) -> dict[str, Any]:
         "type": kind.name,
         "help": _without_markdown(parameter.help),
         "required": parameter.default is REQUIRED,
+        "leads": parameter.leads,
         "default": ""
         if parameter.default is REQUIRED and not parameter.absent
         else _without_markdown(parameter.default_text),

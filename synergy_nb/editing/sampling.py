@@ -18,11 +18,11 @@ import polars as pl
 from synergy_nb.dataflow.logic import ANYTHING, error_reason
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.operators.base import OperatorLogic
-from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.terms.units import counted
-from synergy_nb.traces import packets
+from synergy_nb.traces import nexmark, packets
 from synergy_nb.traces.reading import open_trace
 from synergy_nb.traces.times import readable
 
@@ -162,6 +162,9 @@ def _first_items(operator: Operator, given: Mapping[str, Callable[[], pl.DataFra
             wanted = packets.parameters(params)
             few = msgspec.structs.replace(wanted, count=min(wanted.count or LARGEST_SAMPLE, LARGEST_SAMPLE))
             return packets.generate(few, _BATCH_ROWS)
+        case "nexmark":
+            events = nexmark.tables(nexmark.parameters(params))
+            return _batches(next(events, empty(nexmark.schema_of(params))).head(LARGEST_SAMPLE), ordered=True)
         case "trace":
             trace = open_trace(params)
             return _batches(_first_rows(trace.rows()), ordered=params.get("lateness") is None)

@@ -74,6 +74,11 @@ class Journal:
         """Sequence number of the next event."""
         return self._next
 
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of the older events, which are held in encoded form."""
+        return self._bytes
+
     def append(self, event: Event) -> Event:
         """Append one event and return it with its sequence number."""
         event = msgspec.structs.replace(event, sequence=self._next)

@@ -14,6 +14,7 @@ __all__ = [
     "ClusterClosed",
     "ComponentMeasurements",
     "DataRefused",
+    "FloodShed",
     "FrameRefused",
     "FrameUnhandled",
     "HandlerFailed",
@@ -27,6 +28,7 @@ __all__ = [
     "MessageRefused",
     "PeerAnswers",
     "PeerDeclaredDead",
+    "PeerDistrusted",
     "PeerJoined",
     "PeerLeft",
     "PeerMeasured",
@@ -36,6 +38,7 @@ __all__ = [
     "PeerTrouble",
     "RecordingStopped",
     "RouteDropped",
+    "SenderRefused",
     "SparkDied",
     "SparkFailed",
     "SparkReady",
@@ -61,10 +64,28 @@ class HandlerFailed(PeerTrouble, frozen=True, gc=False):
 
 
 class MessageRefused(PeerTrouble, frozen=True, gc=False):
-    """A message of the subject was refused, as it is unknown or malformed: its name or its error, and the reason."""
+    """A message of the subject was refused, as it is unknown or malformed, or not the subject's to send.
+
+    It has its name or its error, and the reason.
+    """
 
     message: str
     reason: str
+
+
+class SenderRefused(PeerTrouble, frozen=True, gc=False):
+    """The subject sent or asked for what only other roles may; noted at its 1st, 2nd, 4th, 8th ... time."""
+
+    what: str  # message, operation or channel
+    expected: str  # roles that may
+    times: int
+
+
+class PeerDistrusted(PeerTrouble, frozen=True, gc=False):
+    """The subject has broken promises to applications of this peer, no fewer than it has kept: it is chosen last."""
+
+    broken: int
+    kept: int
 
 
 class RouteDropped(PeerTrouble, frozen=True, gc=False):
@@ -73,6 +94,16 @@ class RouteDropped(PeerTrouble, frozen=True, gc=False):
     reason: str
     limit: int
     origin: str = ""
+
+
+class FloodShed(PeerTrouble, frozen=True, gc=False):
+    """Of the subject, ``what`` was shed: so many since the last such event, as they exceed its ``limit``."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    what: str
+    shed: int
+    limit: str
 
 
 class LinkBroken(PeerTrouble, frozen=True, gc=False):

@@ -27,6 +27,7 @@ __all__ = [
     "ReplicaAccepted",
     "ReplicaDecided",
     "ReplicaDenied",
+    "ReplicaDiffers",
     "ReplicaPlaced",
     "ReplicaRebuilt",
     "ReplicasDeployed",
@@ -303,6 +304,23 @@ class StreamRevived(RequestEvent, frozen=True, gc=False):
     producer: str
     reader: str
     delay: float  # least delay of the others beyond their usual interval, seconds
+
+
+class ReplicaDiffers(RequestEvent, frozen=True, gc=False):
+    """A reader has compared the streams of replicas by hash: one has other tuples than most of them, or than another.
+
+    It is recorded at the first interval, and whenever their number has doubled.
+    """
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    # reader, replica, at: operator that reads, the replica that differs, and its peer
+    reader: str
+    replica: str
+    at: str
+    intervals: int  # intervals between punctuations in which it has differed
+    # whether more than half of the replicas agree on other tuples; otherwise nobody knows which of them is wrong
+    outvoted: bool
 
 
 class RevivalImpossible(RequestEvent, frozen=True, gc=False):

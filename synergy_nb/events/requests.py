@@ -73,9 +73,15 @@ class EnginesChanged(RequestEvent, frozen=True, gc=False):
 
 
 class SharingFound(RequestEvent, frozen=True, gc=False):
-    """Streams of the plan run already: maximum sharable ``points``, operator to the peers that provide its stream."""
+    """Streams of the plan run already: maximum sharable ``points``, operator to the peers that provide its stream.
+
+    ``rests``: operator that makes its stream of another one than its plan says, to the name of that one and what it
+    still does; ``unfit``: aggregate to the nearest stream of finer windows that it does not read, and the reason.
+    """
 
     points: Mapping[str, Sequence[str]]
+    rests: Mapping[str, tuple[str, str]] = {}
+    unfit: Mapping[str, tuple[str, str]] = {}
 
 
 class RequestPostponed(RequestEvent, frozen=True, gc=False):

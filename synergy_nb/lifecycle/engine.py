@@ -28,14 +28,16 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from synergy_nb.control.peer import Peer
+from synergy_nb.control.rights import Rights
 from synergy_nb.events import ENDINGS, EnginesChanged, RequestPostponed, RequestSubmitted, SharingFound, SharingGivenUp
-from synergy_nb.events.application_states import ENDED, UNDECIDED, State
+from synergy_nb.events.application_states import ENDED, LASTING, UNDECIDED, State
 from synergy_nb.lifecycle.records.messages import Entrusted
-from synergy_nb.lifecycle.records.request import Alternative, Request
-from synergy_nb.lifecycle.requests.alternatives import Alternatives, DirectoryEntries, owners_of
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.requests.alternatives import Alternatives, DirectoryEntries
 from synergy_nb.lifecycle.requests.claims import INTERVAL, Claims
 from synergy_nb.lifecycle.requests.client_leases import ClientLeases
 from synergy_nb.lifecycle.requests.decider import Decider, Decision, Refusal, component_names
+from synergy_nb.lifecycle.requests.kept_promises import KeptPromises
 from synergy_nb.lifecycle.session import Session
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.plan import Plan
@@ -76,7 +78,8 @@ class Requests(Mapping[str, Request]):
         self._claims = claims
         self._requests: dict[str, Request] = {}
         self.leases = ClientLeases(peer, self._requests, self.stop)
-        alternatives.on_spark_parts.append(self._on_spark_parts)
+        self._promises = KeptPromises(peer, lambda name: session.sinks.delay(name) if name in session.led else None)
+        session.on_setup_ended.append(self._promises.set_up)
         session.on_setup_ended.append(self._setup_ended)
         session.on_ended.append(self._ended)
         session.succession.on_succeeded.append(self._succeeded)
@@ -99,14 +102,15 @@ class Requests(Mapping[str, Request]):
     # -- submission --------------------------------------------------------------------------------------------------
 
     def submit(
-        self, name: str, plan: Plan, placement: str = "composed", *, trial: bool = False, lease: float = 0.0
-    ) -> None:
+        self, name: str, plan: Plan, placement: str = "composed", *, trial: bool = False, lease: float = 0.0,
+        user: str = "",
+    ) -> None:  # fmt: skip
         """Decide on a plan, and run it; the driver receives a report of each change of its state.
 
         ``name``: id of the application; ``placement``: decider of a plan that does not ask for replicas: ``composed``
         or ``resilient``; ``spread`` for composition that prefers the graphs with the most peers; ``trial``: whether to
         decide only: the request then ends as stopped, with its ``tried`` placement, or as rejected; ``lease``: lease of
-        its client, seconds (:mod:`.client_leases`); 0 if it goes on without its client.
+        its client, seconds (:mod:`.client_leases`); 0 if it goes on without its client; ``user``: who has submitted it.
 
         Raises ``ValueError`` if the id is in use, or if this peer cannot place the plan with that decider.
         """
@@ -117,9 +121,14 @@ class Requests(Mapping[str, Request]):
         if decided_by not in self._deciders:
             raise ValueError("availability: this peer places no replicas; expected none")
         self._discard_ended()
+        if len(self._requests) >= MAX_RETAINED:
+            raise ValueError(
+                f"request: {name!r}; expected one of at most {MAX_RETAINED} at a peer, which leads so many that have "
+                f"not ended: submit it at another peer, or stop one"
+            )
         request = Request(
             name, plan, decided_by, self._peer.now,
-            spread=placement == SPREAD, trial=trial, lease=lease, origin_names=self._names,
+            spread=placement == SPREAD, trial=trial, lease=lease, origin_names=self._names, rights=Rights(user),
         )  # fmt: skip
         self._requests[name] = request
         self.leases.begin(request)
@@ -142,7 +151,7 @@ class Requests(Mapping[str, Request]):
             )
             return
         if decided_by != "composed":  # the other deciders place every operator of the plan, so nothing is shared
-            request.alternatives, request.alternative = [], self._alternatives.as_requested(name, plan)
+            request.found([self._alternatives.as_requested(name, plan)])
         else:
             self._claims.claim(request)
         self._discover(request)
@@ -162,6 +171,21 @@ class Requests(Mapping[str, Request]):
             request.enter(State.STOPPED)
         return stopped
 
+    def grant(self, name: str, user: str, right: str | None) -> None:
+        """Grant a right to an application to a user, or withdraw with None what was granted.
+
+        Raises ``ValueError`` if the application is unknown.
+        """
+        request = self._requests.get(name)
+        if request is None:
+            raise ValueError(f"application: {name!r}; expected one that this peer leads")
+        request.grant(user, right)
+        self._session.grants.publish(name)
+
+    def of_user(self, user: str) -> list[str]:
+        """Ids of the requests of a user that have not ended."""
+        return [name for name, each in self._requests.items() if each.rights.owner == user and each.status in LASTING]
+
     def discard_results(self, name: str) -> None:
         """Discard the results of a finished application: the client has fetched all of them."""
         if self._requests[name].state is State.FINISHED:
@@ -180,11 +204,23 @@ class Requests(Mapping[str, Request]):
 
     def _discover(self, request: Request) -> None:
         """Look up the components of the plan and, the first time, all names that its alternatives depend on."""
-        request.unanswered = False
+        request.discover()
         wanted = component_names(request.alternative.plan)
         if request.alternatives is None:
             wanted |= self._alternatives.names(request.plan)
-        self._directory.lookup(sorted(wanted), lambda found: self._discovered(request, found), self._discovery)
+        self._directory.lookup(sorted(wanted), lambda found: self._found(request, found), self._discovery)
+
+    def _found(self, request: Request, found: DirectoryEntries | None) -> None:
+        """Look up also the streams of which those of the plan can be made, if there may be any."""
+        names = self._alternatives.containing(request.plan, found) if found and request.alternatives is None else set()
+        if not names:
+            self._discovered(request, found)
+            return
+
+        def complete(more: DirectoryEntries | None) -> None:
+            self._discovered(request, {**(found or {}), **(more or {})})
+
+        self._directory.lookup(sorted(names), complete, self._discovery)
 
     def _discovered(self, request: Request, found: DirectoryEntries | None) -> None:
         if self._requests.get(request.name) is not request or request.state is not State.DISCOVERING:
@@ -198,19 +234,16 @@ class Requests(Mapping[str, Request]):
                 self._wait(request, f"{first}, which has the same stream, is being composed")
                 return
             self._claims.compose(request)
-            request.alternative, *request.alternatives = self._alternatives.of(request.name, request.plan, found)
-            request.owners |= owners_of((request.alternative, *request.alternatives))
+            request.found(self._alternatives.of(request.name, request.plan, found))
             self._record_sharing(request)
         request.enter(State.DECIDING)
-        self._decider(request).decide(request, found, self._decided)
+        self._decider(request).decide(request, self._promises.trusted(found), self._decided)
 
     def _record_sharing(self, request: Request) -> None:
         if request.alternative.shared:
             points = {tap: sorted(hosts) for tap, hosts in request.alternative.shared.items()}
-            self._peer.record(SharingFound, request.name, points=points)
-
-    def _on_spark_parts(self, name: str) -> None:
-        self._requests[name].on_spark = True
+            rests, unfit = dict(request.alternative.rests), dict(request.alternative.unfit)
+            self._peer.record(SharingFound, request.name, points=points, rests=rests, unfit=unfit)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
@@ -222,17 +255,16 @@ class Requests(Mapping[str, Request]):
         if self._requests.get(request.name) is not request or request.state is not State.DECIDING:
             return  # the request has ended meanwhile
         if isinstance(answer, Decision) and request.trial:
-            request.tried = answer.roles
+            request.try_out(answer.roles)
             self._decider(request).release(request)
             self._end(request, State.STOPPED, "")
         elif isinstance(answer, Decision):
             request.enter(State.ESTABLISHING)
             self._session.establish(request, answer)
         elif answer.retry:
-            request.enter(State.DISCOVERING)
             self._discover(request)
         elif request.alternatives:
-            self._try_next_alternative(request, request.alternatives, answer.reason)
+            self._try_next_alternative(request, answer.reason)
         elif request.unanswered or answer.unanswered or (answer.missing and self._silent()):
             self._try_again(request, answer.reason)
         else:
@@ -251,15 +283,12 @@ class Requests(Mapping[str, Request]):
 
     def _begin_anew(self, request: Request, reason: str) -> None:
         self._decider(request).release(request)
-        request.alternatives, request.alternative = None, Alternative(request.plan)
-        if request.state is not State.DISCOVERING:
-            request.enter(State.DISCOVERING)
+        request.begin_anew()
         self._wait(request, reason)
 
     def _wait(self, request: Request, reason: str) -> None:
         """Look up the running streams again after a short time; the journal gets each reason once."""
-        if request.waits_because != reason:
-            request.waits_because = reason
+        if request.wait(reason):
             self._peer.record(RequestPostponed, request.name, reason=reason)
         self._peer.after(INTERVAL, self._look_up_again, request)
 
@@ -267,14 +296,13 @@ class Requests(Mapping[str, Request]):
         if self._requests.get(request.name) is request and request.state is State.DISCOVERING:
             self._discover(request)
 
-    def _try_next_alternative(self, request: Request, alternatives: list[Alternative], reason: str) -> None:
-        given_up, request.alternative = request.alternative, alternatives.pop(0)
+    def _try_next_alternative(self, request: Request, reason: str) -> None:
+        given_up = request.next_alternative()
         if given_up.shared:
             self._peer.record(SharingGivenUp, request.name, reason=reason)
             self._record_sharing(request)
         else:
             self._peer.record(EnginesChanged, request.name, reason=reason, parts=parts_of(request.alternative.plan))
-        request.enter(State.DISCOVERING)
         self._discover(request)
 
     def _reject(self, request: Request, reason: str) -> None:

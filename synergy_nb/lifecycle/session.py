@@ -31,8 +31,10 @@ from collections.abc import Callable
 from synergy_nb import events
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol
+from synergy_nb.control.rights import Admission
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.changes.awaited_peers import AwaitedPeers
+from synergy_nb.lifecycle.changes.grants import Grants
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
 from synergy_nb.lifecycle.changes.lagging_copies import LaggingCopies
 from synergy_nb.lifecycle.changes.lost_components import LostComponents
@@ -45,7 +47,7 @@ from synergy_nb.lifecycle.changes.takeover import TakeOvers
 from synergy_nb.lifecycle.changes.verdicts import Verdicts
 from synergy_nb.lifecycle.records.hosted_components import Components
 from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member
-from synergy_nb.lifecycle.records.messages import Begin, Confirm, Confirmed, End, Graph, Refused, Share
+from synergy_nb.lifecycle.records.messages import Begin, Confirm, Confirmed, End, Graph, GraphAsked, Refused, Share
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
@@ -87,6 +89,9 @@ class Session(Protocol):
         deployed: Callable[[Plan, str], None] = lambda _plan, _operator: None,
         # function that returns the number of the attempt by which the replicas of a request were placed; 0 for none
         placed: Callable[[Request], int] = lambda _request: 0,
+        # function of (plan, operator, peer that executes it) that returns what this peer lacks for it; empty: nothing
+        lacks: Callable[[Plan, str, str], str] = lambda _plan, _operator, _at: "",
+        admission: Admission | None = None,  # what this peer accepts of users; None: everything
     ) -> None:
         super().__init__(peer)
         self.ledger = ledger
@@ -106,14 +111,16 @@ class Session(Protocol):
         # agreements of origins to what components add to the delays of their applications
         self.agreements = Agreements(peer, self.impacts, self.members, membership.answers)
         self.sinks = SinkReports(peer, self._led, self.members, self._end_application)  # reports of sinks to the origin
-        self.deploying = Deploying(peer, self.components, self.members)
+        self.deploying = Deploying(peer, self.components, self.members, compares=self.config.compares)
         # applications that the peer joins and leaves
         self.participation = Participation(
-            peer, membership, self.config, self._led, self.members, self.deploying, self.agreements
-        )
+            peer, membership, self.config, self._led, self.members, self.deploying, self.agreements,
+            admission or Admission(ledger),
+        )  # fmt: skip
         self.changes = GraphChanges(self.participation)
+        self.grants = Grants(self.changes)  # rights that owners grant to other users
         self.leases = Leases(self.participation, self.sinks, self.changes.tell)
-        self.feedbacks = Feedbacks(self.participation, self.leases.ask, self.agreements.delay, self.sinks.delay)
+        self.feedbacks = Feedbacks(self.participation, self.leases, self.agreements.delay, self.sinks.delay)
         # copies of components that cannot take over, as drivers have reported them
         self.copies = LaggingCopies(peer, self._led, self.members)
         self.takeovers = TakeOvers(
@@ -127,24 +134,24 @@ class Session(Protocol):
         self.moves = Migrations(
             self.changes,
             self.impacts.refusal,
-            lambda: spark() is not None,
+            lacks,
             lambda *lost: self.verdicts.lost(*lost),  # noqa: PLW0108 - likewise
             sharers=lambda *component: self.sharers.sharers_of(*component),  # noqa: PLW0108 - likewise
             cannot_take_over=self.copies.cannot_take_over,
         )
         # rebuilds of lost active replicas
         self.rebuilds = Rebuilds(self.changes, self.impacts.refusal, self.copies.cannot_take_over)
-        self.copies.on_ready += [self.moves.ready, self.rebuilds.ready]
+        self.copies.on_ready.extend((self.moves.ready, self.rebuilds.ready))
         self.copies.on_failed.append(self.moves.failed)
         self.lost = LostComponents(
-            self.changes, self.moves, self.rebuilds, self.takeovers, self._fail, self._ended_elsewhere,
+            self.changes, self.moves, self.rebuilds, self.takeovers, self._fail, self._said_ended,
         )  # fmt: skip
         self.sharers = SharedStreams(self.changes, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
         # components that this peer commits during set-up
         self.commitments = Commitments(self.participation, self.impacts, self.sharers.admit, self.agreements, deployed)
         leading = Leading(
-            self.agreements, self.copies, self.feedbacks, self.rebuilds, self.sharers, self.sinks, self.takeovers,
-            self._end_leading, self._fail, self._end_application, self.stop,
+            self.agreements, self.copies, self.feedbacks, self.leases, self.rebuilds, self.sharers, self.sinks,
+            self.takeovers, self._end_leading, self._fail, self._end_application, self.stop,
         )  # fmt: skip
         self.succession = Succession(self.changes, leading, placed)  # leadership after the death of an origin
         self.verdicts = Verdicts(
@@ -177,18 +184,16 @@ class Session(Protocol):
         application, plan = request.name, request.alternative.plan
         attempt, roles = self.participation.ended.get(application, NEVER_ENDED).attempt + 1, decision.roles
         shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}
-        graph = request.graph = Graph(
+        graph = Graph(
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared, decision.reached,
             promised=dict(decision.promised), known=tuple(sorted(request.owners)) if decision.promised else (),
-            successor=successor_of(self.peer.address, plan, roles),
+            successor=successor_of(self.peer.address, plan, roles), rights=request.rights,
         )  # fmt: skip
         self.agreements.open(graph)
         self._led[application] = request
-        request.placed = roles
-        request.delays, request.ended_sinks = {}, set()
-        request.unconfirmed = {*plan.sources, *graph.helpers, *graph.owner_origins}
         seconds = self.config.setup + self.config.preparation(plan)
-        request.timer = self.membership.answers.after(seconds, graph.watched, self._setup_late, application, attempt)
+        limit = self.membership.answers.after(seconds, graph.watched, self._setup_late, application, attempt)
+        request.set_up(graph, limit)
         for address in graph.watched:
             self.membership.watch(address)
         for address in sorted(graph.helpers | graph.owner_origins):
@@ -239,6 +244,16 @@ class Session(Protocol):
         known = self._led.get(application, self.members.get(application))
         return None if known is None else known.graph
 
+    def led_graph(self, application: str) -> Graph | None:
+        """The component graph of an application that this peer leads."""
+        request = self._led.get(application)
+        return None if request is None else request.graph
+
+    def taking_part(self, graph: Graph) -> set[str]:
+        """Peers that have a part in an application that this peer leads, or will have one by what changes now."""
+        application = graph.application
+        return {*graph.watched, self.moves.target(application), self.rebuilds.target(application)}
+
     # -- set-up ------------------------------------------------------------------------------------------------------
 
     def _source_confirmed(self, sender: str, message: Confirmed) -> None:
@@ -246,13 +261,9 @@ class Session(Protocol):
         # a source of an earlier attempt says nothing of this one: its peer may have refused meanwhile
         if request is None or request.running or request.graph.attempt != message.attempt:
             return
-        request.unconfirmed.discard(message.operator)
-        if request.unconfirmed:
+        if not request.confirm(message.operator):
             return
-        if request.timer is not None:
-            request.timer.cancel()
-        request.enter(State.RUNNING)
-        request.began = self.peer.now
+        request.begin(self.peer.now)
         graph = request.graph
         plan = Plan.from_bytes(graph.plan)
         for address in sorted({graph.roles.peers[source] for source in plan.sources}):
@@ -266,20 +277,19 @@ class Session(Protocol):
         for listener in self.on_setup_ended:
             listener(request, "")
         self.sharers.resume(graph.application)
+        self.grants.publish(graph.application)
 
     def _refused(self, sender: str, message: Refused) -> None:
         request = self._led.get(message.application)
         if request is not None and request.graph.attempt == message.attempt:
-            request.refused_by.add(sender)
-            request.sharable_soon = bool(message.owner)
-            request.owners |= {message.owner} - {""}
+            request.refuse(sender, message.owner)
             self._setup_failed(message.application, message.attempt, message.reason)
 
     def _setup_late(self, application: str, attempt: int) -> None:
         """Give up a set-up that not all peers have confirmed in time."""
         request = self._led.get(application)
         if request is not None and request.graph.attempt == attempt:
-            request.unanswered = True
+            request.time_out()
             self._setup_failed(application, attempt, "no answer from every source in time")
 
     def _setup_failed(self, application: str, attempt: int, reason: str) -> None:
@@ -305,6 +315,14 @@ class Session(Protocol):
 
     # -- end ---------------------------------------------------------------------------------------------------------
 
+    def _said_ended(self, application: str, sender: str) -> None:
+        """A member says that the successor has ended an application: ask that one, unless it is dead or says so."""
+        graph = self._led[application].graph
+        if sender == graph.successor or self.membership.is_dead(graph.successor):
+            self._ended_elsewhere(application)
+        else:
+            self.peer.send(graph.successor, GraphAsked(application, graph.attempt))
+
     def _ended_elsewhere(self, application: str) -> None:
         """Give up the lead of an application that its successor has ended while this peer was late or cut off."""
         request = self._led[application]
@@ -327,8 +345,7 @@ class Session(Protocol):
     def _end_leading(self, request: Request, reason: str) -> None:
         """Stop leading an application: end its changes, and watch its peers no more."""
         application = request.name
-        if request.timer is not None:
-            request.timer.cancel()
+        request.end_set_up()
         del self._led[application]
         self.agreements.close(application)
         self.takeovers.end(application)
@@ -358,8 +375,12 @@ class Session(Protocol):
         application, attempt = message.application, message.attempt
         self.sharers.sharer_ended(application, attempt, sender)
         member, request = self.members.get(application), self._led.get(application)
-        if member is None:
-            self.participation.ended.raise_to(application, Ended(attempt, math.inf, message.status, message.reason))
+        led = request.graph if request is not None and request.running else None
+        if led is not None and message.status != State.STOPPED and (sender, attempt) == (led.successor, led.attempt):
+            self._ended_elsewhere(application)  # what a member has said of it is true
+        elif member is None:
+            over = Ended(attempt, math.inf, message.status, message.reason, sender)
+            self.participation.ended.raise_to(application, over)
             self.ledger.expire(application)
             self.succession.forget(application)
         elif member.graph.attempt <= attempt and sender == member.leader:

@@ -31,6 +31,9 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
         seconds.
     rebuild
         Whether replicas that were lost are rebuilt at other peers.
+    compare
+        Whether readers compare the streams of replicas by hash, so that one that emits other tuples than most of them
+        is named. Nothing waits for that: what it has emitted beside the others has passed.
 
     Examples
     --------
@@ -46,6 +49,7 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     collect: float = 300.0
     late: float = 10.0
     rebuild: bool = True
+    compare: bool = False
 
     def __post_init__(self) -> None:
         if self.theta is not None:
@@ -57,8 +61,9 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
         whole = isinstance(self.k_min, int) and not isinstance(self.k_min, bool)
         if self.k_min is not None and (not whole or self.k_min < 1):
             raise ValueError(f"k_min: {self.k_min!r}; expected a whole number from 1, or None")
-        if not isinstance(self.rebuild, bool):
-            raise ValueError(f"rebuild: {self.rebuild!r}; expected True or False")
+        for field in ("rebuild", "compare"):
+            if not isinstance(getattr(self, field), bool):
+                raise ValueError(f"{field}: {getattr(self, field)!r}; expected True or False")
         for field in ("report", "collect", "late"):
             value = getattr(self, field)
             number = isinstance(value, int | float) and not isinstance(value, bool)

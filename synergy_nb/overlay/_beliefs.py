@@ -29,6 +29,8 @@ MOST_DEAD: Final = 512  # maximum number of remembered dead peers
 RETRY_FOR: Final = 1800.0  # seconds for which a dead peer is pinged from time to time
 RECALLED: Final = 64  # maximum number of dead peers that are pinged at once
 RELIABLE: Final = 3.0  # stretch of a peer up to which its word about others counts
+LAST_PINGS: Final = 2  # pings that a peer does not answer which is said to have left
+MOST_INCARNATION: Final = 1 << 53  # an incarnation of which others tell is at most that: it is a time in milliseconds
 # other peers that have to find a peer silent, too, before its suspicion is as short as it gets
 CONFIRMATIONS: Final = 2
 
@@ -83,7 +85,7 @@ class Beliefs(Protocol):
     def note_refused(self, address: str) -> None:
         """Note that no process listens at ``address``: once it counts as dead, it will not come back."""
         before = self.has_ended(address)
-        if self._running and address != self.peer.address and not self.is_dead(address):
+        if self._running and self._concerns(address) and not self.is_dead(address):
             self._doubt(address, SUSPECT, self._incarnation_of(address), own=True).refused = True
         self._refused[address] = None
         if len(self._refused) > MOST_DEAD:
@@ -91,6 +93,15 @@ class Beliefs(Protocol):
         if not before and self.has_ended(address):
             for callback in self.on_ended:
                 callback(address)
+
+    def _concerns(self, address: str) -> bool:
+        """Whether this peer has to do with another one: it is in the ring, was heard of, or is watched.
+
+        Somebody may have had this peer open a link to an address that nobody has.
+        """
+        if address == self.peer.address:
+            return False
+        return address in self._members or address in self.watched or address in self.pastry.known()
 
     @property
     def stretch(self) -> float:
@@ -137,18 +148,26 @@ class Beliefs(Protocol):
         for piece in news:
             if piece.address == self.peer.address:
                 charged |= self._defend(piece)
-            elif cut_off:
+            elif cut_off or not 0 <= piece.incarnation <= MOST_INCARNATION:
                 continue
-            elif piece.status in (SUSPECT, DEAD):
+            elif piece.status in (SUSPECT, DEAD, LEFT):
                 if stretch <= RELIABLE:
                     self._look(piece, sender)
-            # both can only come from the peer itself, so they need no look
-            elif piece.status in (ALIVE, LEFT):
-                self._believe(piece.address, piece.status, piece.incarnation)
+            elif piece.status == ALIVE:
+                self._hear_alive(piece)
         return charged
 
+    def _hear_alive(self, piece: News) -> None:
+        """Note that a peer is said to live: one that was found silent has to say so itself, so it is pinged."""
+        member, suspicion = self._members.get(piece.address), self.suspects.get(piece.address)
+        if member is None or member.status == ALIVE or (suspicion is not None and not suspicion.own):
+            self._believe(piece.address, ALIVE, piece.incarnation)
+        elif piece.incarnation > member.incarnation:
+            self._number += 1
+            self._ping(piece.address, self._number)
+
     def _look(self, piece: News, sender: str) -> None:
-        """Ping a peer that is said to be suspected or dead: what others say is a reason to look, none to believe."""
+        """Ping a peer that is said to be silent or gone: what others say is a reason to look, none to believe."""
         address, member = piece.address, self._members.get(piece.address)
         if member is None and piece.status == SUSPECT and address not in {*self.watched, *self.pastry.known()}:
             return  # this peer need not know that
@@ -168,6 +187,22 @@ class Beliefs(Protocol):
             self._number += 1
             self._ping(address, self._number)
             self._request_pings(address, self._number, CONFIRMATIONS)
+            if piece.status == LEFT:
+                self._await_leaver(address, suspicion, LAST_PINGS)
+
+    def _await_leaver(self, address: str, suspicion: Suspicion, pings: int) -> None:
+        """Believe that a peer has left once it has not answered a few pings in the time of an answer."""
+        if self.suspects.get(address) is not suspicion or not self._running:
+            return
+        if not pings:
+            self._believe(address, LEFT, self._incarnation_of(address))
+            return
+        if pings < LAST_PINGS:
+            self._number += 1
+            self._ping(address, self._number)
+        member = self._members[address]
+        seconds = self.pastry.latency.timeout(address) * max(self.stretch, member.stretch) / LAST_PINGS
+        self.peer.after(seconds, self._await_leaver, address, suspicion, pings - 1)
 
     def _doubt(self, address: str, status: int, incarnation: int, *, own: bool) -> Suspicion:
         """Suspect a peer, if this one does not yet; the suspicion is spread if it is this peer's own."""
@@ -183,6 +218,8 @@ class Beliefs(Protocol):
 
     def _defend(self, piece: News) -> bool:
         """Refute news about this peer with a higher incarnation; return whether the sender needs the refutation."""
+        if not 0 <= piece.incarnation <= MOST_INCARNATION:
+            return False
         charged = piece.status != ALIVE and piece.incarnation >= self.incarnation
         if charged:  # this peer was late or cut off: what it believes of others may be wrong for that reason
             self._health.missed()

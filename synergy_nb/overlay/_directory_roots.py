@@ -14,6 +14,11 @@ root, to the new root.
 with the version that it stores; each answer to a registration or a renewal has that version, too, so that a lost update
 is sent again. Entries that are copied contain the load of their host, so a new root has it.
 
+*Who says so.* Only a host speaks of its entries and its load. A registration that another peer has handed on is not
+stored: the root tells its host that it is missing, and that sends it directly. Copies count only between neighbours,
+and never against what a host has said itself (:mod:`synergy_nb.overlay.directory_entries`). A peer that lies as root of
+a name can hide what others offer under that name, or name peers that refuse when they are asked.
+
 *Joining.* A peer that has just joined pulls the entries of its neighbours before it answers; earlier look-ups wait. The
 pull is complete when on each side one neighbour that has completed its own pull has answered, or when all have.
 
@@ -32,10 +37,11 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from synergy_nb.control.peer import Peer, Protocol, Timer, key_of
+from synergy_nb.control.peer import Message, Peer, Protocol, Timer, key_of
+from synergy_nb.control.shedding import Allowance, Shares
 from synergy_nb.overlay.directory_entries import EntryCopy, Kind, PeerLoad, Store
 from synergy_nb.overlay.directory_messages import (
     Copies,
@@ -66,6 +72,11 @@ COPY_RETRY: Final = 0.7  # seconds until copies that were not acknowledged are s
 COPIES: Final = 5  # number of times that copies are sent
 MINE: Final = 4096  # number of names for which a peer remembers whether it is their root
 WAITING: Final = 512  # maximum number of look-ups that wait until the pull is complete
+# what one sender may send: a host registers once, and renews its entries every ten seconds; a change of its load is
+# published when it leaves its level
+OFTEN: Final = Allowance(rate=200.0, burst=4000.0)
+LOOKUPS: Final = Allowance(rate=500.0, burst=5000.0)
+PULLED: Final = Allowance(rate=2.0, burst=50.0)  # each is answered with all entries of a neighbour
 
 
 class _Copying:
@@ -85,13 +96,19 @@ class DirectoryRoot(Protocol):
     ``membership``: failure detector; None: entries of dead hosts remain until their leases expire.
     """
 
+    allowances: Mapping[type[Message], Allowance] = {
+        **dict.fromkeys((Register, Renew, LoadUpdate, Copies, RenewCopies, EntriesRequested), OFTEN),
+        Lookup: LOOKUPS,
+        Pull: PULLED,
+    }
+
     def __init__(self, peer: Peer, pastry: Pastry, membership: Membership | None, lease: float) -> None:
         super().__init__(peer)
         if not lease > 0:
             raise ValueError(f"lease: {lease} s; expected more than 0")
         self.pastry = pastry
         self.lease = lease  # time that an entry outlives its host, seconds
-        self.store = Store()  # entries that this peer stores
+        self.store = Store(lease=lease)  # entries that this peer stores
         # whether this peer has completed the pull that follows its join. From then on it answers look-ups
         self.pull_completed = False
         self.is_dead: Callable[[str], bool] = _nobody if membership is None else membership.is_dead
@@ -108,6 +125,7 @@ class DirectoryRoot(Protocol):
         self._pull_from: dict[str, dict[int, None] | None] = {}  # peer to pages received; None when complete
         self._completed_neighbours: set[str] = set()
         self.waiting: list[Lookup] = []
+        self._places = Shares(WAITING)  # of `waiting`, by origin
         self.handlers = {
             Register: self._on_register,
             Renew: self._on_renew,
@@ -148,7 +166,9 @@ class DirectoryRoot(Protocol):
     def _on_register(self, sender: str, message: Register) -> None:
         now = self.peer.now
         taken: dict[str, list[Item]] = {}
+        unheard: dict[str, list[Item]] = {}  # what others have handed on, by host
         fresh = []
+        itself = not self.pastry.handed_on_by
         for index, copy in enumerate(message.copies):
             entry = copy.entry
             if index and not self._is_mine(entry.name):
@@ -156,16 +176,24 @@ class DirectoryRoot(Protocol):
                 continue
             if not copy.removed and self.is_dead(entry.host):
                 continue  # the host registers again after it has refuted its death
-            if self.store.put(copy, now):
+            if not (itself and entry.host == sender):
+                if self.store.version(entry.name, entry.kind, entry.host) != copy.version:
+                    unheard.setdefault(entry.host, []).append((entry.name, entry.kind, copy.version))
+                continue
+            if self.store.put(copy, now, itself=True):
                 fresh.append(copy)
+            elif self.store.version(entry.name, entry.kind, entry.host) < 0:
+                self.peer.shed(entry.host, "directory entries", f"its share of {self.store.capacity}")
+                continue
             self._rooted.add(entry.name)
             self._renewed[entry.name, entry.kind, entry.host] = None
             taken.setdefault(entry.host, []).append((entry.name, entry.kind, copy.version))
         if fresh:
             for neighbour in self.pastry.root_neighbours(SIDE):
                 self._copy_to(neighbour, fresh)
-        for host, items in taken.items():
-            self.peer.send(host, Registered(tuple(items), (), self.store.load_version(host)))
+        for host in dict.fromkeys((*taken, *unheard)):
+            held, missing = taken.get(host, ()), unheard.get(host, ())
+            self.peer.send(host, Registered(tuple(held), tuple(missing), self.store.load_version(host)))
 
     def _on_renew(self, sender: str, message: Renew) -> None:
         now = self.peer.now
@@ -187,7 +215,7 @@ class DirectoryRoot(Protocol):
 
     def _update_load(self, host: str, load: PeerLoad) -> None:
         """Store the load of a host with its entries, and copy it to the neighbours that store copies of these."""
-        if self.store.update_load(host, load):
+        if self.store.update_load(host, load, self.peer.now, itself=True):
             for neighbour in self.pastry.root_neighbours(SIDE):
                 self._copy_to(neighbour, (), ((host, load),))
 
@@ -201,6 +229,7 @@ class DirectoryRoot(Protocol):
                 items.append((name, kind, host, *renewal))
         self._renewed.clear()
         self.store.expire(now)
+        self._rooted.intersection_update(self.store.names())
         if items and self.pastry.joined:
             for neighbour in self.pastry.root_neighbours(SIDE):
                 for start in range(0, len(items), PAGE):
@@ -211,6 +240,8 @@ class DirectoryRoot(Protocol):
         now = self.peer.now
         missing = []
         for name, kind, host, version, remaining in message.items:
+            if self._is_mine(name):
+                continue  # its host renews it here
             if self.store.renew(name, kind, host, version, now, remaining) or self.is_dead(host):
                 continue
             if self.store.version(name, kind, host) <= version:
@@ -253,7 +284,7 @@ class DirectoryRoot(Protocol):
         self.peer.send(sender, CopiesStored(message.number))
         self._store(message.copies)
         for host, load in message.loads:
-            self.store.update_load(host, load)
+            self.store.update_load(host, load, self.peer.now)
 
     def _store(self, copies: Iterable[EntryCopy]) -> None:
         now = self.peer.now
@@ -285,8 +316,10 @@ class DirectoryRoot(Protocol):
             if root == self.peer.address:
                 rooted.add(name)
                 to = fresh if name in self._rooted else neighbours
-            elif name in self._rooted and root is not None:
-                to = (root,)
+            else:
+                self.store.give_up(name)
+                if name in self._rooted and root is not None:
+                    to = (root,)
             for address in to:
                 outgoing.setdefault(address, []).extend(self.store.copies(name, now))
         self._rooted, self._neighbours = rooted, neighbours
@@ -302,7 +335,7 @@ class DirectoryRoot(Protocol):
             self._copy_to(neighbour, others)
         self.copying.clear()
         self.pull_completed = False
-        self.store = Store(self.store.capacity)
+        self.store = Store(self.store.capacity, self.lease)
         self._rooted.clear()
 
     # -- a peer that has just joined ---------------------------------------------------------------------------------
@@ -349,10 +382,10 @@ class DirectoryRoot(Protocol):
             self.peer.send(sender, Pulled(message.ticket, page, pages, self.pull_completed, copies))
 
     def _on_pulled(self, sender: str, message: Pulled) -> None:
-        self._store(message.copies)
         pages = self._pull_from.get(sender)
         if self.pull_completed or message.ticket != self._pull or pages is None:
             return
+        self._store(message.copies)
         pages[message.page] = None
         if len(pages) < message.pages:
             return
@@ -370,14 +403,16 @@ class DirectoryRoot(Protocol):
         self.pull_completed = True
         self._pull_from.clear()
         self._changed()
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting, self._places = self.waiting, [], Shares(WAITING)
         for lookup in waiting:
             self._on_lookup(lookup.origin, lookup)
 
     def _on_lookup(self, sender: str, message: Lookup) -> None:
         if not self.pull_completed:
-            if len(self.waiting) < WAITING:
+            if self._places.take(message.origin):
                 self.waiting.append(message)
+            else:
+                self.peer.shed(message.origin, "look-ups", f"its share of {WAITING} that wait")
             return
         now = self.peer.now
         found = {}

@@ -37,12 +37,13 @@ class PeerRecord:
 class UnansweredPing:
     """A ping that is not acknowledged yet."""
 
-    __slots__ = ("indirect", "number", "sent", "silent")
+    __slots__ = ("helpers", "indirect", "number", "sent", "silent")
 
     def __init__(self, number: int, sent: float) -> None:
         # number, sent: number of the ping, and the time at which it was sent, seconds
         self.number = number
         self.sent = sent
+        self.helpers: set[str] = set()  # others that were asked to ping the peer, too: only their answers count
         self.indirect = False  # whether others have been asked to ping the peer, too
         self.silent: frozenset[str] = frozenset()  # helpers that have said that the peer did not answer them either
 
@@ -74,11 +75,12 @@ class Suspicion:
     1.0
     """
 
-    __slots__ = ("began", "confirmed", "own", "refused", "status")
+    __slots__ = ("began", "confirmed", "helpers", "own", "refused", "status")
 
     def __init__(self, began: float, status: int, *, own: bool) -> None:
         self.began = began  # time of its beginning, seconds
-        self.status = status  # status that the peer has to refute: that it is suspected, or dead
+        self.status = status  # status that the peer has to refute: that it is suspected or dead, or has left
+        self.helpers: set[str] = set()  # others that were asked to ping the peer: only their answers count
         # whether this peer has begun it, because the other one did not answer; else another peer has said so
         self.own = own
         self.refused = False  # whether no process listens at the peer's address

@@ -290,7 +290,9 @@ class Directory(DirectoryRoot):
         for name, kind, version in message.missing:
             own = self._own.get((name, kind))
             if own is not None and own.version == version:
-                own.confirmed, own.root, own.due = False, None, now
+                # a root that has it from others asks for it: it is sent there, once
+                own.root = sender if not own.confirmed and own.root != sender else None
+                own.confirmed, own.due = False, now
                 self._send_at(now)
         if (message.held or message.missing) and self.confirmed:
             for callback in self.on_confirmed:

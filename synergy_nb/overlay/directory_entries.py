@@ -10,6 +10,10 @@ Clocks of peers are not compared. A copy contains its remaining time, which its 
 count nine tenths of a lease, so that time in transit does not extend an entry beyond the lease that its host asked for;
 hosts renew at a third of the lease.
 
+What a host itself has said (``itself``) counts more than copies, which others hand on: for half of a lease nobody else
+changes its entry or its load, and what it says next replaces any copy, whatever version that has. So who lies about
+another peer is found out when that peer renews its entries, and at its root has no effect.
+
 The load of a host is part of each of its component entries (dissertation, section 3.4.3: "handlers to several peers
 that host components that actually offer the operator, together with their loads"). It has a version of its own, so a
 load update changes all of them without their versions, and whoever receives a copy of an entry receives the load.
@@ -23,10 +27,13 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from synergy_nb.control.shedding import Shares
+
 __all__ = ["Entry", "EntryCopy", "Kind", "PeerLoad", "Store"]
 
 Kind: TypeAlias = Literal["component", "stream"]
 HELD_FRACTION: Final = 0.9
+LONGEST: Final = 600.0  # seconds; an entry that asks for a longer lease gets this one
 
 
 class PeerLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -84,9 +91,10 @@ class EntryCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _StoredEntry:
-    __slots__ = ("entry", "expires", "removed", "version")
+    __slots__ = ("entry", "expires", "removed", "until", "version")
 
     def __init__(self, copy: EntryCopy, expires: float) -> None:
+        self.until = -math.inf  # time until which only its host may change it, seconds
         self.entry = copy.entry
         self.version = copy.version
         self.removed = copy.removed
@@ -106,48 +114,65 @@ class Store:
     (['b'], ())
     """
 
-    __slots__ = ("_by_host", "_by_name", "_count", "_earliest", "_loads", "capacity")
+    __slots__ = ("_by_host", "_by_name", "_earliest", "_loads", "_loads_until", "_shares", "capacity", "lease")
 
-    def __init__(self, capacity: int = 200_000) -> None:
-        self.capacity = capacity  # maximum number of entries; further ones are refused
+    def __init__(self, capacity: int = 200_000, lease: float = 30.0) -> None:
+        self.lease = lease  # longest time for which the word of others about a host counts, seconds
+        self.capacity = capacity  # maximum number of entries; one of a host beyond its share is refused
         self._by_name: dict[str, dict[tuple[str, str], _StoredEntry]] = {}  # name, then (host, kind), to the entry
         self._by_host: dict[str, set[tuple[str, str]]] = {}  # host to (name, kind) of its entries
         self._loads: dict[str, PeerLoad] = {}  # host to its latest load, which all of its component entries have
-        self._count = 0
+        self._loads_until: dict[str, float] = {}  # host to the time until which only it may change its load, seconds
+        self._shares = Shares(capacity)  # by host
         self._earliest = math.inf  # no lease ends before this time in seconds; renewals may have put it off
 
     def __len__(self) -> int:
-        return self._count
+        return self._shares.held
 
     def names(self) -> tuple[str, ...]:
         """All names with an entry or a tombstone."""
         return tuple(self._by_name)
 
-    def put(self, copy: EntryCopy, now: float) -> bool:
-        """Store a copy if it or its load is newer; return whether it is. A copy of equal version renews the lease."""
+    def put(self, copy: EntryCopy, now: float, *, itself: bool = False) -> bool:
+        """Store a copy if it or its load is newer; return whether it is. A copy of equal version renews the lease.
+
+        ``itself``: whether the host of the entry has sent it.
+        """
         entry = copy.entry
         held = self._by_name.get(entry.name, {}).get((entry.host, entry.kind))
-        expires = now + min(copy.remaining, HELD_FRACTION * entry.lease)
-        newer = held is None or copy.version > held.version
+        longest = min(entry.lease, LONGEST) if itself else min(entry.lease, self.lease)
+        expires = now + min(copy.remaining, HELD_FRACTION * longest)
+        if held is not None and held.until > now and not itself:
+            return False  # a copy of what it has said itself, or a lie
+        newer = held is None or copy.version > held.version or (itself and held.until <= now != copy.version)
         if held is None:
-            if self._count >= self.capacity or expires <= now:
+            if not expires > now or not self._shares.take(entry.host):
                 return False
             held = self._by_name.setdefault(entry.name, {})[entry.host, entry.kind] = _StoredEntry(copy, expires)
             self._by_host.setdefault(entry.host, set()).add((entry.name, entry.kind))
-            self._count += 1
         elif newer:
             held.entry, held.version, held.removed, held.expires = entry, copy.version, copy.removed, expires
         elif copy.version == held.version:
             held.expires = max(held.expires, expires)
+        if itself and copy.version == held.version:
+            held.until = now + 0.5 * self.lease
         self._earliest = min(self._earliest, held.expires)
-        if entry.load is not None and self.update_load(entry.host, entry.load):
+        if entry.load is not None and self.update_load(entry.host, entry.load, now, itself=itself):
             return True
         held.entry = self._with_load(held.entry)
         return newer
 
-    def update_load(self, host: str, load: PeerLoad) -> bool:
-        """Store the load of a host with its component entries if it is newer; return whether it is."""
-        if host not in self._by_host or load.version <= self.load_version(host):
+    def update_load(self, host: str, load: PeerLoad, now: float, *, itself: bool = False) -> bool:
+        """Store the load of a host with its component entries if it is newer; return whether it is.
+
+        ``itself``: whether the host has sent it.
+        """
+        version, closed = self.load_version(host), self._loads_until.get(host, -math.inf) > now
+        if host not in self._by_host or (closed and not itself):
+            return False
+        if itself:
+            self._loads_until[host] = now + 0.5 * self.lease
+        if load.version == version or (load.version < version and (closed or not itself)):
             return False
         self._loads[host] = load
         for name, kind in self._by_host[host]:
@@ -168,16 +193,21 @@ class Store:
         return msgspec.structs.replace(entry, load=load)
 
     def renew(self, name: str, kind: str, host: str, version: int, now: float, remaining: float | None = None) -> bool:
-        """Extend the lease of a stored version by ``remaining`` seconds or its whole length; return if it is stored."""
+        """Extend the lease of a stored version; return whether it is stored.
+
+        ``remaining``: seconds that another peer has left of it; None where its host renews it, for its whole length.
+        """
         named = self._by_name.get(name)
         held = None if named is None else named.get((host, kind))
         if held is None or held.version != version or held.removed or held.expires <= now:
             return False
-        end = now + HELD_FRACTION * held.entry.lease
+        end = now + HELD_FRACTION * min(held.entry.lease, LONGEST)
         if remaining is not None and now + remaining < end:
             end = now + remaining
         if end > held.expires:
             held.expires = end
+        if remaining is None:
+            held.until = now + 0.5 * self.lease
         return True
 
     def version(self, name: str, kind: str, host: str) -> int:
@@ -214,7 +244,7 @@ class Store:
     def drop_host(self, host: str) -> int:
         """Remove all entries of a host; return their number."""
         keys = self._by_host.pop(host, set())
-        self._loads.pop(host, None)
+        self._forget_load(host)
         for name, kind in keys:
             self._drop(name, host, kind)
         return len(keys)
@@ -235,13 +265,23 @@ class Store:
             keys.discard((name, kind))
             if not keys:
                 del self._by_host[host]
-                self._loads.pop(host, None)
+                self._forget_load(host)
         ends = (item.expires for held in self._by_name.values() for item in held.values())
         self._earliest = min(ends, default=math.inf)
+
+    def give_up(self, name: str) -> None:
+        """Take the word of others from now on, as the hosts of a name register with another root."""
+        for (host, _), held in self._by_name.get(name, {}).items():
+            held.until = -math.inf
+            self._loads_until.pop(host, None)
+
+    def _forget_load(self, host: str) -> None:
+        self._loads.pop(host, None)
+        self._loads_until.pop(host, None)
 
     def _drop(self, name: str, host: str, kind: str) -> None:
         held = self._by_name[name]
         del held[host, kind]
-        self._count -= 1
+        self._shares.give_back(host)
         if not held:
             del self._by_name[name]

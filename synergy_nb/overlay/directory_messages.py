@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar, Final
+
+from msgspec import Meta
+
 from synergy_nb.control.peer import Message
 from synergy_nb.overlay.directory_entries import Entry, EntryCopy, Kind, PeerLoad
 
@@ -23,6 +27,8 @@ __all__ = [
     "RenewedItem",
 ]  # fmt: skip
 
+#: Items of a message, which are sent in pages; a longer list is none that a peer sends.
+MOST: Final = Meta(max_length=4096)
 Item = tuple[str, Kind, int]  # name, kind, version of an entry of the sender or the receiver
 RenewedItem = tuple[str, Kind, str, int, float]  # name, kind, host, version, seconds left
 HostLoad = tuple[str, PeerLoad]  # host, its load
@@ -31,7 +37,9 @@ HostLoad = tuple[str, PeerLoad]  # host, its load
 class Register(Message, frozen=True, gc=False):
     """Entries that the sender (their host) registers; the message is routed to the root of the first entry's key."""
 
-    copies: tuple[EntryCopy, ...]
+    routed: ClassVar[bool] = True
+
+    copies: Annotated[tuple[EntryCopy, ...], MOST]
 
 
 class Registered(Message, frozen=True, gc=False):
@@ -45,7 +53,7 @@ class Registered(Message, frozen=True, gc=False):
 class Renew(Message, frozen=True, gc=False):
     """Entries whose leases the sender (their host) renews at a root."""
 
-    items: tuple[Item, ...]
+    items: Annotated[tuple[Item, ...], MOST]
 
 
 class LoadUpdate(Message, frozen=True, gc=False):
@@ -58,7 +66,7 @@ class Copies(Message, frozen=True, gc=False):
     """Copies of entries and of loads of hosts: for a neighbour of the root that stores copies, or for a new root."""
 
     number: int
-    copies: tuple[EntryCopy, ...]
+    copies: Annotated[tuple[EntryCopy, ...], MOST]
     loads: tuple[HostLoad, ...] = ()
 
 
@@ -71,21 +79,23 @@ class CopiesStored(Message, frozen=True, gc=False):
 class RenewCopies(Message, frozen=True, gc=False):
     """Renewals of entries, which a root forwards to the neighbours that store copies."""
 
-    items: tuple[RenewedItem, ...]
+    items: Annotated[tuple[RenewedItem, ...], MOST]
 
 
 class EntriesRequested(Message, frozen=True, gc=False):
     """A neighbour asks a root for entries (name, kind, host) that were renewed but that it does not hold."""
 
-    items: tuple[tuple[str, Kind, str], ...]
+    items: Annotated[tuple[tuple[str, Kind, str], ...], MOST]
 
 
 class Lookup(Message, frozen=True, gc=False):
     """A look-up of names by the peer ``origin``; the message is routed to the root of the first name."""
 
+    routed: ClassVar[bool] = True
+
     ticket: int
     origin: str
-    names: tuple[str, ...]
+    names: Annotated[tuple[str, ...], MOST]
 
 
 class Found(Message, frozen=True, gc=False):
@@ -108,4 +118,4 @@ class Pulled(Message, frozen=True, gc=False):
     page: int
     pages: int
     pull_completed: bool
-    copies: tuple[EntryCopy, ...]
+    copies: Annotated[tuple[EntryCopy, ...], MOST]

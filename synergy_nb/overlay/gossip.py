@@ -14,7 +14,7 @@ References
 from __future__ import annotations
 
 from heapq import nlargest
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -36,12 +36,16 @@ class News(msgspec.Struct, frozen=True, gc=False, array_like=True):
     incarnation: int
 
 
+#: Pieces of news in a message; it has at most nine.
+MOST: Final = msgspec.Meta(max_length=64)
+
+
 class Ping(Message, frozen=True, gc=False):
     """A ping of the failure detector, with the sender's incarnation, news, and how late the sender is."""
 
     number: int
     incarnation: int
-    news: tuple[News, ...]
+    news: Annotated[tuple[News, ...], MOST]
     stretch: float = 1.0
 
 
@@ -50,7 +54,7 @@ class PingAck(Message, frozen=True, gc=False):
 
     number: int
     incarnation: int
-    news: tuple[News, ...]
+    news: Annotated[tuple[News, ...], MOST]
     stretch: float = 1.0
 
 
@@ -59,7 +63,7 @@ class PingFor(Message, frozen=True, gc=False):
 
     number: int
     target: str
-    news: tuple[News, ...]
+    news: Annotated[tuple[News, ...], MOST]
 
 
 class PingForAck(Message, frozen=True, gc=False):

@@ -52,6 +52,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from synergy_nb.control.peer import Peer
+from synergy_nb.control.shedding import Shares
 from synergy_nb.events import PeerDeclaredDead
 from synergy_nb.overlay._beliefs import CONFIRMATIONS, RELIABLE, Beliefs
 from synergy_nb.overlay._peer_records import Relayed, UnansweredPing
@@ -93,6 +94,7 @@ class Membership(Beliefs):
         self._table_turn: list[str] = []
         self._to_table = False
         self.relayed: dict[int, Relayed] = {}  # by the number of this peer's ping
+        self._places = Shares(RELAYED)  # of `relayed`, by asker
         self._epoch = 0  # number of times that this peer joined: timers from before the last time do nothing
         self._started = False
         self.handlers = {
@@ -136,10 +138,11 @@ class Membership(Beliefs):
     def suspect(self, address: str) -> None:
         """Ping ``address`` now, because it did not answer another protocol; a dead peer is pinged at its own times.
 
-        A ping to a dead peer ends in a link that fails, which is a reason to suspect it: that would go on for ever.
+        A ping to a dead peer ends in a link that fails, which is a reason to suspect it: that would go on for ever. Nor
+        is one pinged of which this peer knows nothing: a link to it was opened because somebody else had named it.
         """
-        # (test_a_dead_peer_whose_link_fails_again_is_not_pinged_for_that)
-        if address != self.peer.address and self._running and address not in self._probes and not self.is_dead(address):
+        # (test_a_dead_peer_whose_link_fails_again_is_not_pinged_for_that, and those of test_floods)
+        if self._running and self._concerns(address) and address not in self._probes and not self.is_dead(address):
             self._probe(address)
 
     # -- every period ------------------------------------------------------------------------------------------------
@@ -217,7 +220,7 @@ class Membership(Beliefs):
             member = self._members[address]
             if suspicion.own:
                 self.peer.record(PeerDeclaredDead, address, incarnation=member.incarnation)
-            self._believe(address, DEAD, member.incarnation)
+            self._believe(address, LEFT if suspicion.status == LEFT else DEAD, member.incarnation)
             if not suspicion.own or self.stretch > RELIABLE:
                 continue
             for other in self.pastry.leaves.members:  # among them the neighbours of the dead peer, which repair most
@@ -309,7 +312,11 @@ class Membership(Beliefs):
             if other != address and other not in self.suspects and other not in self._probes
         ]
         rng = self.peer.rng
-        for helper in helpers if len(helpers) <= count else rng.sample(helpers, count):
+        chosen = helpers if len(helpers) <= count else rng.sample(helpers, count)
+        for asked in (self._probes.get(address), self.suspects.get(address)):
+            if asked is not None:
+                asked.helpers.update(chosen)
+        for helper in chosen:
             self.peer.send(helper, PingFor(number, address, self._gossip.pick()))
 
     def _on_ping(self, sender: str, message: Ping) -> None:
@@ -338,8 +345,10 @@ class Membership(Beliefs):
             self._number += 1
             self._ping(sender, self._number)
         if self.relayed:
-            relayed = self.relayed.pop(message.number, None)
+            relayed = self.relayed.get(message.number)
             if relayed is not None and relayed.target == sender:
+                self._places.give_back(relayed.asker)
+                del self.relayed[message.number]
                 self.peer.send(relayed.asker, PingForAck(relayed.number, sender, message.incarnation))
 
     def _on_ping_for(self, sender: str, message: PingFor) -> None:
@@ -347,7 +356,8 @@ class Membership(Beliefs):
             return
         if message.news:
             self._learn(message.news, sender, -1)
-        if len(self.relayed) >= RELAYED:
+        if not self._places.take(sender):
+            self.peer.shed(sender, "pings for others", f"its share of {RELAYED} at a time")
             return
         self._number += 1
         self.relayed[self._number] = Relayed(sender, message.number, message.target, self.peer.now)
@@ -361,6 +371,7 @@ class Membership(Beliefs):
                 relayed.told = True
                 self.peer.send(relayed.asker, PingForAck(relayed.number, relayed.target, -1, reached=False))
             if waited >= 4 * self.period * self.stretch:
+                self._places.give_back(relayed.asker)
                 del self.relayed[number]
 
     def _on_ping_for_ack(self, sender: str, message: PingForAck) -> None:
@@ -368,6 +379,8 @@ class Membership(Beliefs):
             return
         address = message.target
         probe, suspicion = self._probes.get(address), self.suspects.get(address)
+        if not any(each is not None and sender in each.helpers for each in (probe, suspicion)):
+            return  # nobody has asked it, or the answer comes too late
         if not message.reached:
             if probe is not None and probe.number == message.number:
                 probe.silent |= {sender}

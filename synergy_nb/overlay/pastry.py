@@ -35,7 +35,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.overlay.latency import Latency
@@ -55,6 +55,8 @@ RIVALS: Final = 32  # maximum number of peers that wait to be measured
 
 class JoinRequest(Message, frozen=True, gc=False):
     """A newcomer's request to join, routed to its key; every peer on the route adds addresses to ``learned``."""
+
+    routed: ClassVar[bool] = True
 
     joiner: str
     attempt: int

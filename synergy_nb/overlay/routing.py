@@ -14,6 +14,10 @@ and the failure detector is informed. Timeouts follow the measured round trips (
 
 Duplicates are recognised at each hop by the sender's number, and at the root by the origin's.
 
+A peer that hands a message on can change it, and can name any origin. So only messages that carry no authority of their
+origin are routed (:attr:`.Message.routed`), and ``handed_on_by`` names the peer whose word for the origin is all that
+there is.
+
 References
 ----------
 .. [1] A. Rowstron and P. Druschel, "Pastry: Scalable, decentralized object location and routing for large-scale
@@ -26,7 +30,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from synergy_nb.control.peer import Message, Peer, Protocol, Timer
-from synergy_nb.events import RouteDropped
+from synergy_nb.events import MessageRefused, RouteDropped
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.recently_seen import Recent
 from synergy_nb.overlay.ring import LeafSet, RoutingTable, distance, number_of, ring_position, shared_digits
@@ -99,6 +103,8 @@ class Routing(Protocol):
         self._seen = Recent(2048)  # (sender, sequence) of received hops
         self._received = Recent(1024)  # (origin, ident) of messages delivered at this peer as root
         self._queue: list[tuple[str, Message]] = []
+        # while a message is delivered: the peer that has handed it on; empty if its origin has sent it here itself
+        self.handed_on_by = ""
         self.handlers = {Routed: self._on_routed, RouteAck: self._on_ack}
 
     def route(self, key: str, payload: Message, first: str | None = None) -> None:
@@ -237,17 +243,24 @@ class Routing(Protocol):
         self.peer.send(sender, RouteAck(message.sequence))
         if not self._seen.add((sender, message.sequence)):
             return
+        kind, origin = type(message.payload), message.origin
+        if not kind.routed:
+            self.peer.record(MessageRefused, sender, message=kind.__name__, reason="it is never routed")
+            return
+        self.handed_on_by = "" if origin == sender else sender
         payload, avoid = self.passing(message.payload, message.hops)
-        self._forward(message.key, payload, message.origin, message.ident, message.hops, avoid, message.silent)
+        self._forward(message.key, payload, origin, message.ident, message.hops, avoid, message.silent)
+        self.handed_on_by = ""
 
     def _deliver(self, payload: Any, origin: str, ident: int, hops: int) -> None:
-        # two copies of a message have different sequence numbers if one went around a hop that was only slow
-        if not self._received.add((origin, ident)):
+        # two copies of a message have different sequence numbers if one went around a hop that was only slow; one that
+        # was handed on does not stand for what its origin says itself (test_a_forged_copy_suppresses_no_message)
+        if not self._received.add((origin, ident, bool(self.handed_on_by))):
             return
         if self.arrived(payload):
             return
         self.hops[hops] += 1
-        if origin == self.address:
+        if origin == self.address and not self.handed_on_by:
             self.peer.send(origin, payload)  # handled at the end of this call
         else:
             self.peer.deliver(origin, payload)

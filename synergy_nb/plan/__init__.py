@@ -3,7 +3,8 @@
 :mod:`.builder` holds what users write, :mod:`.query_plan` the plan itself, :mod:`._stream_names` the names of its
 streams, :mod:`.data_frames` its tables. From the bottom up, its rooms are ``terms`` (quantities, names, QoS), ``sql``
 (expressions), ``operators`` (what is stated about each kind), ``checks`` (all problems of a plan, and what it would
-take), ``text`` (YAML, Python, bytes) and, above the plan, ``derived`` (the plans that are made of it).
+take), ``text`` (YAML, Python, bytes) and, above the plan, ``derived`` (the plans that are made of it) and ``queries``
+(streams of queries in SQL).
 
 The package is also the function :func:`plan`, which makes one plan of several results:
 

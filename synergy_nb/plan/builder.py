@@ -20,23 +20,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from textwrap import fill, indent
 from typing import Any, Final, Self
 
 from synergy_nb.errors import user_facing
 from synergy_nb.plan.checks.requirements import EQUAL, QOS_FIELDS
 from synergy_nb.plan.checks.validation import Operator, PlanError, Problem
+from synergy_nb.plan.functions.declaring import OwnFunction
 from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
 from synergy_nb.plan.operators.methods import Methods
 from synergy_nb.plan.operators.profile_fields import PROFILE
 from synergy_nb.plan.operators.sources import CONNECTORS
+from synergy_nb.plan.operators.tables import LOOKUP
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.terms.qos import QoS
 from synergy_nb.plan.terms.result_names import named_like_a_file
-from synergy_nb.plan.terms.units import did_you_mean
+from synergy_nb.plan.terms.units import WrongValues, did_you_mean
 from synergy_nb.plan.text.stream_ids import chosen, needed
 
-__all__ = ["Stream", "plan", "source", "with_rows"]
+__all__ = ["Stream", "plan", "source", "table_stated", "with_rows"]
 
 #: Arguments of methods that are not parameters of the operator.
 _PROFILE: Final = ("id", *PROFILE)
@@ -76,6 +79,10 @@ class Stream(Methods):
         for stream in inputs:
             if not isinstance(stream, Stream):
                 raise TypeError(f"{kind}: input {stream!r}; expected a stream")
+        if kind == LOOKUP.kind and "table" in params:
+            params = {**params, "table": table_stated(params["table"])}
+        if isinstance(own := params.get("function"), OwnFunction):
+            params = own.parameters(kind, params)
         self._kind = kind
         self._params = {name: value for name, value in params.items() if value is not None}
         self._inputs = tuple(inputs)
@@ -261,6 +268,27 @@ def plan(*plans: Plan, name: str | None = None, order: Sequence[str] | None = No
 
 def _not_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def table_stated(value: Any) -> Any:
+    """What a plan states of a data frame; a path, and what states it already, unchanged.
+
+    Raises ``DataFrameError`` if it is a data frame that cannot be looked up.
+    """
+    if isinstance(value, str | PathLike) or (
+        isinstance(value, Mapping) and isinstance(value.get("content", value.get("path")), str)
+    ):
+        return value
+    from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, single_use  # noqa: PLC0415 - as above
+    from synergy_nb.plan.tables.lookup_tables import terms_of  # noqa: PLC0415 - as above
+
+    rows = isinstance(value, list | tuple) and bool(value) and all(isinstance(row, Mapping) for row in value)
+    if not rows and not is_frame(value):
+        return value
+    try:
+        return terms_of(normal(value.read_all() if single_use(value) else value))
+    except WrongValues as wrong:
+        raise DataFrameError(f"lookup: table: {wrong}") from None
 
 
 def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str, listed: Sequence[str] | None = None) -> Plan:

@@ -21,16 +21,28 @@ import pyarrow as pa
 
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
+from synergy_nb.plan.tables.column_kinds import column_kind
+from synergy_nb.plan.terms.column_types import MOST_DIGITS
 from synergy_nb.plan.terms.units import did_you_mean, type_of
 
-__all__ = ["DataFrameError", "declared", "described", "is_frame", "normal", "rate_of_events", "single_use", "tables"]
+__all__ = [
+    "DataFrameError",
+    "column_kinds",
+    "declared",
+    "described",
+    "is_frame",
+    "normal",
+    "rate_of_events",
+    "single_use",
+    "tables",
+]
 
-CLOCKS: Final = ("time", "int", "float", "str")
+CLOCKS: Final = ("time", "date", "int", "float", "str")
 #: Types of the values of a pandas index that are times, as pandas calls them.
 TIMES_OF_PANDAS: Final = ("datetime64", "datetime", "date")
 UNNAMED_INDEX: Final = ("time", "index")  # names by which ``time`` means an index without a name
 EXPECTED: Final = "a pandas, Polars or Arrow table, a dictionary of columns"
-VALUES: Final = "numbers, text, truth values, times or bytes"
+VALUES: Final = "numbers, text, truth values, times, dates, durations or bytes"
 #: Errors of libraries at values that they do not convert.
 FAULTS: Final = (
     pl.exceptions.PolarsError,
@@ -189,6 +201,14 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
     return rows, {**params, **known, **own, "columns": kinds}
 
 
+def column_kinds(frame: pl.DataFrame) -> dict[str, str]:
+    """Types of the columns of a table, as streams have them.
+
+    Raises ``DataFrameError`` if a column has a type that tuples do not have.
+    """
+    return {name: _kind(name, dtype) for name, dtype in frame.schema.items()}
+
+
 def rate_of_events(frame: Any, clock: str) -> float | None:
     """Tuples/s of a table by its event times, at most the expected rate of a source; None where it is unknown.
 
@@ -253,20 +273,9 @@ def _clock(schema: Mapping[str, pl.DataType], time: str | None, index: str) -> s
 
 def _kind(name: str, dtype: pl.DataType) -> str:
     """Type of a stream's column for the type of a frame's column."""
-    if isinstance(dtype, pl.Decimal):
-        return "int" if dtype.scale == 0 else "float"
-    if dtype.is_integer() or isinstance(dtype, pl.Null):
-        return "int"
-    if dtype.is_float():
-        return "float"
-    for kinds, kind in (
-        ((pl.String, pl.Categorical, pl.Enum), "str"),
-        ((pl.Boolean,), "bool"),
-        ((pl.Datetime, pl.Date), "time"),
-        ((pl.Binary,), "bytes"),
-    ):
-        if isinstance(dtype, kinds):
-            return kind
+    kind = column_kind(dtype)
+    if kind is not None:
+        return kind
     raise DataFrameError(f"column {name!r}: type {dtype}; expected {VALUES}: convert the column, or omit it")
 
 
@@ -356,8 +365,10 @@ def _fault(name: str, values: Sequence[Any]) -> DataFrameError | None:
         if _is_null(value):
             continue
         text = _shown(value)
-        if isinstance(value, int | decimal.Decimal) and not -(2**63) <= value < 2**63:
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
             return DataFrameError(f"column {name!r}: {text} in row {row}; expected an integer of 64 bits")
+        if isinstance(value, decimal.Decimal) and abs(value) >= 10**MOST_DIGITS:
+            return DataFrameError(f"column {name!r}: {text} in row {row}; expected a number of {MOST_DIGITS} digits")
         family = next((words for kinds, words in _FAMILIES if isinstance(value, kinds)), None)
         if family is None:
             return DataFrameError(f"column {name!r}: {text} in row {row}; expected {VALUES}")
@@ -384,6 +395,7 @@ _FAMILIES: Final = (
     ((str,), "text"),
     ((bytes, bytearray, memoryview), "bytes"),
     ((dt.date,), "time"),
+    ((dt.timedelta,), "duration"),
 )
 
 

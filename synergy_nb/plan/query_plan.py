@@ -31,7 +31,7 @@ from typing import Any
 
 import msgspec
 
-from synergy_nb.plan._stream_names import own_name, stream_key, stream_name
+from synergy_nb.plan._stream_names import StreamForm, own_name, stream_form, stream_key, work_name
 from synergy_nb.plan.checks.exact_costs import exact_sums_factor
 from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.checks.operator_flows import OperatorFlow, flows
@@ -117,7 +117,7 @@ class Plan:
     _bytes: bytes | None
     _drafts: tuple[Any, ...] | None
     _flows: dict[str, OperatorFlow] | None
-    _names: dict[str, tuple[str, str]] | None
+    _names: dict[str, tuple[str, str, StreamForm]] | None
     _routes: tuple[tuple[str, ...], ...] | None
     _rows: Mapping[str, Any] | None
 
@@ -239,7 +239,8 @@ class Plan:
         """Canonical name of the operator's stream (section 2.2.1), such as ``count(filter[...](packets))``.
 
         Equal work has equal names: they do not contain ids, profiles and QoS; parameters are in normal form and omitted
-        at their default; inputs of commutative operators are in order. A sink's stream has the name of its input.
+        at their default; inputs of commutative operators are in order; filters and projections one after another are
+        one of each. A sink's stream has the name of its input.
         """
         return self._named()[operator][0]
 
@@ -247,7 +248,18 @@ class Plan:
         """Key of the operator's stream on the ring: the leading 32 hex digits of the SHA-1 of its name."""
         return self._named()[operator][1]
 
-    def _named(self) -> dict[str, tuple[str, str]]:
+    def stream_form(self, operator: str) -> StreamForm:
+        """What the rows of the operator's stream are, by which it is named: of which stream, and which of its rows."""
+        return self._named()[operator][2]
+
+    def work_name(self, operator: str) -> str:
+        """Name of what the operator itself does, for its profile: streams of equal names may be made in other steps."""
+        asked = self.operators[operator]
+        if asked.kind in (PART, TAP):
+            return self.stream_name(operator)
+        return work_name(asked, [self.stream_name(up) for up in asked.streams])
+
+    def _named(self) -> dict[str, tuple[str, str, StreamForm]]:
         names = self._names
         if names is None:
             names = {}
@@ -255,12 +267,14 @@ class Plan:
                 if each.kind == PART:
                     # where an operator runs is no part of its work: a stream has the same name on Spark and on peers
                     # (test_a_placed_plan_is_a_plan_of_the_same_streams)
-                    name = part_of(each)[0].stream_name(each.id)
+                    form = part_of(each)[0].stream_form(each.id)
                 elif each.kind == TAP:
-                    name = each.params["name"]
+                    name, stated = each.params["name"], each.params.get("form")
+                    form = StreamForm(name) if stated is None else msgspec.convert(stated, StreamForm)
                 else:
-                    name = stream_name(each, [names[up] for up in each.streams])
-                names[each.id] = name, stream_key(name)
+                    inputs = [names[up][2] for up in each.streams]
+                    form = stream_form(each, inputs, self._schemas[each.streams[0]] if inputs else ())
+                names[each.id] = form.name, stream_key(form.name), form
             object.__setattr__(self, "_names", names)
         return names
 
@@ -372,6 +386,28 @@ class Plan:
         from synergy_nb.plan.text.python_source import python_source  # noqa: PLC0415 - peers never write Python
 
         return python_source(self.name, self.qos, self.operators, self._stated)
+
+    def to_sql(self) -> str:
+        """Write the query in SQL whose stream is that of the plan's sink: ``sql(text)`` makes a stream of equal name.
+
+        The text does not hold the sink and its QoS requirement: ``sql(text).sink("large", delay="2 s")`` states them.
+
+        Raises
+        ------
+        PlanError
+            If SQL cannot say an operator, which the error names, or if the plan has several sinks.
+
+        Examples
+        --------
+        >>> from synergy_nb import source
+        >>> print(source("packets").filter("bytes > 40").project("link").sink("large").to_sql(), end="")
+        SELECT link
+        FROM packets
+        WHERE bytes > 40
+        """
+        from synergy_nb.plan.text.sql_text import sql_text  # noqa: PLC0415 - peers never write SQL
+
+        return sql_text(self.operators, self._schemas)
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:

@@ -29,6 +29,12 @@ def _each(peers: Mapping[str, Iterable[str]]) -> str:
     return "; ".join(f"{operator}: {_several(several)}" for operator, several in peers.items()) or "none"
 
 
+def _sharing(event: events.SharingFound) -> str:
+    rests = (f"; {name} reads {stream} and {left}" for name, (stream, left) in event.rests.items())
+    unfit = (f"; {name} does not read {stream}: {why}" for name, (stream, why) in event.unfit.items())
+    return f"streams that run already: {_each(event.points)}{''.join((*rests, *unfit))}"
+
+
 def _candidates(event: events.CandidatesFound) -> str:
     found = ((operator, list(peers)) for operator, peers in event.candidates.items())
     return "; ".join(f"{counted(len(peers), 'peer')} for {operator} ({_several(peers)})" for operator, peers in found)
@@ -61,7 +67,7 @@ def _migrated(event: events.MigrationEnded) -> str:
 _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.RequestSubmitted: lambda e: f"plan {e.plan} with {', '.join(e.operators)}",
     events.CandidatesFound: _candidates,
-    events.SharingFound: lambda e: f"streams that run already: {_each(e.points)}",
+    events.SharingFound: _sharing,
     events.RequestPostponed: lambda e: f"waits for a stream that can be shared soon: {e.reason}",
     events.SharingGivenUp: lambda e: f"running streams are not used: {e.reason}",
     events.SignaturesFound: lambda e: f"signatures of {_several([*e.stated, *e.measured])}",

@@ -17,7 +17,7 @@ from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
 from synergy_nb.lifecycle.records import messages as lifecycle
 from synergy_nb.overlay import directory_messages as directory
-from synergy_nb.overlay import gossip, pastry, routing
+from synergy_nb.overlay import gossip, held_contents, pastry, routing
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds, share
 
@@ -121,12 +121,15 @@ Say: TypeAlias = str | Callable[[Any], str]
 DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     # the driver
     driver.JoinRing: lambda m: f"join the ring through {m.contact}" if m.contact else "begin a new ring",
-    driver.OfferComponents: "offer the components of this peer",
+    driver.OfferComponents: lambda m: (
+        f"offer {_several(map(_short, m.more)) if m.more else 'the components of this peer'}"
+    ),
     driver.LeaveRing: "leave the ring",
     driver.LookUpHosts: lambda m: f"look up the hosts of {_several(map(_short, m.names))}",
     driver.SubmitPlan: lambda m: (
         f"{'try' if m.trial else 'submit'} a plan of {counted(len(m.plan), 'byte')}, {m.placement}"
     ),
+    driver.ShareApplication: "grant {m.user} the right {m.right!r}",
     driver.StopApplication: "stop the application",
     driver.LeaseRenewed: "its client lives",
     driver.ReleaseResults: "discard the results, which have been fetched",
@@ -171,6 +174,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     pastry.RowRequest: "asks for row {m.row} of the routing table",
     pastry.RowReply: lambda m: f"{counted(len(m.learned), 'peer')} for the routing table",
     pastry.Leaving: "the sender leaves the ring",
+    held_contents.ContentsHeld: lambda m: f"the sender has the contents of {_several(map(_short, m.components))}",
     gossip.Ping: "are you there?",
     gossip.PingAck: "I am",
     gossip.PingFor: "ping {m.target} for me",

@@ -22,6 +22,7 @@ import platform
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from struct import Struct
@@ -109,13 +110,13 @@ _records: Final = msgspec.msgpack.Decoder(Beginning | Started | Ticked | Receive
 
 
 def create(path: str | os.PathLike[str]) -> Path:
-    """Create the file of a recording that peers append to, and return its absolute path.
+    """Create the file of a recording that peers append to, for its owner alone, and return its absolute path.
 
     Raises ``ValueError`` if there is such a file already, or none can be written there.
     """
     made = Path(os.fspath(path)).absolute()
     try:
-        with made.open("xb") as file:
+        with open(made, "xb", opener=partial(os.open, mode=0o600)) as file:
             file.write(MAGIC + VERSION.to_bytes(2, "big"))
     except FileExistsError:
         raise ValueError(f"record: {os.fspath(path)!r} exists already; expected a new file") from None

@@ -109,6 +109,11 @@ def _sharing(account: Reasons) -> Iterator[str]:
     if sharing.sharable:
         found = "; ".join(f"{operator} at {', '.join(peers)}" for operator, peers in sharing.sharable.items())
         yield f"running streams: {found}{f'; not used: {sharing.unshared}' if sharing.unshared else ''}"
+        if not sharing.unshared:
+            rests = sharing.rests.items()
+            yield from (f"  {name} reads {stream}, which runs; it still {left}" for name, (stream, left) in rests)
+        unfit = sharing.unfit.items()
+        yield from (f"  {name} does not read {stream}, which runs: {why}" for name, (stream, why) in unfit)
 
 
 def _moves(account: Reasons) -> Iterator[str]:

@@ -53,6 +53,8 @@ class Explanation(Reasons):
             },
             "parts": self.on_engines.parts,
             "sharable": self.sharing.sharable,
+            "rests": {name: {"of": stream, "left": left} for name, (stream, left) in self.sharing.rests.items()},
+            "unfit": {name: {"of": stream, "why": why} for name, (stream, why) in self.sharing.unfit.items()},
             "shared": self.sharing.shared,
             "unshared": self.sharing.unshared,
             "postponed": self.sharing.postponed,

@@ -129,7 +129,9 @@ class SharingFacts(Subject):
     """Streams of other applications that it could use or uses.
 
     ``sharable`` has the maximum sharable points that were found: operator to the peers that provide its stream;
-    ``unshared`` is why they are not used, and ``postponed`` why it waited for a stream that another request composes.
+    ``rests`` has what operators still do that make their streams of others: operator to the name of that stream and its
+    work; ``unfit`` the aggregates that do not read finer ones, with the nearest and the reason; ``unshared`` is why
+    they are not used, and ``postponed`` why it waited for a stream that another request composes.
     ``shared`` has the application and the operator that provide a stream, by the operator of this plan, and
     ``producers`` all components that produce it: application, operator and peer.
     """
@@ -139,6 +141,8 @@ class SharingFacts(Subject):
     def __init__(self, names: PeerNames = ADDRESSES) -> None:
         super().__init__(names)
         self.sharable: dict[str, list[str]] = {}
+        self.rests: dict[str, tuple[str, str]] = {}
+        self.unfit: dict[str, tuple[str, str]] = {}
         self.unshared = ""
         self.postponed: list[str] = []
         self.shared: dict[str, tuple[str, str]] = {}
@@ -147,6 +151,8 @@ class SharingFacts(Subject):
     @HANDLERS.add
     def _sharing_found(self, event: events.SharingFound) -> None:
         self.sharable, self.unshared = self._names.lists(event.points), ""
+        self.rests = {name: (stream, left) for name, (stream, left) in event.rests.items()}
+        self.unfit = {name: (stream, why) for name, (stream, why) in event.unfit.items()}
 
     @HANDLERS.add
     def _sharing_given_up(self, event: events.SharingGivenUp) -> None:

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from synergy_nb.reporting.cluster_errors import ClusterError
 
-__all__ = ["ONLY_LIVE", "ONLY_SIMULATED", "ONLY_SIMULATED_APPLICATION", "NotHere", "OneSided"]
+__all__ = ["ONLY_LIVE", "ONLY_LIVE_APPLICATION", "ONLY_SIMULATED", "ONLY_SIMULATED_APPLICATION", "NotHere", "OneSided"]
 
+_NOBODY: Final = "a simulation has one user and no certificates; use a Cluster"
 #: Names of a Cluster that a Simulation does not have, with the reason.
 ONLY_LIVE: Final[Mapping[str, str]] = {
     "scheduler": "simulated peers are no workers of Dask",
     "spark_session": "a simulation has no Spark; use a Cluster",
     "kill_spark": "a simulation has no Spark; use a Cluster",
+    **dict.fromkeys(("security", "invite", "revoke"), _NOBODY),
+    "join_token": "peers of a simulation run in this program; Cluster(host=...) has peers on several hosts",
 }
+#: Names of live applications that simulated ones do not have, with the reason.
+ONLY_LIVE_APPLICATION: Final[Mapping[str, str]] = {"share": _NOBODY}
 _TIME: Final = "time passes by itself on live peers; only a Simulation has virtual time"
 #: Names of a Simulation that a Cluster does not have, with the reason.
 ONLY_SIMULATED: Final[Mapping[str, str]] = {
@@ -28,7 +33,7 @@ ONLY_SIMULATED: Final[Mapping[str, str]] = {
     "join": "a live peer is a worker of the Dask cluster, and joins with it; use a Simulation to see how peers join",
     "leave": "a live peer is a worker of the Dask cluster; kill() ends it; use a Simulation to see how peers leave",
 }
-#: Names of simulated applications that live ones do not have, with the reason; these have no others.
+#: Names of simulated applications that live ones do not have, with the reason.
 ONLY_SIMULATED_APPLICATION: Final[Mapping[str, str]] = {
     "simulation": "it runs on live peers; cluster is what runs it",
     "roles": "graph and backups say which peers execute it",

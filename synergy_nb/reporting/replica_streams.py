@@ -24,6 +24,7 @@ StreamEvent: TypeAlias = (
     events.StreamsDiscarded
     | events.StreamRevived
     | events.RevivalImpossible
+    | events.ReplicaDiffers
     | events.ReplicaRebuilt
     | events.BackupRestored
     | events.RebuildImpossible
@@ -59,6 +60,10 @@ def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
         case events.StreamRevived():
             late = seconds(event.delay)
             return f"revived stream: {event.producer} to {event.reader}, whose other streams were {late} late"
+        case events.ReplicaDiffers():
+            whom = "most others" if event.outvoted else "another replica"
+            times = counted(event.intervals, "interval")
+            return f"differs: {event.replica} at {readable(event.at)} from {whom}, in {times} at {event.reader}"
         case events.ReplicaRebuilt():
             left = counts({original(event.operator): event.left})
             what = f"{event.operator} at {event.at} from the state of {event.source}"

@@ -67,6 +67,11 @@ def _link_refused(event: events.LinkRefused) -> str:
 
 
 @SENTENCES.add
+def _sender_refused(event: events.SenderRefused) -> str:
+    return f"{event.subject} was refused {event.what}, which is for {event.expected}"
+
+
+@SENTENCES.add
 def _link_overflowed(event: events.LinkOverflowed) -> str:
     return f"messages to {event.subject} were dropped: {counted(event.queued, 'byte')} waited already"
 
@@ -74,6 +79,11 @@ def _link_overflowed(event: events.LinkOverflowed) -> str:
 @SENTENCES.add
 def _link_resumed(event: events.LinkResumed) -> str:
     return f"messages to {event.subject} are sent again, after {counted(event.dropped, 'message')} had been dropped"
+
+
+@SENTENCES.add
+def _flood_shed(event: events.FloodShed) -> str:
+    return f"{event.what} of {event.subject} were shed: it may have {event.limit}"
 
 
 @SENTENCES.add
@@ -94,6 +104,12 @@ def _recording_stopped(event: events.RecordingStopped) -> str:
 @SENTENCES.add
 def _message_refused(event: events.MessageRefused) -> str:
     return f"a message of {event.subject} was refused: {event.reason}{event.message and f': {event.message}'}"
+
+
+@SENTENCES.add
+def _peer_distrusted(event: events.PeerDistrusted) -> str:
+    broken, kept = counted(event.broken, "application"), event.kept
+    return f"{event.subject} is chosen last: it has kept no limit of {broken} that it accepted, and that of {kept}"
 
 
 @SENTENCES.add

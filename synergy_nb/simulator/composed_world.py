@@ -82,6 +82,21 @@ class ComposedWorld(PacedWorld):
         self.after(MEASURE, self._measure_sinks)
         self.after(1.0, self._measure_peers)
 
+    def offer(self, components: tuple[str, ...]) -> bool:
+        """Have all peers that live offer components; return whether any did not offer them before."""
+        lacking = [
+            address
+            for address, each in self.synergy.items()
+            if not self.dead(address) and not each.probing.offers.issuperset(components)
+        ]
+        for address in lacking:
+            self.control.report(address, driver.OfferComponents(components))
+        return bool(lacking)
+
+    def all_confirmed(self) -> bool:
+        """Whether the directory has confirmed all that the living peers offer."""
+        return all(each.directory.confirmed for address, each in self.synergy.items() if not self.dead(address))
+
     def _make_peer(self, address: str, seed: int, config: PeerConfig) -> SynergyPeer:
         """Create a peer of the kind that runs live, with the true delays of the network."""
         cores = self.topology.cores[address]
@@ -203,7 +218,8 @@ class ComposedWorld(PacedWorld):
         declared = plan.operators.get(component.operator) or plan.operators[original(component.operator)]
         if declared.kind == "source":
             return None
-        return merged(create(declared, plan, keys=self.keys, wait=lambda _: None), component, plan)
+        logic = create(declared, plan, keys=self.keys, wait=lambda _: None)
+        return merged(logic, component, plan, compares=deployment.compares)
 
     # -- instructions of peers -----------------------------------------------------------------------------------
 
@@ -214,6 +230,11 @@ class ComposedWorld(PacedWorld):
                 self.answers[instruction.number] = instruction
             case driver.HostsLookedUp():
                 self.hosts[instruction.number] = instruction.hosts
+            case driver.ObtainContents() if not self.dead(instruction.sender):
+                takes = self.topology.delay(address, instruction.sender) + self.topology.delay(
+                    instruction.sender, address
+                )
+                self.after(takes, self._report, address, driver.OfferComponents(instruction.components))
             case driver.DepartureLimits():
                 self._at(address, partial(self._limit, instruction))
             case ResilientPlacementRequest():
@@ -361,6 +382,8 @@ class ComposedWorld(PacedWorld):
                 self._record(
                     peer, events.StreamReplicaLost, fact.application, operator=fact.operator, reason=fact.reason
                 )
+            case FactKind.FRAME_REFUSED:
+                self._record(peer, events.DataRefused, fact.peers[0], reason=fact.reason)
             case FactKind.TAKEN_OVER:
                 self._record(peer, events.ComponentTakenOver, fact.application, operator=fact.operator)
 

@@ -144,7 +144,8 @@ class DataPaths:
         component.agree(terms, declared.kind)
         if declared.kind == "source":
             return None
-        return merged(create(declared, plan, keys=self.keys, wait=lambda _: None), component, plan)
+        logic = create(declared, plan, keys=self.keys, wait=lambda _: None)
+        return merged(logic, component, plan, compares=deployment.compares)
 
     # -- faults --------------------------------------------------------------------------------------------------
 

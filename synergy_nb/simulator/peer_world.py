@@ -174,7 +174,7 @@ class PeerWorld(DataPaths):
             shared[point] = {at: producers_of(graph, Plan.from_bytes(graph.plan), operator)}
         composed = reduced(plan, points) if points else plan
         request = Request(application, plan, "given", self.control.now)
-        request.alternative = Alternative(composed, shared)
+        request.found([Alternative(composed, shared)])
         request.enter(State.DECIDING)
         request.enter(State.ESTABLISHING)
         roles = Roles({name: chosen[name] for name in composed.operators}, dict(backups or {}))

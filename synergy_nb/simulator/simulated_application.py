@@ -25,6 +25,7 @@ from synergy_nb.reporting.cluster_errors import ClusterError, check_rows, rows_l
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.measurements import lacking, lacking_rows
+from synergy_nb.reporting.one_sided import ONLY_LIVE_APPLICATION, OneSided
 from synergy_nb.reporting.uncovered import notices_of
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ __all__ = ["SimulatedApplication"]
 LONGEST_WAIT: Final = 3600.0  # virtual seconds after which results() and wait() end if no time is given
 
 
-class SimulatedApplication:
+class SimulatedApplication(OneSided):
     """A plan that was submitted to a simulation, with the methods of a live application.
 
     Iterating over it yields its results as they arrive. Virtual time passes only in calls that need it:
     :meth:`results`, :meth:`head`, :meth:`stream`, :meth:`wait`, and ``simulation.run()``.
     """
+
+    _elsewhere = ONLY_LIVE_APPLICATION
 
     def __init__(self, simulation: Simulation, application: str, plan: Plan) -> None:
         self.simulation = simulation

@@ -15,6 +15,7 @@ Examples
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -23,17 +24,20 @@ import msgspec
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly.peer_options import check_keys, check_positive, peer_config
 from synergy_nb.control import driver_messages as driver
+from synergy_nb.dataflow.functions.calls import found
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.journal import Journal
 from synergy_nb.events.table import Events
 from synergy_nb.lifecycle.changes.knobs import checked_operator
+from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.lifecycle.requests.origins import CLIENT, ends_of, nearest
 from synergy_nb.lifecycle.requests.submission import check_submission
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
-from synergy_nb.plan import Plan
+from synergy_nb.plan import Plan, PlanError
+from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.checks.requirements import check_discipline
 from synergy_nb.plan.derived.placement_modes import placement_of
 from synergy_nb.plan.terms.units import duration, type_of
@@ -391,11 +395,16 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
             mode = placement_of(plan, placement, spread=spread, peers=len(living))
         except ValueError as error:
             raise ClusterError(str(error)) from None
+        self._send_contents(plan)
         at = self._origin(plan, chosen, living)
         self._count += 1
         name = f"{plan.name}-{self._count}"
         number = self._command_number()
         sized = sized_by_traces(plan.sized(sizes_of_rows(plan, plan.rows if trial else rows)))
+        try:
+            check_memory(sized, on_peers(sized, spark=False), math.inf)
+        except PlanError as error:
+            raise ClusterError(f"{at}: {error}") from None
         self.world.submit(name, sized, at, rows, mode, number, trial=trial)
         if (answer := self.world.answers.get(number)) is not None and answer.refusal:
             raise ClusterError(f"{plan.name}: {answer.refusal}")
@@ -404,6 +413,21 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
             application.stop()
             raise ClusterError(f"{plan.name}: not decided after {span(patience)} of virtual time")
         return application
+
+    def _send_contents(self, plan: Plan) -> None:
+        """Have all peers offer the functions and tables of a plan, as a client of live peers does.
+
+        Raises ``ClusterError`` if one is not known here.
+        """
+        for operator, each in plan.operators.items():
+            if "function" in each.params:
+                try:
+                    found(each.params["function"])
+                except ValueError as error:
+                    raise ClusterError(f"operator {operator!r}: {error}") from None
+        needed = tuple(needed_contents(plan))
+        if needed and self.world.offer(needed):
+            self.until(self.world.all_confirmed, 60.0)
 
     def _command_number(self) -> int:
         """Number of a new command to a peer, by which its answer is found."""

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.operators.sources import TIME_NAMES
+from synergy_nb.plan.tables.column_kinds import column_kind
+from synergy_nb.plan.terms.column_types import EXAMPLES, column_type
 from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.traces._typed_columns import convert
 
@@ -31,7 +32,7 @@ def clock_of(
         stated = [name for name, kind in (columns or {}).items() if kind == "time" and name in names]
         time = next((name for name in (*TIME_NAMES, *stated[:1]) if name in names), None)
     if time is None:
-        found = [name for name, kind in kinds().items() if kind == "time"]
+        found = [name for name, kind in kinds().items() if kind in ("time", "date")]
         which = f"those with times are {', '.join(map(repr, found))}" if found else f"one of {', '.join(names)}"
         raise ValueError(
             f"{path}: time: none is stated, and no column is named {', '.join(TIME_NAMES)}; "
@@ -68,7 +69,9 @@ def inferred(sample: pl.DataFrame) -> dict[str, str]:
         values = sample.get_column(name)
         values = values.filter(values != "")
         fits = (
-            kind for kind in ("int", "float", "bool", "time") if len(values) and not convert(values, kind).null_count()
+            kind
+            for kind in ("int", "float", "bool", "date", "time")
+            if len(values) and not convert(values, kind).null_count()
         )
         kinds[name] = next(fits, "str")
     return kinds
@@ -76,7 +79,7 @@ def inferred(sample: pl.DataFrame) -> dict[str, str]:
 
 def stored_kinds(stored: Mapping[str, pl.DataType]) -> dict[str, str]:
     """Types of the columns of a Parquet file, without those that tuples cannot have."""
-    return {name: kind for name, dtype in stored.items() if (kind := _kind_of(dtype)) is not None}
+    return {name: kind for name, dtype in stored.items() if (kind := column_kind(dtype)) is not None}
 
 
 def parquet_kinds(
@@ -89,9 +92,9 @@ def parquet_kinds(
     kinds = {name: columns[name] for name in columns} if columns is not None else {}
     kinds.setdefault(clock, "time")
     for name, dtype in stored.items() if columns is None else ():
-        kind = "time" if name == clock else _kind_of(dtype)
+        kind = "time" if name == clock else column_kind(dtype)
         if kind is None:
-            raise ValueError(f"{path}: column {name!r} of type {dtype}; expected {', '.join(TYPES)}")
+            raise ValueError(f"{path}: column {name!r} of type {dtype}; expected {', '.join(EXAMPLES)}")
         kinds[name] = kind
     _check(path, list(stored), kinds)
     return kinds
@@ -110,23 +113,11 @@ def stream_schema(path: Path, kinds: Mapping[str, str], clock: str) -> dict[str,
 
 def _check(path: Path, names: Sequence[str], kinds: Mapping[str, str]) -> None:
     for name, kind in kinds.items():
-        if kind not in TYPES:
+        if column_type(kind) is None:
             raise ValueError(
-                f"columns: {name!r} of type {kind!r}; expected {', '.join(TYPES)}{did_you_mean(kind, tuple(TYPES))}"
+                f"columns: {name!r} of type {kind!r}; expected {', '.join(EXAMPLES)}{did_you_mean(kind, EXAMPLES)}"
             )
         if name not in names:
             raise ValueError(
                 f"{path}: column {name!r} is not there; expected one of {', '.join(names)}{did_you_mean(name, names)}"
             )
-
-
-def _kind_of(dtype: pl.DataType) -> str | None:
-    if dtype.is_integer():
-        return "int"
-    if dtype.is_float() or dtype.is_decimal():
-        return "float"
-    if isinstance(dtype, pl.Datetime | pl.Date):
-        return "time"
-    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
-        return "str"
-    return {pl.Boolean(): "bool", pl.Binary(): "bytes"}.get(dtype)

@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.plan.terms.column_types import PLAIN, digits_of, family
 from synergy_nb.traces.times import expected_time, implausible, in_years, plausible, times
 
 _EXPECTED: Final = {
@@ -22,6 +23,9 @@ _EXPECTED: Final = {
     "str": "text",
     "bool": "true or false",
     "bytes": "bytes",
+    "date": "a date, such as 2026-01-31, without a time within the day",
+    "duration": "a duration, as HH:MM:SS or seconds",
+    "decimal": "a number of at most {} digits, of which at most {} are behind the point",
 }
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
 
@@ -161,7 +165,7 @@ def expected(kind: str, value: Any, unit: str | None = None) -> str:
         return expected_time(value, unit)
     if kind == "float" and isinstance(value, int | Decimal):
         return "a number that a float has exactly, of 53 bits; as int or str it keeps its digits"
-    return _EXPECTED[kind]
+    return _EXPECTED[family(kind)].format(*digits_of(kind)) if family(kind) in PLAIN else f"a value of type {kind}"
 
 
 def convert(column: pl.Series, kind: str, unit: str | None = None) -> pl.Series:
@@ -181,7 +185,53 @@ def convert(column: pl.Series, kind: str, unit: str | None = None) -> pl.Series:
             return text.str.to_lowercase().replace_strict(_TRUTHS, default=None, return_dtype=pl.Boolean)
         if kind in ("int", "float"):
             return text.cast(TYPES[kind], strict=False)
+        if kind == "date":
+            return in_years(_where(text, r"^\d{4}-\d\d-\d\d$").str.to_date("%Y-%m-%d", strict=False))
+        if kind == "duration":
+            return _durations(text)
+        if family(kind) == "decimal":
+            exact = rf"^[+-]?\d*(?:\.\d{{0,{digits_of(kind)[1]}}}0*)?$"
+            return _where(text, exact).cast(TYPES[kind], strict=False)
+    if kind == "duration" and column.dtype.is_numeric():
+        return _seconds(column)
+    if family(kind) not in PLAIN:
+        return _nested(column, kind)
     return _lossless(column, kind)
+
+
+def _nested(column: pl.Series, kind: str) -> pl.Series:
+    """Convert lists or structs; null where the conversion would change a part."""
+    nothing = pl.Series(column.name, [None] * len(column), dtype=TYPES[kind])
+    if not isinstance(column.dtype, pl.List | pl.Array | pl.Struct):
+        return nothing
+    try:
+        made = column.cast(TYPES[kind], strict=False)
+        return made.zip_with(~made.cast(column.dtype, strict=False).ne_missing(column), nothing)
+    except pl.exceptions.PolarsError:  # other fields
+        return nothing
+
+
+def _where(text: pl.Series, pattern: str) -> pl.Series:
+    """Texts that match a pattern; null for others."""
+    return text.zip_with(text.str.contains(pattern).fill_null(value=False), text.clear(len(text)))
+
+
+def _seconds(column: pl.Series) -> pl.Series:
+    """Durations of numbers of seconds."""
+    exact = column.cast(pl.Float64, strict=False) * 1e6
+    known = exact.is_between(-(2.0**62), 2.0**62).fill_null(value=False)
+    return exact.zip_with(known, exact.clear(len(exact))).round().cast(pl.Int64).cast(TYPES["duration"])
+
+
+def _durations(text: pl.Series) -> pl.Series:
+    """Durations of texts: HH:MM:SS, with days before it and fractions behind it, or a number of seconds."""
+    parts = text.str.extract_groups(r"^([+-]?)(?:(\d{1,8}) days? ?)?(\d{1,8}):(\d\d):(\d\d(?:\.\d{1,6})?)$")
+    sign, *lengths = (parts.struct.field(str(number)) for number in range(1, 6))
+    days, hours, minutes = (each.fill_null("0").cast(pl.Int64) for each in lengths[:3])
+    micros = (lengths[3].cast(pl.Float64) * 1e6).round().cast(pl.Int64)
+    whole = ((days * 24 + hours) * 60 + minutes) * 60_000_000 + micros
+    found = (whole * sign.replace_strict({"-": -1}, default=1, return_dtype=pl.Int64)).cast(TYPES["duration"])
+    return found.zip_with(found.is_not_null(), _seconds(text))
 
 
 def _lossless(column: pl.Series, kind: str) -> pl.Series:
@@ -191,7 +241,11 @@ def _lossless(column: pl.Series, kind: str) -> pl.Series:
     if isinstance(dtype, pl.Datetime | pl.Date):
         column = in_years(column)
     written = plain or isinstance(dtype, pl.Categorical | pl.Enum | pl.Date | pl.Datetime | pl.String)
-    if not {"str": written, "bytes": isinstance(dtype, pl.String)}.get(kind, plain):
+    fits = {
+        "str": written, "bytes": isinstance(dtype, pl.String), "date": isinstance(dtype, pl.Date | pl.Datetime),
+        "duration": isinstance(dtype, pl.Duration),
+    }  # fmt: skip
+    if not fits.get(kind, plain):
         return pl.Series(column.name, [None] * len(column), dtype=TYPES[kind])
     if kind == "float" and isinstance(dtype, pl.Decimal):
         return _rounded(column)

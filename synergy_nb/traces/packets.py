@@ -27,7 +27,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 
-__all__ = ["SCHEMA", "Parameters", "generate", "parameters", "schema_of", "tables"]
+__all__ = ["RANGES", "SCHEMA", "Parameters", "check_ranges", "generate", "parameters", "schema_of", "tables"]
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Flows: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
@@ -45,6 +45,18 @@ SERVICES: Final = ((80, 0.40), (443, 0.25), (25, 0.10), (53, 0.10), (22, 0.05), 
 SIZES: Final = ((40, 0.45), (552, 0.20), (1040, 0.05), (1500, 0.30))
 # flags of the first packet of a flow, of the second one, and of each later one
 FLAGS: Final = ("SYN", "SYN-ACK", "ACK")
+#: Types, least and greatest values of parameters that are numbers.
+RANGES: Final[Mapping[str, tuple[type, float, float]]] = {
+    "seed": (int, 0, 2**63),
+    "sources": (int, 1, 100_000),
+    "hosts": (int, 2, 1_000_000),
+    "count": (int, 1, 2**62),
+    "rate": (float, 1e-6, 1e9),
+    "duration": (float, 1e-6, 1e9),
+    "alpha": (float, 1.01, 1.99),
+    "zipf": (float, 0.0, 10.0),
+    "start": (float, -1e10, 1e11),
+}
 _NANO: Final = 1_000_000_000
 _LONGEST: Final = 1e16  # nanoseconds: keeps sums of Pareto draws within 64 bits
 
@@ -107,17 +119,18 @@ def parameters(params: Mapping[str, Any]) -> Parameters:
     if len(set(links)) < len(links):
         raise ValueError(f"links: {links!r}; expected distinct names")
     given["links"] = tuple(links)
-    ranges = {
-        "seed": (int, 0, 2**63),
-        "sources": (int, 1, 100_000),
-        "hosts": (int, 2, 1_000_000),
-        "count": (int, 1, 2**62),
-        "rate": (float, 1e-6, 1e9),
-        "duration": (float, 1e-6, 1e9),
-        "alpha": (float, 1.01, 1.99),
-        "zipf": (float, 0.0, 10.0),
-        "start": (float, -1e10, 1e11),
-    }
+    check_ranges(given, RANGES)
+    if not isinstance(given.get("flags", False), bool):
+        raise ValueError(f"flags: {given['flags']!r}; expected true or false")
+    made = Parameters(**given)
+    if made.sources * DUTY / made.rate < 1e-7:  # seconds between two packets of a source that is ON
+        least_sources = math.ceil(made.rate * 1e-7 / DUTY)
+        raise ValueError(f"sources: {made.sources} at rate {made.rate:g}; expected at least {least_sources}")
+    return made
+
+
+def check_ranges(given: Mapping[str, Any], ranges: Mapping[str, tuple[type, float, float]]) -> None:
+    """Raise ``ValueError`` if a value that is given is no number of its type, or is out of its range."""
     for name, (kind, least, most) in ranges.items():
         value = given.get(name)
         if value is None:
@@ -126,13 +139,6 @@ def parameters(params: Mapping[str, Any]) -> Parameters:
         if not (whole or (kind is float and isinstance(value, float))) or not least <= value <= most:
             noun = "a whole number" if kind is int else "a number"
             raise ValueError(f"{name}: {value!r}; expected {noun} from {least:g} to {most:g}")
-    if not isinstance(given.get("flags", False), bool):
-        raise ValueError(f"flags: {given['flags']!r}; expected true or false")
-    made = Parameters(**given)
-    if made.sources * DUTY / made.rate < 1e-7:  # seconds between two packets of a source that is ON
-        least_sources = math.ceil(made.rate * 1e-7 / DUTY)
-        raise ValueError(f"sources: {made.sources} at rate {made.rate:g}; expected at least {least_sources}")
-    return made
 
 
 def schema_of(params: Mapping[str, Any]) -> dict[str, str]:

@@ -20,9 +20,9 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.events import SkippedLines
-from synergy_nb.plan.operators.sources import HEARTBEAT, TIME_UNITS, TRACE_SCHEMAS
+from synergy_nb.plan.operators.sources import GENERATED, HEARTBEAT, TIME_UNITS, TRACE_SCHEMAS
 from synergy_nb.plan.terms.units import did_you_mean
-from synergy_nb.traces import packets
+from synergy_nb.traces import nexmark, packets
 from synergy_nb.traces._time_order import RowStore, Times, TimeSurvey, sized
 from synergy_nb.traces._typed_columns import Tally
 from synergy_nb.traces.text_files import UTF8
@@ -31,7 +31,7 @@ from synergy_nb.traces.trace_files import Opened, opened, sniff
 __all__ = ["BATCH_ROWS", "Info", "Skipped", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]
 
 BATCH_ROWS: Final = 65_536
-CONNECTORS: Final = ("packets", "trace")
+CONNECTORS: Final = (*GENERATED, "trace")
 log = logging.getLogger(__name__)
 _Entry = TypeVar("_Entry")
 Skipped = Callable[[SkippedLines], None]
@@ -126,6 +126,8 @@ def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
     """Column to type of the stream of :func:`read` for ``params``; it reads only the beginning of a file."""
     if _connector(params) == "packets":
         return packets.schema_of(params)
+    if _connector(params) == "nexmark":
+        return nexmark.schema_of(params)
     kind = params.get("format")
     if isinstance(kind, str) and kind in ("http", "ncsa", "tcp"):
         return dict(TRACE_SCHEMAS[kind])
@@ -133,7 +135,7 @@ def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[Item]:
-    """Read the items of a source with connector ``trace`` or ``packets``.
+    """Read the items of a source with connector ``trace``, ``packets`` or ``nexmark``.
 
     Parameters
     ----------
@@ -161,6 +163,9 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
         raise ValueError(f"batch: {rows!r}; expected a number of tuples of at least 1")
     if _connector(params) == "packets":
         return packets.generate(packets.parameters(params), rows)
+    if _connector(params) == "nexmark":
+        events = nexmark.tables(nexmark.parameters(params))
+        return _sorted_batches(piece for each in events for piece in each.iter_slices(rows))
     lateness = params.get("lateness")
     if lateness is not None and (not isinstance(lateness, int | float) or not 0 <= lateness < math.inf):
         raise ValueError(f"lateness: {lateness!r}; expected seconds, at least 0")
@@ -191,7 +196,7 @@ def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[
 
 
 def table(params: Mapping[str, Any]) -> pl.DataFrame:
-    """Read all tuples of a source with connector ``trace`` or ``packets`` as one table; ``params`` as for :func:`read`.
+    """Read all tuples of a source as one table; ``params`` as for :func:`read`.
 
     Examples
     --------

@@ -22,6 +22,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import Plan
 from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, single_use, tables
+from synergy_nb.plan.terms.column_types import UNSURE, family
 from synergy_nb.plan.terms.units import did_you_mean, type_of
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.traces._typed_columns import convert, expected, value_at
@@ -61,7 +62,7 @@ class RowReader:
         self.clock = clock  # column of the rows with the event time
         self._from = {name: clock if name == "time" else name for name in self.columns}
         self._schema = {name: TYPES[kind] for name, kind in self.columns.items()}
-        self._plain = [(self._from[name], _PLAIN[kind]) for name, kind in self.columns.items()]
+        self._plain = [(self._from[name], _PLAIN[family(kind)]) for name, kind in self.columns.items()]
         self._whole = [name for name, kind in self.columns.items() if kind == "int"]
         self._texts = [self._from[name] for name, kind in self.columns.items() if kind == "str"]
         self._floats = [self._from[name] for name, kind in self.columns.items() if kind == "float"]
@@ -191,13 +192,15 @@ class RowReader:
 
         Its durations are refused, and so is what Polars would convert with a loss, or to what it does not mean.
         """
-        if set(map(type, values)) <= _UNCHANGED[kind]:
+        if set(map(type, values)) <= _UNCHANGED[family(kind)]:
             return values
         for row, value in enumerate(values):
             if isinstance(value, int | decimal.Decimal) and kind == "float" and not _is_float(value):
                 raise self._wrong(name, kind, value, row)
             unit = getattr(getattr(value, "dtype", None), "kind", "")
-            if unit == "m" or (kind == "time" and (unit == "b" or isinstance(value, bool))):
+            if unit == "m" and kind == "duration":
+                values[row] = value.astype("m8[us]").item()
+            elif unit == "m" or (kind in ("time", "duration") and (unit == "b" or isinstance(value, bool))):
                 raise self._wrong(name, kind, value, row)
             if unit == "M":
                 try:
@@ -266,7 +269,8 @@ def _series(values: list[Any], kind: str) -> pl.Series | None:
         wanted = number if isinstance(first, int | float) else pl.String() if isinstance(first, str) else wanted
         if isinstance(first, dt.datetime) and first.tzinfo is not None:
             wanted = pl.Datetime("us", "UTC")
-    for options in ({"dtype": wanted}, {"dtype": pl.Float64()} if kind in ("int", "time") else {}, {}):
+    own = family(kind) in UNSURE
+    for options in ({} if own else {"dtype": wanted}, {"dtype": pl.Float64()} if kind in ("int", "time") else {}, {}):
         try:
             column = pl.Series(values, strict=True, **options)
         except PROBLEMS:
@@ -289,7 +293,9 @@ def _single(value: Any, kind: str, unit: str | None) -> Any:
     """Convert one value to ``kind``; None if that is impossible."""
     if hasattr(value, "item") and hasattr(value, "dtype"):
         value = value.item()  # a NumPy scalar
-    if value is None or not isinstance(value, str | bytes | bool | int | float | dt.date):
+    if value is None or not isinstance(
+        value, str | bytes | bool | int | float | dt.date | dt.timedelta | decimal.Decimal
+    ):
         return None
     try:
         return _converted(pl.Series([value]), kind, unit)[0]
@@ -337,6 +343,9 @@ _PLAIN: Final[Mapping[str, frozenset[type]]] = {
     "bool": frozenset({bool, _NONE}),
     "time": frozenset({float, int, dt.datetime, _NONE}),
     "bytes": frozenset({bytes, _NONE}),
+    "date": frozenset({dt.date, _NONE}),
+    "duration": frozenset({dt.timedelta, _NONE}),
+    **dict.fromkeys(("decimal", "list", "struct"), frozenset({_NONE})),  # of which parts have to be checked
 }
 #: Types of values that Polars converts without a loss.
 _UNCHANGED: Final = {**_PLAIN, "float": _PLAIN["float"] - {int}}

@@ -24,7 +24,7 @@ from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.source_sizes import SourceSize
 from synergy_nb.plan.data_frames import is_frame
-from synergy_nb.plan.operators.parameter_types import COLUMN_BYTES
+from synergy_nb.plan.terms.column_types import column_bytes
 from synergy_nb.traces._parquet import stored
 from synergy_nb.traces._typed_columns import exactly, typed
 from synergy_nb.traces.reading import open_trace
@@ -219,7 +219,7 @@ def _values(sample: pl.DataFrame, rows: float) -> tuple[dict[str, float], dict[s
             kind = "str" if isinstance(column.dtype, pl.String) else "bytes"
             mean = lengths.mean()
             if isinstance(mean, float) and mean > _INLINE:
-                widths[name] = round(COLUMN_BYTES["str"] + mean, 1) if kind == "str" else round(16.0 + mean, 1)
+                widths[name] = round(column_bytes("str") + mean, 1) if kind == "str" else round(16.0 + mean, 1)
         if name != "time" and column.len():
             distinct[name] = _distinct(column, rows)
     return widths, distinct

@@ -23,6 +23,7 @@ ReplicaEvent: TypeAlias = (
     | events.StreamsWeighed
     | events.StreamRevived
     | events.RevivalImpossible
+    | events.ReplicaDiffers
     | events.SuccessionBegun
     | events.OriginSucceeded
     | events.LeadershipLost
@@ -80,6 +81,10 @@ def note(run: LatestRun, event: ReplicaEvent) -> None:
             run.lost_replicas, run.roles = run.lost_replicas | ended, run.roles.without(event.ended)
             label = f"{counted(len(event.streams), 'stream')} discarded"
             run.mark(event.time, "note", label, f"discarded, least useful for their cost: {names}; {cost}")
+        case events.ReplicaDiffers():
+            whom = "most others" if event.outvoted else "another replica"
+            text = f"{event.replica} at {event.at} has other tuples than {whom}, for {event.reader}"
+            run.mark(event.time, "bad", "replica differs", text)
         case events.StreamRevived():
             run.discarded -= {(event.producer, event.reader)}
             text = f"{event.producer} to {event.reader} revived, as its other streams were {seconds(event.delay)} late"

@@ -15,7 +15,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import ReplicaAccepted, ReplicaPlaced
 from synergy_nb.plan import Plan
-from tests.availability.lines import Line, chain, diamond, ring
+from tests.availability.lines import LOAD, Line, begin, chain, diamond, ring
 from tests.placing import Placements
 
 STREAM = 1600.0  # bytes/s of a stream of the plans
@@ -161,6 +161,13 @@ def test_joins_of_branches_at_one_peer_are_placed_with_them() -> None:
     narrow.placed("peer-8", diamond(), degree=2)
     narrow.run(2.0)
     assert narrow.wrong_books() == []
+
+
+def test_operators_of_an_offer_may_be_inputs_of_a_join() -> None:
+    """Two sources with two operators each: of those before the union, the origin knows only once their hosts say so."""
+    lines = [begin(name=name).delay(LOAD, id=f"{name}1").delay(LOAD, id=f"{name}2") for name in ("a", "b")]
+    graph = ahead().placed("peer-8", lines[0].union(lines[1], id="u", cost=LOAD).sink("out"), degree=2)
+    assert {graph.replicas[name] for name in ("a1", "a2", "b1", "b2", "u")} == {("peer-3", "peer-2")}
 
 
 def test_the_next_attempt_begins_elsewhere_and_asks_again_what_links_carry() -> None:

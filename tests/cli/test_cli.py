@@ -162,6 +162,22 @@ def test_problems_of_a_plan_are_printed_as_json(folder: Path) -> None:
     assert problem["nearest"] == "bytes"
 
 
+def test_a_query_in_sql_is_a_plan(folder: Path) -> None:
+    file = folder / "links.sql"
+    file.write_text(
+        "SELECT link, sum(bytes) AS total\nFROM packets(seed = 3)\nGROUP BY link, TUMBLE(time, INTERVAL '1 second')\n"
+    )
+    assert "valid: 3 operators" in synergy("plan", "check", "links.sql").output
+    shown = json.loads(synergy("plan", "show", "links.sql", "--json").output)
+    assert shown["name"] == "links"
+    file.write_text("SELECT link\nFROM packts\n")
+    message = refused("plan", "check", "links.sql")
+    assert "links.sql: line 2, column 6: 'packts'" in message
+    assert "did you mean 'packets'?" in refused("plan", "show", "links.sql")
+    problems = json.loads(synergy("plan", "check", "links.sql", "--json").stdout)["problems"]
+    assert [(each["line"], each["column"], each["nearest"]) for each in problems] == [(2, 6, "packets")]
+
+
 @pytest.mark.parametrize("what", ["check", "show"])
 def test_a_file_that_holds_no_plan_is_named_with_the_reason(folder: Path, what: str) -> None:
     (folder / "syntax.yaml").write_text("format: 1\n  x: [unclosed\n")
@@ -476,7 +492,7 @@ def test_peers_stay_up_for_others_until_they_are_told_to_end(
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     for address in found["peers"].values():
-        host, _, port = address.removeprefix("tcp://").partition(":")
+        host, _, port = address.removeprefix("tls://").partition(":")
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port)), timeout=2.0).close()
 

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from synergy_nb import ClusterError, Simulation
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, MemoryShare
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
@@ -121,6 +122,21 @@ def test_a_state_that_is_too_large_by_stated_rates_is_refused_with_numbers() -> 
     assert retained_bytes(short, "sort") == pytest.approx(60 * 1000 * size)
     joined = packets.join(source("packets", rate="10 tuples/s", seed=2), on="source", within="1 min").sink()
     assert retained_bytes(joined, "join") == pytest.approx(60 * 1010 * size)
+
+
+def test_a_function_that_is_stated_to_need_more_than_its_share_is_refused() -> None:
+    installed = "tests.installed_functions:kilobytes"
+    stated = source("packets").apply(installed, columns={"kB": "float"}, memory="2 GB", id="own")
+    with pytest.raises(
+        ValueError,
+        match="operator 'own', memory: '2,000 MB for its function'; expected at most its share of 1,500 MB: ",
+    ):
+        check_memory(stated.sink(), ["own"], 1.5e9)
+    check_memory(stated.sink(), ["own"], 2e9)
+    with pytest.raises(ClusterError, match=r"'2,000 MB for its function'; expected at most its share of 256 MB: "):
+        Simulation(peers=1, cores=1).submit(stated.sink(memory="256 MB"))
+    plain = source("packets").apply(installed, columns={"kB": "float"}, id="own")
+    check_memory(plain.sink(memory="256 MB"), ["own"], 1e8)  # it gets what its operator may use
 
 
 @pytest.mark.parametrize(

@@ -74,5 +74,6 @@ def test_delays_are_clipped_and_one_at_its_limit_is_in_time() -> None:
     meter.add(0.5)
     meter.add(1e9)
     assert (meter.least, meter.most, meter.missed, meter.count) == (1e-6, 1e6, 1, 5)
+    assert meter.quantiles(0.0, 0.5, 1.0) == [meter.quantile(share) for share in (0.0, 0.5, 1.0)]
     assert meter.quantile(0.5) == pytest.approx(1e-6, rel=0.0101)
     assert meter.quantile(1.0) == pytest.approx(1e6, rel=0.0101)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 import polars as pl
@@ -21,6 +23,7 @@ from synergy_nb.plan.operators.engines import off_spark
 from synergy_nb.plan.operators.parameter_types import COLUMN, integer
 from synergy_nb.plan.operators.schemas import Derivation
 from synergy_nb.runtime.process._calibration import CalibrationCase, calibration_cases, make_plans
+from synergy_nb.runtime.process.fork_server import ProcessStartError
 from tests.example_plans import problems_of
 from tests.feeding import through
 
@@ -95,6 +98,22 @@ def test_plans_of_calibration_are_made_once_and_those_of_kinds_that_are_declared
     assert all(one is other for one, other in zip(made, make_plans(), strict=True))
     declared.declare(own)
     assert len(make_plans()) == len(made) + 1
+
+
+def test_an_example_that_starts_threads_is_named_before_a_fork_server_forks() -> None:
+    """As Polars does with its first expression: no forked peer would have started."""
+    ended = threading.Event()
+
+    def make(packets: Any, _: Any) -> Any:
+        threading.Thread(target=ended.wait).start()
+        return packets.operator("clip", column="bytes", most=1)
+
+    declared.DECLARED["clip"] = msgspec.structs.replace(CLIP, example=Example(make))
+    try:
+        with pytest.raises(ProcessStartError, match="the example of operator 'clip' has started threads, for which"):
+            make_plans()
+    finally:
+        ended.set()
 
 
 def test_an_own_operator_that_keeps_tuples_needs_the_memory_of_its_window_unless_it_states_less() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import polars as pl
@@ -48,7 +49,7 @@ def test_a_header_gives_format_types_and_the_columns_with_times(here: Path) -> N
     assert (numbers.columns, numbers.time) == ({"a": "int", "b": "int"}, "")
     assert "No column holds times: choose the one with the event time" in numbers.note
     frame = pl.read_csv(here / "inner" / "taxi.csv", try_parse_dates=True)
-    frame.with_columns(pl.lit([1]).alias("list")).write_parquet("taxi.parquet")
+    frame.with_columns(pl.lit(dt.time(1)).alias("at")).write_parquet("taxi.parquet")
     assert file_fields("taxi.parquet")[1:5] == ("parquet", *taxi[2:5])  # without the column that tuples cannot have
 
 

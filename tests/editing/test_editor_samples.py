@@ -49,6 +49,13 @@ def test_each_kind_of_operator_has_samples(kind: str) -> None:
     assert found.taken <= 2 * LARGEST_SAMPLE
 
 
+def test_a_table_is_looked_up_in_a_sample() -> None:
+    packets = source("packets", seed=1)
+    query = packets.lookup({"link": ["B"], "site": ["Oslo"]}, on="link", how="left").project("link", "site").sink("out")
+    found = compute_sample(query, "sink", clock=never, rows=50)
+    assert {tuple(row[1:]) for row in found.rows} == {("A", None), ("B", "Oslo")}
+
+
 def test_a_source_is_cut_off_and_open_windows_have_results() -> None:
     query = source("packets", seed=1, rate=10).count(window="10 d").sink("result")
     found = compute_sample(query, "sink", clock=never)

@@ -45,6 +45,27 @@ def editor() -> Iterator[Editor]:
     made.close()
 
 
+def test_a_form_states_the_table_of_a_lookup(tmp_path: Path) -> None:
+    (tmp_path / "sites.csv").write_text("name,site\nA,Bonn\n")
+    file = str(tmp_path / "sites.csv")
+    (form,) = (each for each in forms()["kinds"] if each["kind"] == "lookup")
+    assert {field["name"]: (field["type"], field["columns"]) for field in form["parameters"]} == {
+        "table": ("table", ""), "on": ("keys", "many"), "how": ("choice", ""), "valid_from": ("name", ""),
+        "prefix": ("name", ""),
+    }  # fmt: skip
+    editor = Editor(TEXT)
+    fields = {"table": file, "on": {"link": "name"}}
+    operations = [{"op": "add", "kind": "lookup", "operator": "sites", "inputs": ["large"], "fields": fields}]
+    ask(editor, "edit", version=1, gesture="look up", operations=operations)
+    assert file in editor.yaml, "the text says what was typed"
+    ask(editor, "edit", version=2, gesture="no file", operations=[
+        {"op": "set", "operator": "sites", "field": "table", "value": f"{file}x"}
+    ])  # fmt: skip
+    (problem,) = (each for each in editor.document["problems"] if each["field"] == "table")
+    assert "a file" in problem["expected"]
+    editor.close()
+
+
 # -- pages -------------------------------------------------------------------------------------------------------------
 
 

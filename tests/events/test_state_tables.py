@@ -18,6 +18,10 @@ from synergy_nb.events import state_tables
 from synergy_nb.events.state_tables import IllegalTransition, StateTable
 from synergy_nb.lifecycle.changes import _led_moves as led_moves
 from synergy_nb.lifecycle.changes._led_moves import MoveState
+from synergy_nb.lifecycle.records import _components_here as components_here
+from synergy_nb.lifecycle.records import members
+from synergy_nb.lifecycle.records._components_here import ComponentPhase
+from synergy_nb.lifecycle.records.members import MemberState
 
 #: Each table, with the states in which its things begin.
 TABLES: list[tuple[type[StrEnum], StateTable[Any], set[StrEnum]]] = [
@@ -26,6 +30,8 @@ TABLES: list[tuple[type[StrEnum], StateTable[Any], set[StrEnum]]] = [
     (InputState, INPUT_FOLLOWS, {InputState.ASKING}),
     (CursorState, CURSOR_FOLLOWS, {CursorState.EXPECTED}),
     (MoveState, led_moves.FOLLOWS, {MoveState.DOUBTFUL}),
+    (MemberState, members.FOLLOWS, {MemberState.JOINED}),
+    (ComponentPhase, components_here.FOLLOWS, {ComponentPhase.ABSENT}),
     (QueryState, QUERY_FOLLOWS, {QueryState.NEW}),
     (ExchangeState, EXCHANGE_FOLLOWS, {ExchangeState.WAITING}),
 ]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from synergy_experiments.bench import spark, suite
+from synergy_experiments.bench import nexmark, spark, suite
 from synergy_experiments.bench.engines import ENGINES, Engine, EngineProcess, missing_reason
 from synergy_experiments.bench.measurements import Usage
 from synergy_experiments.bench.rivals import RIVALS, missing, reference
@@ -28,6 +28,8 @@ DETAIL = {
     "dataflow": {"tuples", "equal", "cpu_s_a_million"},
     "ingest": {"cases", "least_to_polars", "least_to_duckdb", "most_growth_mb", "way"},
     "feeds": {"rates", "rows", "cpu_s_a_million", "equal"},
+    "lookup": {"rows", "kinds", "target"},
+    "nexmark": {"queries", "from_csv", "p50_s", "p99_s", "events"},
     "dht": {"rings", "messages_a_lookup"},
     "kernel": {"overlay", "light", "events_a_virtual_second"},
     "flow": {"sizes"},
@@ -41,6 +43,7 @@ DETAIL = {
     "replicas": {"tries", "lost", "doubled", "later", "within_a_hop", "parts", "without_losses"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "prediction": {"us", "target", "load"},
+    "soak": {"submitted", "moved", "killed", "growing", "samples"},
     "spark-ready": {"server_s", "session_s"},
     "spark-topk": {"tuples", "equal", "to_plain", "window_alone_on_spark"},
     "spark-delay": {"delays", "window_added_s"},
@@ -122,6 +125,30 @@ def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     assert len(result["peers"]) == {"ready": 1, "dataflow": len(ENGINES) + len(RIVALS), "ingest": 2, "feeds": 1}.get(
         name, 0
     )
+
+
+@pytest.mark.slow
+def test_queries_of_nexmark_are_timed_on_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nexmark, "missing_reason", lambda engine: f"not run: {engine.name} takes minutes")
+    shares: list[float] = []
+    result = suite.run("nexmark", small=True, progress=shares.append)
+    check(result, "nexmark")
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert set(result["detail"]) >= DETAIL["nexmark"] | {"load"}
+    assert set(result["detail"]["queries"]) == set(result["detail"]["from_csv"]) == set(nexmark.QUERIES)
+    assert [peer["name"] for peer in result["peers"]] == ["Spark", "PyFlink, Table API", "pathway", "bytewax"]
+    assert all(peer["detail"]["note"] for peer in result["peers"])
+
+
+@pytest.mark.slow
+def test_look_ups_are_timed_beside_a_join() -> None:
+    result = suite.run("lookup", small=True)
+    check(result, "lookup")
+    assert set(result["detail"]) >= DETAIL["lookup"] | {"load"}
+    assert set(result["detail"]["kinds"]) == {"integers", "text", "versions"}
+    (join,) = result["peers"]
+    check(join, "polars join")
 
 
 @pytest.mark.slow

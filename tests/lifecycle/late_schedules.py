@@ -59,6 +59,7 @@ from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 from tests.campaigns import CUTS
 from tests.moving_schedules import undisturbed
+from tests.shrinking import least
 
 ROLES: Final = ("origin", "primary", "backup", "replica", "source", "sink", "directory", "bystander")
 AVAILABILITIES: Final = (None, None, "degree 2", "degree 2", "degree 3", "active 2", "ordered 2", "synchronized 2")
@@ -153,6 +154,8 @@ class Schedule:
     reached : set of str
         Which of :data:`SOMETIMES` it has reached.
     """
+
+    command = "tests.lifecycle.late_schedules"
 
     def __init__(self, seed: int, keep: Sequence[int] | None = None) -> None:
         self.seed = seed
@@ -607,48 +610,52 @@ def _rows(params: Mapping[str, Any]) -> pl.DataFrame:
 
 def run(seed: int, keep: Sequence[int] | None = None) -> Schedule:
     """Run the schedule of a seed; an error says how to run it again."""
-    schedule = Schedule(seed, keep)
+    return run_of(Schedule, seed, keep)
+
+
+def run_of(kind: type[Schedule], seed: int, keep: Sequence[int] | None = None) -> Schedule:
+    """Run the schedule of a kind that a seed gives; an error says how to run it again."""
+    schedule = kind(seed, keep)
     try:
         return schedule.run()
     except Exception as error:
-        again = f"python -m tests.lifecycle.late_schedules {seed}"
+        again = f"python -m {kind.command} {seed}" + ("" if keep is None else f" --keep {_numbers(keep)}")
         raise AssertionError(f"{again}\n{type(error).__name__}: {error}\n{schedule}") from error
 
 
-def shrunk(seed: int) -> list[int]:
-    """Numbers of the faults without any of which the schedule of a seed does not fail."""
+def _numbers(keep: Sequence[int] | None) -> str:
+    return " ".join(map(str, keep or ()))
+
+
+def shrunk(kind: type[Schedule], seed: int) -> list[int]:
+    """Numbers of the fewest faults with which the schedule of a seed fails."""
 
     def fails(keep: Sequence[int]) -> bool:
         try:
-            run(seed, keep)
+            run_of(kind, seed, keep)
         except AssertionError:
             return True
         return False
 
-    every = Schedule(seed)
+    every = kind(seed)
     with suppress(Exception):  # that it fails is known
         every.run()
-    kept = list(range(len(every.faults)))
-    for number in list(kept):
-        fewer = [each for each in kept if each != number]
-        if fails(fewer):
-            kept = fewer
-    return kept
+    return least(range(len(every.faults)), fails)
 
 
-def main() -> None:
+def main(kind: type[Schedule]) -> None:
     """Run schedules from the command line."""
-    parser = argparse.ArgumentParser(description="Run one schedule of late peers.")
+    parser = argparse.ArgumentParser(description="Run one schedule of whole peers under faults.")
     parser.add_argument("seed", type=int)
     parser.add_argument("--shrink", action="store_true", help="look for the fewest faults that fail")
     parser.add_argument("--keep", type=int, nargs="*", help="numbers of the faults that happen")
     chosen = parser.parse_args()
-    keep = shrunk(chosen.seed) if chosen.shrink else chosen.keep
+    keep = shrunk(kind, chosen.seed) if chosen.shrink else chosen.keep
     if keep is not None:
-        print(f"faults: {' '.join(map(str, keep))}")
-    done = run(chosen.seed, keep)
+        print(f"python -m {kind.command} {chosen.seed} --keep {_numbers(keep)}")
+    done = run_of(kind, chosen.seed, keep)
     print(done, *sorted(done.reached), done.digest, sep="\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(Schedule)

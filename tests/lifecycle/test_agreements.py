@@ -5,9 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from synergy_nb.lifecycle.records.messages import GrowthAnswered, GrowthAsked, GrowthChanged
+from synergy_nb.control.roles import Roles
+from synergy_nb.lifecycle.records.members import Member
+from synergy_nb.lifecycle.records.messages import Graph, GrowthAnswered, GrowthAsked, GrowthChanged
 from synergy_nb.lifecycle.sessions.agreements import Agreements
 from synergy_nb.overlay.answer_limits import AnswerLimits
+from synergy_nb.plan import source
+
+PLAN = source("packets", rate=10, id="s").filter("bytes > 9", id="f").sink("out", id="out")
 
 
 class Host:
@@ -19,7 +24,7 @@ class Host:
         self.grown: dict[str, float] = {}
         peer = SimpleNamespace(now=0.0, send=lambda to, message: self.sent.append((to, message)), after=self._after)
         impacts = SimpleNamespace(grown=lambda *_: dict(self.grown))
-        self.members: dict[str, Any] = {}
+        self.members: dict[str, Member] = {}
         self.agreements = Agreements(
             cast("Any", peer), cast("Any", impacts), self.members, AnswerLimits(cast("Any", peer))
         )
@@ -29,9 +34,9 @@ class Host:
     def _after(self, _delay: float, *_: Any) -> Any:
         return SimpleNamespace(cancel=lambda: None)
 
-    def join(self, application: str, origin: str, attempt: int = 1) -> Any:
-        graph = SimpleNamespace(application=application, origin=origin, attempt=attempt)
-        self.members[application] = SimpleNamespace(graph=graph, leader=origin, account=-1.0)
+    def join(self, application: str, origin: str, attempt: int = 1) -> Member:
+        graph = Graph(application, attempt, origin, PLAN.to_bytes(), Roles(dict.fromkeys(PLAN.operators, "p")))
+        self.members[application] = Member(graph, PLAN, "p")
         return self.members[application]
 
     def agree(self, seconds: float) -> None:
@@ -79,7 +84,7 @@ def test_a_new_leader_hears_what_the_one_before_had_booked_and_corrections_go_to
     host.agreements.tell(host.member)
     assert host.said() == [], "nothing was booked"
     host.agree(0.004)
-    host.member.leader = "successor"
+    host.member.promise("successor", 1)
     host.agreements.tell(host.member)
     assert host.said() == [("successor", GrowthChanged("app", 1, 0.004))]
     host.grown["app"] = 0.001

@@ -67,7 +67,6 @@ def test_a_peer_that_hung_does_not_take_its_own_silence_for_that_of_the_client()
     begun = synergy.peer.now
     for _ in range(3):  # a look at a late hour is one look
         synergy.peer.tick(synergy.peer.now + 2 * LEASE)
-    assert request.silent_looks <= 3
     assert synergy.peer.now >= begun + 6 * LEASE
     assert request.status == "running"
 

@@ -38,11 +38,6 @@ def test_no_application_ends_because_peers_are_late(block: int) -> None:
     assert not wanted - reached, f"never reached: {sorted(wanted - reached)}"
 
 
-@pytest.mark.slow
-def test_a_seed_gives_the_same_run() -> None:
-    assert run(3).digest == run(3).digest
-
-
 def comes_back(seed: int) -> None:
     rng = random.Random(seed)
     run = Late(rng.choice((OWN, AT)), backups=True, seed=seed)

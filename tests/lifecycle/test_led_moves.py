@@ -13,9 +13,12 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.events import state_tables
 from synergy_nb.events.state_tables import IllegalTransition
 from synergy_nb.lifecycle.changes._led_moves import FOLLOWS, LedMove, MoveState
-from synergy_nb.lifecycle.records.messages import Graph
+from synergy_nb.lifecycle.records.messages import End, Follow, Followed, Graph, GraphChanged
+from synergy_nb.plan import source
 from tests import moving_schedules
+from tests.lifecycle.leading_peer import lead
 from tests.moving import Movers, move, running
+from tests.one_peer import OnePeer
 
 OLD, NEW, OTHER = "b", "c", "d"
 
@@ -114,6 +117,23 @@ def test_a_follower_is_orphaned_when_its_old_peer_dies(changes: list[tuple[StrEn
         (MoveState.FOLLOWING, MoveState.ORPHANED),
         (MoveState.ORPHANED, MoveState.GIVEN_UP),
     ]
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_follower_that_all_know_is_not_ended_by_an_origin_that_leads_no_more(published: bool) -> None:
+    """Whoever leads on may have it take over; one that nobody else knows is told to leave."""
+    plan = source("packets", rate=10, id="s").filter("bytes > 1", id="f").sink("out", id="out")
+    one = OnePeer("o")
+    lead(one, plan, {"s": "a", "f": OLD, "out": OTHER})
+    moves, outcome = one.synergy.session.moves, list[str]()
+    one.call(moves.move, "r", "f", NEW, outcome.append)
+    graph = one.sent(Follow)[0][1].graph
+    for peer in (OLD, NEW) if published else ():
+        one.receive(peer, Followed("r", 1, graph.epoch, "f", ready=False, refusal=""))
+    assert bool(one.sent(GraphChanged)) is published
+    one.call(moves.end, "r", "another leads")
+    assert one.sent(End) == ([] if published else [(NEW, End("r", 1, "another leads"))])
+    assert outcome == ["another leads"]
 
 
 @pytest.mark.slow

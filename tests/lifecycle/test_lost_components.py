@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from synergy_nb.events import ComponentFailed, TakenOver
-from synergy_nb.lifecycle.records.messages import Graph
+from synergy_nb.control.graph import Producer, Report
+from synergy_nb.control.roles import Roles
+from synergy_nb.events import ComponentFailed, MessageOutdated, SetupFailed, TakenOver
+from synergy_nb.lifecycle.records.messages import Confirmed, End, Graph, GraphAsked, GraphChanged, Lost, Refused
+from synergy_nb.plan import source
+from synergy_nb.plan.derived.stream_sharing import reduced
 from tests.lifecycle.backed_chain import BACKUPS, established
+from tests.lifecycle.leading_peer import lead, set_up
+from tests.one_peer import OnePeer
 from tests.simulated import Ring
 
 
@@ -49,3 +55,65 @@ def test_nothing_can_replace_what_a_peer_without_backups_has_forgotten() -> None
     ring.simulation.call("peer-2", ring.synergy["peer-2"].session.participation.leave, "r", "forgotten")
     ring.run(3.0)
     assert ring.status("r") == "failed"
+
+
+# -- what the peer that leads makes of reports ------------------------------------------------------------------------
+
+PLAN = source("packets", rate=10, id="s").filter("bytes > 1", id="f").sink("out", id="out")
+PEERS = {"s": "a", "f": "c", "out": "d"}
+
+
+def ended(one: OnePeer) -> list[tuple[str, str]]:
+    """How the driver hears that the application has ended."""
+    return [(each.status, each.reason) for each in one.told(Report) if each.status != "running"]
+
+
+def test_a_report_about_an_earlier_graph_or_attempt_or_of_a_stranger_is_no_matter() -> None:
+    one = OnePeer("o")
+    request = lead(one, PLAN, PEERS)
+    one.call(one.synergy.session.changes.change, "r", request.graph.changed(Roles(PEERS)))
+    one.receive("c", Lost("r", 1, "it broke", 0, "f", failed=True), Lost("r", 2, "it broke", -1, "f", failed=True))
+    one.receive("z", Lost("r", 1, "it broke", 1, "f", failed=True))
+    one.receive("c", Lost("x", 1, "it broke", 1, "f", failed=True))
+    assert ended(one) == []
+    one.receive("c", Lost("r", 1, "it broke", 1, "f", failed=True))
+    assert ended(one) == [("failed", "it broke")]
+
+
+def test_who_hears_that_the_application_has_ended_elsewhere_leads_it_no_more_and_ends_nothing() -> None:
+    one = OnePeer("o")
+    request = lead(one, PLAN, PEERS)
+    assert request.graph.successor
+    one.receive("c", Lost("r", 1, "no session", ended=True))
+    assert one.sent(GraphAsked) == [(request.graph.successor, GraphAsked("r", 1))], "a member may lie about that"
+    assert "r" in one.synergy.session.led
+    one.receive(request.graph.successor, End("r", 1, "it has ended"))
+    assert "r" not in one.synergy.session.led
+    assert ended(one) != [("failed", "no session")]
+
+
+def test_a_peer_with_a_shared_component_that_missed_the_graph_hears_it_and_one_whose_component_ended_ends_all() -> None:
+    whole = source("packets", rate=10, id="s").filter("bytes > 1", id="f").sink("out", id="out")
+    plan = reduced(whole, {"f": {"c": ("q", "f")}})
+    made = (Producer("q", "s", "a", 0, "p"), Producer("q", "f", "c", 0, "p"))
+    one = OnePeer("o")
+    graph = lead(one, plan, {"f": "c", "out": "d"}, {"f": made}).graph
+    one.sent(GraphChanged)
+    one.receive("c", Lost("r", 1, "no session"))
+    assert one.sent(GraphChanged) == [("c", GraphChanged(graph))]
+    assert ended(one) == []
+    one.receive("c", Lost("r", 1, "f of q at c has ended", graph.epoch))
+    assert [status for status, _ in ended(one)] == ["failed"]
+
+
+def test_who_refuses_to_commit_is_noted_and_only_of_this_attempt() -> None:
+    one = OnePeer("o")
+    request = set_up(one, PLAN, PEERS)
+    one.receive("d", Refused("r", 2, "f", "it is full"))
+    assert request.refused_by == set()
+    one.receive("c", Refused("r", 1, "f", "it is full", "q"))
+    assert (request.refused_by, request.owners, request.sharable_soon) == ({"c"}, {"q"}, True)
+    assert [each.reason for each in one.noted(SetupFailed)] == ["it is full"]
+    one.receive("a", Confirmed("r", 1, "s"))
+    assert not request.running
+    assert one.noted(MessageOutdated) == []

@@ -101,7 +101,7 @@ def test_who_leaves_an_application_that_goes_on_joins_by_a_later_graph(way: str)
 def test_what_has_been_promised_to_a_successor_is_kept() -> None:
     made = Joined()
     graph = made.member.graph
-    made.member.promised = 5
+    made.member.promise("peer-0", 5)
     assert made.join(graph.changed(graph.roles)) is None
     assert made.call(made.participation.member_of, graph) is None
     assert made.call(made.participation.refuses, "peer-0", graph, "GraphChanged")
@@ -111,7 +111,7 @@ def test_what_has_been_promised_to_a_successor_is_kept() -> None:
 def test_a_graph_of_a_peer_that_leads_no_more_is_refused_by_name() -> None:
     made = Joined()
     graph = made.member.graph
-    made.member.promised, made.member.leader = 5, "peer-3"
+    made.member.promise("peer-3", 5)
     assert made.call(made.participation.refuses, "peer-0", graph, "GraphChanged")
     assert made.refused == ["peer-3 leads the application now"]
 

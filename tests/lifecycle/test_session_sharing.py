@@ -36,7 +36,7 @@ def owner(at: tuple[str, str, str], degree: int) -> Plan:
 
 def reader(at: tuple[str, str, str], number: int, where: str, own: int | None = None) -> Plan:
     """All that the owner makes; with tuples of a source of its own, where there is one."""
-    shared = stem(*at).filter(f"bytes >= -{number}", id="g", at=where)
+    shared = stem(*at).filter(f"destination_port >= -{number}", id="g", at=where)
     if own is not None:
         shared = shared.union(packets(own, where), id="w", at=where)
     return shared.sink(id="sink")
@@ -147,9 +147,9 @@ def plans(rng: random.Random) -> dict[str, Plan]:
     numbers = {"b": 1, "c": rng.choice((1, 2))}  # the third shares the stream of the second, if there is one
     found = {"a": owner(AT, rng.choice((1, 2, 2, 3)))}
     for name, number in numbers.items():
-        shared = stem(*AT).filter(f"bytes >= -{number}", id="g", at=where[name])
+        shared = stem(*AT).filter(f"destination_port >= -{number}", id="g", at=where[name])
         if number == 1 and name == "c":
-            shared = shared.filter("bytes >= -9", id="h", at=where[name])
+            shared = shared.filter("source_port >= -9", id="h", at=where[name])
         if rng.random() < 0.5:
             shared = shared.union(packets(2 if name == "b" else 3, where[name]), id="w", at=where[name])
         wanted = {"availability": "degree 2"} if rng.random() < 0.5 else {}

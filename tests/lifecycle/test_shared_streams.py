@@ -82,6 +82,20 @@ def test_a_repeated_query_deploys_only_a_sink() -> None:
     assert grown <= {"peer-5"}  # a sink costs next to nothing, the rest is there already
 
 
+def test_two_filters_share_the_stream_of_one_with_both_conditions_and_the_other_way_round() -> None:
+    ring = Ring(8, seed=1, codec=True)
+    source_ = source("packets", rate=100.0, seed=1, id="packets")
+    both = source_.filter("bytes > 100 AND link = 'A'", id="both").sink("all", id="sink")
+    apart = source_.filter("link = 'A'", id="link").filter("bytes > 100", id="large").sink("all", id="sink")
+    first = started(ring, "peer-3", "a", both)
+    assert started(ring, "peer-5", "b", apart) == {"large": first["both"], "sink": "peer-5"}
+    assert ring.deployments["peer-5", "b"].assignments["sink"].inputs == (InputFeed("a", "both"),)
+    ring = Ring(8, seed=1, codec=True)
+    first = started(ring, "peer-3", "a", apart)
+    assert started(ring, "peer-5", "b", both) == {"both": first["large"], "sink": "peer-5"}
+    assert ring.deployments["peer-5", "b"].assignments["sink"].inputs == (InputFeed("a", "large"),)
+
+
 def test_a_query_that_begins_alike_takes_the_stream_where_they_part() -> None:
     ring = Ring(8, seed=2)
     first = started(ring, "peer-3", "a", by_link())

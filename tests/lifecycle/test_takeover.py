@@ -198,7 +198,8 @@ def _offered(ring: Ring) -> dict[str, list[tuple[Producer, ...]]]:
     found: dict[str, list[tuple[Producer, ...]]] = {}
     for address, each in ring.synergy.items():
         entries = [entry for entry in each.directory.registered if entry.kind == "stream"]
-        made = [msgspec.json.decode(str(entry.attributes["producers"]), type=tuple[Producer, ...]) for entry in entries]
+        texts = [str(entry.attributes["producers"]) for entry in entries if "producers" in entry.attributes]
+        made = [msgspec.json.decode(text, type=tuple[Producer, ...]) for text in texts]
         found[address] = sorted(made, key=len)
     return found
 

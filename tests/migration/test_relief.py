@@ -57,12 +57,13 @@ def test_a_move_begins_before_the_answer_only_where_the_first_peer_has_published
 ) -> None:
     relief = Relief(("app", "f"), Selection(("app/f", "other/app/g"), 2.0, 1.0, {}), 5.0, act=True)
     assert relief.waiting == [("app", "f"), ("other/app", "g")]
-    relief.offered = {"p": Candidate("p", load, speed)}
-    relief.asked = "p"
-    relief.ask(0.45, 7.0)
+    relief.offer(["dead", "p", "q"], {"p": Candidate("p", load, speed), "q": Candidate("q", 0.0, 9.0)})
+    assert relief.next_candidate("dead".__eq__) == "p"
+    relief.ask(1, 0.45, 7.0)
     assert (relief.moving, relief.asked_at) == (begins, 7.0)
-    relief.asked = "p"
-    relief.ask(0.0, 8.0)
+    assert relief.next_candidate("dead".__eq__) == "q"
+    relief.ask(2, 0.0, 8.0)
     assert not relief.moving, "the second one that is asked has to answer first"
+    assert relief.next_candidate("dead".__eq__) == relief.asked == ""
     assert relief.selection.moved[0] == "app/f"
     assert math.isfinite(relief.began)

@@ -28,7 +28,8 @@ from synergy_nb.runtime.process._peer_reports import MeasuredOverheads
 from tests.simulated import Ring
 
 LATE = CompositionConfig(late=0.05)
-WITHOUT = {"source", "tap", "spark", "encrypt", "decrypt"}  # are no operators here, or need a key
+#: Are no operators here, need a key or lists, or would run Polars in a fork server (`lookup`) or a user's code.
+WITHOUT = {"source", "tap", "spark", "encrypt", "decrypt", "unnest", "lookup", "apply", "apply_windows", "apply_keyed"}
 
 
 def delayed(cost: str, at: str = "peer-1") -> Plan:

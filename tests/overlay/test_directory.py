@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from synergy_nb.control.peer import Peer, Send, key_of
 from synergy_nb.overlay.directory import Directory, Entry, EntryCopy
-from synergy_nb.overlay.directory_entries import HELD_FRACTION, Store
+from synergy_nb.overlay.directory_entries import HELD_FRACTION, LONGEST, Store
 from synergy_nb.overlay.directory_messages import Copies, Found, Lookup
 from synergy_nb.overlay.pastry import Pastry
 from tests.overlay_world import World
@@ -90,6 +90,18 @@ def test_a_store_expires_drops_hosts_and_is_bounded() -> None:
     store.expire(20.0)
     assert len(store) == 0
     assert store.names() == ()
+
+
+def test_no_host_takes_the_entries_of_others() -> None:
+    """A host that registers names without end, for ever, has half of the entries at most, and for some minutes."""
+    store, forever = Store(capacity=40), float("inf")
+    for number in range(100):
+        store.put(EntryCopy(Entry(f"{number}", "flood", "stream", {}, forever), 1, forever), 0.0)
+    assert len(store) == 20
+    assert all(store.put(EntryCopy(Entry("x", f"host-{n}", "component", {}, 30.0), 1, 30.0), 0.0) for n in range(10))
+    assert not store.put(EntryCopy(Entry("y", "liar", "stream", {}, 30.0), 1, float("nan")), 0.0)
+    store.expire(LONGEST)
+    assert len(store) == 0
 
 
 # -- register, look up ---------------------------------------------------------------------------------------------

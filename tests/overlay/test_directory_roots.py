@@ -8,8 +8,9 @@ from synergy_nb.control.peer import Effect, Message, Peer, Send, key_of
 from synergy_nb.overlay._directory_roots import COPIES, PULLS
 from synergy_nb.overlay.directory import Directory, Entry, EntryCopy
 from synergy_nb.overlay.directory_entries import HELD_FRACTION, Store
-from synergy_nb.overlay.directory_messages import Copies, CopiesStored, Pull
+from synergy_nb.overlay.directory_messages import Copies, CopiesStored, Pull, Register, Registered
 from synergy_nb.overlay.pastry import JoinReply, Pastry
+from synergy_nb.overlay.routing import RouteAck, Routed
 
 
 def bench() -> tuple[Peer, Pastry, Directory]:
@@ -87,6 +88,36 @@ def test_a_root_that_leaves_copies_its_entries_to_its_neighbours_before() -> Non
     copies = sent(peer.call(10.0, pastry.leave), Copies)
     assert {to for to, _ in copies} == {"old"}
     assert {each.entry.name for _, message in copies for each in message.copies} == mine != set()
+
+
+def test_a_peer_that_comes_back_sends_no_copies_of_its_earlier_time() -> None:
+    peer, pastry = beside_one()
+    assert sent(peer.call(10.0, pastry.leave), Copies), "nobody says that they have arrived"
+    peer.call(10.1, pastry.join, None)
+    peer.call(10.1, pastry.consider, "old")
+    assert sent(until(peer, 30.0), Copies) == []
+
+
+def test_an_entry_that_its_root_lacks_is_registered_again_at_once() -> None:
+    peer, pastry, directory = bench()
+    peer.call(0.0, pastry.join, None)
+    peer.call(0.5, pastry.consider, "old")
+    name = next(name for name in NAMES if pastry.root_of(key_of(name)) == "old")
+    peer.call(1.0, directory.register, name, "component", {})
+    (registered,) = registrations(peer, 1.0)
+    item: Any = (name, "component", registered.copies[0].version)
+    peer.receive("old", Registered((item,), (), -1), 1.1)
+    assert registrations(peer, 2.0) == [], "it has it"
+    peer.receive("old", Registered((), (item,), -1), 2.0)
+    assert registrations(peer, 2.0) == [registered]
+
+
+def registrations(peer: Peer, end: float) -> list[Register]:
+    """What a peer registers, and others acknowledge, until a time."""
+    routed = [message for _, message in sent(until(peer, end), Routed)]
+    for message in routed:
+        peer.receive("old", RouteAck(message.sequence), end)
+    return [message.payload for message in routed if isinstance(message.payload, Register)]
 
 
 def test_a_neighbour_that_does_not_answer_is_asked_four_times_for_entries() -> None:

@@ -364,12 +364,12 @@ def test_entries_of_a_host_have_its_newest_load_in_whatever_order_copies_arrive(
 
 def test_a_store_forgets_the_load_of_a_host_with_its_last_entry() -> None:
     store = Store()
-    assert not store.update_load("h", PeerLoad(0.5, version=3))
+    assert not store.update_load("h", PeerLoad(0.5, version=3), 0.0)
     entry = Entry("a", "h", "component", {}, 10.0, PeerLoad(0.5, version=3))
     stream = Entry("s", "h", "stream", {}, 20.0)
     store.put(EntryCopy(entry, 1, 9.0), 0.0)
     store.put(EntryCopy(stream, 1, 18.0), 0.0)
-    assert store.update_load("h", PeerLoad(0.25, version=4))
+    assert store.update_load("h", PeerLoad(0.25, version=4), 0.0)
     assert [each.load for each in store.get("s", 0.0)] == [None]
     store.expire(10.0)
     assert store.load_version("h") == 4

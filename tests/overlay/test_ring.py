@@ -57,3 +57,12 @@ def test_a_discarded_peer_leaves_its_place_to_the_next_that_is_known_and_a_clear
     assert (list(leaves.left), list(leaves.right)) == naive_leaves("me", there - {gone}, 2)
     leaves.clear()
     assert (len(leaves), tuple(leaves), leaves.nearest(7)) == (0, (), "me")
+
+
+def test_a_leaf_set_needs_a_peer_on_each_side_and_can_do_with_one() -> None:
+    leaves = LeafSet("me", half=1)
+    for address in ADDRESSES[:5]:
+        leaves.add(address)
+    assert (list(leaves.left), list(leaves.right)) == naive_leaves("me", set(ADDRESSES[:5]), 1)
+    with pytest.raises(ValueError, match="half: 0 peers on each side; expected at least 1"):
+        LeafSet("me", half=0)

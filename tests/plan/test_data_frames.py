@@ -81,10 +81,12 @@ def test_types_are_those_that_duckdb_gives_but_for_what_tuples_do_not_have() -> 
     query = source(frame, time="when").sink("all")
     assert query.schema("source") == {
         "time": "time", "nanos": "time", "share": "float", "whole": "int", "kind": "str", "known": "bool",
-        "raw": "bytes", "price": "float", "day": "time",
+        "raw": "bytes", "price": "decimal(3, 2)", "day": "date",
     }  # fmt: skip
     found = rows_of(frame, time="when")
-    asked = "SELECT share, whole, kind::VARCHAR AS kind, known, price::DOUBLE AS price FROM frame"
+    asked = (
+        "SELECT share, whole, kind::VARCHAR AS kind, known, price::DECIMAL(3, 2) AS price, day::DATE AS day FROM frame"
+    )
     answer = duckdb.sql(asked)
     assert answer is not None
     duck = pl.from_arrow(answer.to_arrow_table())
@@ -92,7 +94,6 @@ def test_types_are_those_that_duckdb_gives_but_for_what_tuples_do_not_have() -> 
     assert_frame_equal(found.select(duck.columns), duck)
     assert found["time"].to_list() == [EPOCH, EPOCH + dt.timedelta(hours=1)]
     assert found["nanos"].to_list() == [EPOCH.replace(microsecond=123456), None]
-    assert found["day"].to_list() == [EPOCH + dt.timedelta(days=1), None]
 
 
 def test_the_event_time_is_the_named_column_or_found_by_name_or_the_only_one_of_times() -> None:
@@ -136,7 +137,7 @@ def test_stated_columns_select_and_convert_those_of_a_frame() -> None:
     ("frame", "options", "message"),
     [
         ({"a": [1], "b": [2]}, {}, "time: not given; expected the column that holds the event time, as in time='when'"),
-        ({"when": ["2026-01-01"], "x": [[1]]}, {}, "date; found when (str), x (List(Int64))"),
+        ({"when": ["2026-01-01"], "x": [[1]]}, {}, "date; found when (str), x (int[])"),
         (pd.DataFrame({"v": [1.5]}, index=["2026-01-01"]), {},
          "v (float); its index holds text such as '2026-01-01'; if these are the event times, expected time='index'"),
         (pd.DataFrame({"v": [1.5]}, index=pd.Index(["2026-01-01"], name="day")), {"time": "when"},
@@ -148,8 +149,7 @@ def test_stated_columns_select_and_convert_those_of_a_frame() -> None:
          "its index has the levels user, when: frame.reset_index() makes columns of them"),
         ({"when": [1]}, {"time": "wen"}, "time: 'wen' is no column of the frame; found when; did you mean 'when'?"),
         ({"time": [1], "when": [1]}, {"time": "when"}, "time: 'when', but another column is called 'time'"),
-        ({"time": [1], "x": [[1]]}, {}, "column 'x': type List(Int64); expected numbers, text"),
-        ({"time": [1], "x": [dt.timedelta(1)]}, {}, "column 'x': type Duration(time_unit='us'); expected numbers"),
+        ({"time": [1], "x": [dt.time(1)]}, {}, "column 'x': type Time; expected numbers, text"),
         ({"time": [1], "x": [1]}, {"columns": {"X": "int"}}, "'X' is no column of the frame; found time, x; did you"),
         (pd.DataFrame({"time": [1, 2], "mixed": [1, "a"]}), {}, "column 'mixed': 'a' in row 1, and 1 before it;"),
         (pd.DataFrame([[1, 2, 3]], columns=["time", "a", "a"]), {}, "column 'a': the name occurs twice"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
 from synergy_nb.plan.operators.declaration import REQUIRED, Parameter
 from synergy_nb.plan.operators.engines import ENGINES
 from synergy_nb.plan.operators.parameter_types import TYPES
-from synergy_nb.plan.operators.sources import CONNECTORS, FORMATS, TRACE_SCHEMAS
+from synergy_nb.plan.operators.sources import CONNECTORS, FORMATS, NEXMARK, TRACE_SCHEMAS
 from synergy_nb.plan.sql.sql import AGGREGATES, FUNCTIONS
 from synergy_nb.plan.terms.qos import QoS
 from tests.conftest import ROOT
@@ -70,10 +71,13 @@ def test_types_formats_columns_functions_and_requirements_are_named() -> None:
     names = [*TYPES, *FORMATS, "id", "cost", "selectivity", "at", "engine", *ENGINES]
     names += [name for name in QoS.__struct_fields__ if name not in ("throughput_tuples", "degree", "active")]
     assert [name for name in names if f"`{name}`" not in PAGE] == []
-    assert [name for name in (*FUNCTIONS, *AGGREGATES) if name not in PARTS["Expressions"]] == []
+    assert [name for name in FUNCTIONS if name not in PARTS["Expressions"]] == []
+    assert [name for name in AGGREGATES if name not in PARTS["Aggregate calls"]] == []
     for stream, schema in TRACE_SCHEMAS.items():
         part = part_of(stream if stream in CONNECTORS else "trace")
         assert [column for column in schema if f"`{column}`" not in part] == []
+    for table, schema in NEXMARK.items():
+        assert [name for name in (table, *schema) if f"`{name}`" not in part_of("nexmark")] == []
 
 
 def test_the_plan_file_is_valid_and_equals_the_python() -> None:
@@ -102,14 +106,18 @@ def run(pieces: list[str]) -> dict[str, Any]:
     return names
 
 
-def test_the_python_examples_of_the_page_run() -> None:
+def test_the_python_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fares.csv").write_text("city,fare\nBonn,2.5\n")
+    monkeypatch.chdir(tmp_path)
     names = run(python())
     assert {type(names["query"]), type(names["both"])} == {Plan}
     plans = [value.sink() for value in names.values() if isinstance(value, Stream)]
     assert {operator.kind for each in plans for operator in each.operators.values()} == set(KINDS)
 
 
-def test_the_lines_of_files_are_right() -> None:
+def test_the_lines_of_files_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hosts.csv").write_text("host,site\n10.0.0.1,Bonn\n")
+    monkeypatch.chdir(tmp_path)
     lines = [line for line in LINES if re.match(r"\w+: ", line)]
     seen = set()
     for line in lines:

@@ -16,6 +16,8 @@ from synergy_nb.plan.sql import sql
 SCHEMA = {
     "i": "int", "j": "int", "f": "float", "g": "float", "s": "str", "u": "str", "p": "bool", "q": "bool",
     "time": "time", "Source IP": "str", "order": "int", "secret": "bytes",
+    "day": "date", "last": "duration", "m": "decimal(9, 2)", "items": "int[]",
+    "place": 'struct(city str, "at " float[])',
 }  # fmt: skip
 
 
@@ -189,7 +191,7 @@ def test_floating_point_sums_keep_their_grouping() -> None:
         ("sum(i) over (partition by s)", "no window function"),
         ("i filter (where p)", "cannot be read at column"),
         ("lower(s) filter (where p)", "no FILTER (WHERE ...) but of an aggregate call"),
-        ("count_if(p) > 1", "aggregate calls only"),
+        ("count_if(p) > 1", "() only in a value of an aggregate"),
         ("sqrd(f)", "did you mean 'sqrt'"),
         ("erf(f)", "not erf()"),
         ("lowr(s)", "did you mean 'lower'"),
@@ -211,16 +213,33 @@ def test_floating_point_sums_keep_their_grouping() -> None:
         ("local_time(time, 'Mars')", "a time zone by its name, such as 'Europe/Berlin' where 'Mars' stands"),
         ("time at time zone 'UTC'", "local_time(time, 'zone') is the time there"),
         ("extract(century from time)", "not extract century()"),
-        ("time - time", "date_diff('second', from, to), or another unit"),
         ("time + interval '1 month 2 hours'", "an interval of months, or else of other units"),
         ("time + interval '10001' year", "of at most 10000 years"),
         ("time - interval '3660001 days'", "of at most 10000 years"),
         ("time + interval '5 parsecs'", "in one of the units microsecond"),
         ("time + interval ''", "such as INTERVAL '90 minutes'"),
-        ("i + interval '1' day", "expected time, not int"),
-        ("interval '2' second - time", "a number, not time"),
+        ("i + interval '1' day", "a time, a date or a duration, not int"),
+        (
+            "interval '2' second - time",
+            "two times, two dates, a date and an int, or a duration and an int as factor, not duration",
+        ),
+        ("time + time", "not time and time"),
+        ("day * 2", "not date and int"),
+        ("day + f", "not date and float"),
+        ("day + s", "not date and str"),
+        ("last / 2", "not duration and int"),
+        ("last > 3", "operands of one type, not duration and int"),
+        ("day > 3", "not date and int; a date is written as ISO 8601 text, such as '2026-01-31'"),
+        ("day > '2026-01-31 12:00'", "a date as ISO 8601 text"),
+        ("m % 2", "float or int, not decimal(9, 2)"),
+        ("m // 2", "expected int, not decimal(9, 2)"),
+        ("m * cast(m as decimal(38, 37))", "factors of at most 38 digits behind the point in all"),
+        ("cast(s as date)", "CAST of a time or a date, not of text; a date is written as ISO 8601 text"),
+        ("cast(i as decimal(39, 2))", "expected CAST to bool, date, decimal(18, 2), float, int, str, time"),
+        ("cast(last as str)", "expected bool or date or decimal or float or int or str, not duration"),
+        ("hour(last)", "a time or a date, not duration"),
         ("current_timestamp", "not current_timestamp()"),
-        ("interval '2' second", "no INTERVAL but after '+' or '-' and a time"),
+        ("interval '2' month", "an interval of months only after '+' or '-' and a time or a date"),
         ("s ilike u", "no ILIKE but with a literal pattern"),
         ("s like 'a' escape '!'", "no ESCAPE"),
         ("s like u", "a literal pattern"),
@@ -229,9 +248,18 @@ def test_floating_point_sums_keep_their_grouping() -> None:
         ("i is distinct from j", "NULLSAFENEQ"),
         ("p is true", "IS NULL or IS NOT NULL"),
         ("[1, 2]", "no array"),
+        ("items = items", "a value without parts, not int[]"),
+        ("place.zip", "'zip'; expected a field of struct(city str, \"at \" float[])"),
+        ("place.city.a", "a struct, not str"),
+        ("items[1:2]", "no slice of a list"),
+        ("items['a']", "a struct, not int[]"),
+        ("list_contains(items, 'a')", "an element of type int, not str"),
+        ("length(i)", "text or a list, not int"),
+        ("upper(items)", "text (str), not int[]"),
+        ("cast(items as str)", "not int[]"),
         ("?", "no parameter"),
         ("*", "no '*'"),
-        ("t.i", "a column by its name alone"),
+        ("t.i", "'t'; expected a column of its input"),
         ("i as k", "cannot be read"),
         ("i; drop table x", "expected SQL of the documented subset"),
         ("select i", "cannot be read"),
@@ -239,7 +267,8 @@ def test_floating_point_sums_keep_their_grouping() -> None:
         ("'abc", "expected SQL of the documented subset"),
         ("", "a SQL expression, as text"),
         ("   ", "a SQL expression, as text"),
-        ("cast(i as date)", "CAST to bool, float, int, str"),
+        ("cast(i as date)", "a time or a date, not int"),
+        ("cast(i as uuid)", "CAST to bool, date, decimal(18, 2), float, int, str, time"),
         ("cast(time as int)", "not time"),
         ("9223372036854775808", "an integer of 64 bits"),
         ("2 - 9223372036854775808", "an integer of 64 bits"),
@@ -249,14 +278,14 @@ def test_floating_point_sums_keep_their_grouping() -> None:
         ("i < j < 3", "connected by AND"),
         ("p = i < j", "connected by AND"),
         ("1e999", "a finite number"),
-        ("count(*) + 1", "aggregate calls only"),
+        ("count(*) + 1", "() only in a value of an aggregate"),
         ("ii = 1", "expected a column of its input"),
-        ("time + 1", "a number, not time"),
+        ("time + 1", "not time and int"),
         ("s + 1", "a number, not str"),
         ("s = 1", "operands of one type, not str and int"),
         ("p and i", "a condition, not int"),
         ("coalesce(i, 'x')", "operands of one type"),
-        ("hour(i)", "expected time, not int"),
+        ("hour(i)", "expected a time or a date, not int"),
         ("substr(s, i)", "an integer literal from 1"),
         ("secret < secret", "not bytes"),
         ("(" * 4000 + "i" + ")" * 4000, "nested less deeply"),
@@ -287,13 +316,68 @@ def test_every_fault_of_an_expression_is_reported() -> None:
         "sum(distinct i)",
         "count(distinct i, j)",
         "i",
-        "sum(i) + 1",
+        "i + sum(i)",
+        "sum(i + max(i))",
         "max(p)",
+        "stddev(s)",
+        "quantile_cont(s, 0.5)",
+        "quantile_cont(i, 1.1)",
+        "quantile_disc(i, j)",
+        "quantile_disc(p, 0.5)",
+        "string_agg(i, ',')",
+        "string_agg(s, t)",
+        "string_agg(distinct s)",
+        "string_agg(s order by i)",
+        "first(i) filter (where p)",
+        "first(i, j)",
+        "lag(i)",
     ],
 )
 def test_aggregate_calls_outside_the_subset_are_refused(text: str) -> None:
     with pytest.raises(sql.SqlError):
         sql.parse(text, SCHEMA, aggregate=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "kind"),
+    [
+        ("stddev(i)", "stddev_samp(i)", "float"),
+        ("variance(f) filter (where p)", "var_samp(CASE WHEN p THEN f END)", "float"),
+        ("median(i)", "quantile_cont(i, 0.5)", "float"),
+        ("quantile(s, .9)", "quantile_disc(s, 0.9)", "str"),
+        ("percentile_cont(0.5) within group (order by i)", "quantile_cont(i, 0.5)", "float"),
+        ("string_agg(s)", "string_agg(s, ',')", "str"),
+        ("string_agg(lower(s), '; ')", "string_agg(lower(s), '; ')", "str"),
+        ("first(p)", "first(p)", "bool"),
+        ("approx_distinct(s)", "approx_count_distinct(s)", "int"),
+        ("100.0 * count_if(p) / count(*)", "count(CASE WHEN p THEN 1 END) * 100.0 / count(*)", "float"),
+        ("max(i) - min(i) > 9", "max(i) - min(i) > 9", "bool"),
+    ],
+)
+def test_expressions_over_aggregate_calls_have_a_canonical_text_and_a_type(text: str, written: str, kind: str) -> None:
+    tree = sql.parse(text, SCHEMA, aggregate=True)
+    assert (sql.canonical(tree), sql.infer_type(tree, SCHEMA)) == (written, kind)
+    assert sql.canonical(sql.parse(written, SCHEMA, aggregate=True)) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lag(i, 0)", "a number of rows, from 1 where 0 stands"),
+        ("lag(i, j)", "a number of rows, from 1 where j stands"),
+        ("lag()", "lag(x) or lag(x, rows)"),
+        ("rank(i)", "rank()"),
+        ("lag(lag(i))", "not within another such call"),
+        ("lag(i) filter (where p)", "no FILTER (WHERE ...) but of an aggregate call"),
+        ("first(i)", "a call of avg, count"),
+        ("median(i)", "a call of avg, count"),
+    ],
+)
+def test_calls_over_rows_in_order_outside_the_subset_are_refused(text: str, said: str) -> None:
+    with pytest.raises(sql.SqlError) as caught:
+        sql.parse(text, SCHEMA, over=True)
+    assert said in str(caught.value)
+    assert sql.canonical(sql.parse("i - LAG( i )", SCHEMA, over=True)) == "i - lag(i)"
 
 
 def test_the_columns_of_an_expression_are_found() -> None:

@@ -33,23 +33,26 @@ def translated(text: str) -> tuple[str, str]:
     [
         ("b AND i > 1", ("and(column(b), gt(column(i), literal(1, int)))", "bool")),
         ("b OR NULL", ("or(column(b), null(bool))", "bool")),
-        ("i = f", ("eq(column(f), widen(column(i)))", "bool")),
+        ("i = f", ("eq(column(f), widen(column(i), int, float))", "bool")),
         ("i > NULL", ("gt(column(i), null(int))", "bool")),
-        ("i / 2", ("div(widen(column(i)), widen(literal(2, int)))", "float")),
+        ("i / 2", ("div(widen(column(i), int, float), widen(literal(2, int), int, float))", "float")),
         ("i + NULL", ("null(int)", "int")),
         ("i % 2", ("mod int(column(i), literal(2, int))", "int")),
-        ("COALESCE(i, f, NULL)", ("coalesce([widen(column(i)), column(f), null(float)], float)", "float")),
+        ("COALESCE(i, f, NULL)", ("coalesce([widen(column(i), int, float), column(f), null(float)], float)", "float")),
         ("GREATEST(i, 3)", ("greatest([column(i), literal(3, int)], int)", "int")),
         ("UPPER(s)", ("upper(column(s))", "str")),
         ("LENGTH(s)", ("length(column(s))", "int")),
         (
             "i BETWEEN 1 AND f",  # two comparisons, each of a type of its own
-            ("and(gte(column(f), widen(column(i))), gte(column(i), literal(1, int)))", "bool"),
+            ("and(gte(column(f), widen(column(i), int, float)), gte(column(i), literal(1, int)))", "bool"),
         ),
         ("i IN (1, NULL, 2)", ("in(column(i), [literal(1, int), literal(2, int)], int, True, [1, 2])", "bool")),
         ("i IN (NULL)", ("eq(column(i), null(int))", "bool")),
         ("CAST(i AS int)", ("column(i)", "int")),
-        ("CASE WHEN b THEN 1 ELSE f END", ("case([column(b)], [widen(literal(1, int))], column(f))", "float")),
+        (
+            "CASE WHEN b THEN 1 ELSE f END",
+            ("case([column(b)], [widen(literal(1, int), int, float)], column(f))", "float"),
+        ),
         ("CASE WHEN b THEN s END", ("case([column(b)], [column(s)], null(str))", "str")),
     ],
 )

@@ -113,14 +113,34 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
     (
         "no aggregate call",
         one("aggregate", window="1 s", values={"n": "bytes"}),
-        ("operator 'x', values.n: 'bytes'; expected one call of count, sum, min, max or avg"),
+        ("operator 'x', values.n: 'bytes'; expected an aggregate call, such as sum(bytes)"),
+    ),
+    (
+        "having of a column that the result lacks",
+        one("aggregate", window="1 s", values={"n": "count(*)"}, having="bytes > 9"),
+        ("operator 'x', having: 'bytes'; expected a column of its input (time, window_start, window_end, n)"),
+    ),
+    (
+        "having that is no condition",
+        one("aggregate", window="1 s", values={"n": "count(*)"}, having="n + 1"),
+        ("operator 'x', having: 'n + 1'; expected a condition, not int"),
+    ),
+    (
+        "over with the name of a column",
+        one("over", window="1 s", values={"bytes": "lag(bytes)"}),
+        ("operator 'x', values.bytes: 'bytes'; expected a name that no column of the input has"),
+    ),
+    (
+        "over a set",
+        one("over", window="1 s", values={"n": "count(distinct bytes)"}),
+        ("operator 'x', values.n: 'COUNT(DISTINCT bytes)'; expected count(distinct x) only in a value of an aggregate"),
     ),
     (
         "aggregate call elsewhere",
         one("project", columns={"n": "sum(bytes)"}),
         (
             "operator 'x', columns.n: 'SUM(bytes)'; "
-            "expected aggregate calls only as the whole of a value of an aggregate operator"
+            "expected sum() only in a value of an aggregate or of an over, and not within another such call"
         ),
     ),
     (
@@ -192,14 +212,18 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         "columns of csv",
         one("source", (), connector="trace", path="x", format="csv"),
         (
-            "operator 'x', columns: missing; expected columns with their types (int, float, str, bool, time, bytes), "
-            'which format csv needs, as in columns={"user": "str", "amount": "float"}'
+            "operator 'x', columns: missing; expected columns with their types (int, float, str, bool, time, bytes, "
+            "date, duration, decimal(18, 2), int[], struct(a int, b str)), which format csv needs, as in "
+            'columns={"user": "str", "amount": "float"}'
         ),
     ),
     (
         "type of a column",
         one("source", (), connector="python", name="n", columns={"a": "integer"}),
-        ("operator 'x', columns.a: 'integer'; expected one of int, float, str, bool, time, bytes; did you mean 'int'?"),
+        (
+            "operator 'x', columns.a: 'integer'; expected one of int, float, str, bool, time, bytes, date, "
+            "duration, decimal(18, 2), int[], struct(a int, b str); did you mean 'int'?"
+        ),
     ),
     (
         "join without a column",
@@ -225,22 +249,25 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         "format as connector",
         one("source", (), connector="csv", path="x"),
         (
-            "operator 'x', connector: 'csv'; expected one of trace, packets, peers, python; csv is a format of "
-            "connector trace, as in source('trace', path='...', format='csv')"
+            "operator 'x', connector: 'csv'; expected one of trace, packets, nexmark, peers, python; csv is a format "
+            "of connector trace, as in source('trace', path='...', format='csv')"
         ),
     ),
     (
         "path as connector",
         one("source", (), connector="logs/access.log"),
         (
-            "operator 'x', connector: 'logs/access.log'; expected one of trace, packets, peers, python; a file is "
-            "read by source('trace', path='logs/access.log', format='...')"
+            "operator 'x', connector: 'logs/access.log'; expected one of trace, packets, nexmark, peers, python; a "
+            "file is read by source('trace', path='logs/access.log', format='...')"
         ),
     ),
     (
         "connector",
         one("source", (), connector="packet"),
-        "operator 'x', connector: 'packet'; expected one of trace, packets, peers, python; did you mean 'packets'?",
+        (
+            "operator 'x', connector: 'packet'; expected one of trace, packets, nexmark, peers, python; "
+            "did you mean 'packets'?"
+        ),
     ),
     (
         "connector of no kind",

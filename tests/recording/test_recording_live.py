@@ -144,7 +144,7 @@ def test_the_command_replays_in_another_process(live: tuple[Path, dict[str, str]
 def test_workers_whose_peers_run_already_are_not_recorded(tmp_path: Path) -> None:
     file = tmp_path / "again.rec"
     with Cluster(1, spark=False) as cluster:
-        with pytest.raises(ClusterError, match=r"record: a peer runs on worker tcp://.* already; expected none"):
+        with pytest.raises(ClusterError, match=r"record: a peer runs on worker tls://.* already; expected none"):
             Cluster(cluster.scheduler, spark=False, record=file)
         assert not file.exists()
         file.touch()

@@ -74,7 +74,8 @@ def test_as_json_there_is_all_of_it(file: Path) -> None:
     found = json.loads(synergy(str(file), "--json").stdout)
     assert found["same"]
     assert found["notes"] == found["differences"] == []
-    assert [each["name"] for each in found["peers"]] == ["peer-1", "peer-2", "peer-3", "peer-4", "peer-4"]
+    # a life begins in the file when the peer first writes, which depends on how much it has to write
+    assert sorted(each["name"] for each in found["peers"]) == ["peer-1", "peer-2", "peer-3", "peer-4", "peer-4"]
     assert [each["request"] for each in found["requests"]] == ["runs", "refused", "resilient", "stopped"]
     asked = json.loads(synergy(str(file), "--json", "--request", "refused").stdout)
     assert asked["request"]["outcome"].startswith("rejected: ")

@@ -24,7 +24,7 @@ def query(speed: float) -> Plan:
 
 def main(scheduler: str, cut: str, heal: str, durations: list[float]) -> list[dict[str, object]]:
     """Run the query undisturbed, and then divided for each of these times in seconds; both are shell commands."""
-    with Cluster(scheduler, spark=False) as cluster:
+    with Cluster(scheduler, spark=False, insecure=True) as cluster:
         undisturbed = cluster.submit(query(0.0), origin="here").results().sort("source", "window_end").rows()
         return [divided(cluster, undisturbed, cut, heal, seconds) for seconds in durations]
 

@@ -70,11 +70,12 @@ def test_a_large_batch_is_read_where_it_was_written() -> None:
 def test_small_batches_and_punctuations_are_sent() -> None:
     arenas = Arenas()
     small, promise = chunk(LEAST // 100), chunks_of([Punctuation(5, 0, 0.0)], ORIGIN)[0]
-    for each in (small, promise):
-        arenas.encode(each)
-        assert each.region is None
-        assert each.payload is not None
-        assert tuples.decode(each.payload) == each.item
+    arenas.encode(small)
+    assert small.region is None
+    assert small.payload is not None
+    assert tuples.decode(small.payload) == small.item
+    arenas.encode(promise)
+    assert (promise.region, promise.payload) == (None, None), "it is sent as its points"
 
 
 @pytest.mark.slow

@@ -273,7 +273,7 @@ def test_more_rows_than_fit_before_a_reader_exists_are_an_error() -> None:
         (({},), "columns: {}; expected column to type"),
         (
             ({"v": "integer"},),
-            "columns: 'v': 'integer'; expected one of int, float, str, bool, time, bytes; did you mean",
+            "columns: 'v': 'integer'; expected one of int, float, str, bool, time, bytes, date, duration,",
         ),
         (({"v": "int"}, 0), "room: 0; expected a number of rows of at least 1"),
     ],

@@ -191,6 +191,24 @@ async def test_a_source_that_cannot_be_read_fails() -> None:
     assert pair.failed == [("app", "source", "FileNotFoundError: [Errno 2] No such file: 'fake.tcp'")]
 
 
+async def test_a_file_is_read_only_if_the_application_may() -> None:
+    opened: list[str] = []
+
+    def read(params: Mapping[str, Any], _skipped: Skipped) -> tuple[Stream, bool]:
+        opened.append(params["path"])
+        raise FileNotFoundError(2, "No such file", params["path"])
+
+    pair = Pair(read=read, folders=lambda application: [] if application == "guest" else None)
+    for application in ("guest", "own"):
+        pair.deploy(application, trace().sink(), {"source": "a", "sink": "a"})
+    await until(lambda: len(pair.failed) == 2)
+    reasons = {application: reason for application, _, reason in pair.failed}
+    none = "expected no file: this peer lets the plans of others read none"
+    assert reasons["guest"] == f"operator 'source': path: 'fake.tcp'; {none}"
+    assert "No such file" in reasons["own"]
+    assert opened == ["fake.tcp"]
+
+
 async def test_damaged_data_and_data_without_a_reader_are_ignored() -> None:
     pair = Pair(read=reading(10, 100))
     chunks = tuple(chunks_of([Batch(table(0, 3), 0, 0.0)], ORIGIN))

@@ -267,13 +267,17 @@ async def test_a_request_ends_by_its_deadline(to: str) -> None:
 
 
 async def test_no_more_requests_are_served_at_once_than_the_bound() -> None:
-    net = Net()
-    net.join(B, answer=shout, limits=LinkLimits(serving=2))
+    """A client that has taken its share is refused by name, and another one is served meanwhile."""
+    net, shed = Net(), list[tuple[str, str]]()
+    net.join(B, answer=shout, limits=LinkLimits(serving=4), on_shed=lambda *told: shed.append(told[:2]))
     client, _ = net.join(CLIENT)
+    other, _ = net.join(A)
     hanging = [asyncio.create_task(client.request(B, "hang", timeout=5.0)) for _ in range(2)]
     await until(lambda: client.pending(B))
     with pytest.raises(RemoteError, match="busy: 2 requests"):
         await client.request(B, "say")
+    assert shed == [(CLIENT, "requests")]
+    assert await other.request(B, "say", b"a") == b"mem://a say A"
     for task in hanging:
         with pytest.raises(TimeoutError):
             await task
@@ -323,11 +327,13 @@ async def test_a_client_gets_data_but_sends_none_and_is_lost_when_it_goes() -> N
     await client.request(B, "say")
     b.send_data(CLIENT, "results", b"row")
     assert await at_client["data"].reaches(1) == [(B, "results", b"row")]
-    client.send(B, b"message")
-    client.send_data(B, "s", b"data")
-    await at_b["record"].reaches(2)
-    assert at_b["record"].entries == [("frame_refused", CLIENT, {"reason": "a client may only make requests"})] * 2
-    assert not at_b["message"].entries
+    for _ in range(5):
+        client.send_data(B, "s", b"data")
+    await client.request(B, "say")
+    refused = {"what": "data on the channel 's'", "expected": "peer"}
+    assert at_b["record"].entries == [("sender_refused", CLIENT, {**refused, "times": n}) for n in (1, 2, 4)]
+    assert b.refused == {(CLIENT, "data on the channel 's'"): 5}
+    assert not at_b["data"].entries
     await client.close()
     await at_b["down"].reaches(1)
     b.send_data(CLIENT, "results", b"row")

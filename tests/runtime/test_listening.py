@@ -8,7 +8,6 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,13 +20,15 @@ from distributed.protocol.serialize import to_serialize
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synergy_nb.runtime.identity.authority import Authority
+from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._plugin import client_links, install, runtime_of
 from synergy_nb.runtime.transport import listening
 from synergy_nb.runtime.transport._framing import LENGTH
 from synergy_nb.runtime.transport.link import LinkFull, LinkLimits, RemoteError
 from synergy_nb.runtime.transport.listening import BoundedComm, Bounds, MessageLengthError, _split, bound
 from tests.memory_comm import Net, run
-from tests.runtime.echo_workers import FACTORY, certificates, event
+from tests.runtime.echo_workers import FACTORY, event
 from tests.waiting import DEADLINE, run_loop, until
 
 QUICK = Bounds(patience=0.25)
@@ -44,6 +45,10 @@ def message(*frames: bytes) -> bytes:
     """Frames as Dask puts them on the wire."""
     prelude = q(len(frames), *map(len, frames))
     return q(len(prelude) + sum(map(len, frames))) + prelude + b"".join(frames)
+
+
+def certificates() -> IdentitySecurity:
+    return IdentitySecurity(Authority().issue("owner", "ada"))
 
 
 class World:
@@ -228,8 +233,8 @@ async def test_a_comm_may_be_silent_between_messages() -> None:
 
 
 @pytest.mark.parametrize("security", [False, True], ids=["tcp", "tls"])
-async def test_messages_of_dask_are_read(security: bool, tmp_path: Path) -> None:
-    async with serving(security=certificates(tmp_path) if security else None) as world:
+async def test_messages_of_dask_are_read(security: bool) -> None:
+    async with serving(security=certificates() if security else None) as world:
         assert await ask(world, x=b"x" * 3_000_000) == {"twice": b"x" * 6_000_000}
         array = np.arange(500_000)
         assert np.array_equal((await ask(world, x=array))["twice"], 2 * array)
@@ -243,8 +248,8 @@ async def test_messages_of_dask_are_read(security: bool, tmp_path: Path) -> None
         assert not world.refused
 
 
-async def test_a_handshake_of_tls_that_does_not_go_on_is_given_up(tmp_path: Path) -> None:
-    async with serving(QUICK, certificates(tmp_path)) as world:
+async def test_a_handshake_of_tls_that_does_not_go_on_is_given_up() -> None:
+    async with serving(QUICK, certificates()) as world:
         reader, writer = await asyncio.open_connection(*world.address)
         async with asyncio.timeout(DEADLINE):
             writer.write(b"\x16\x03\x01")

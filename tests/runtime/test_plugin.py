@@ -10,12 +10,11 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from distributed import Client, LocalCluster, Worker
+from distributed import Client, LocalCluster, Security, Worker
 from distributed.comm.core import CommClosedError
 
 from synergy_nb.control.peer import Codec, Peer, Record
@@ -28,7 +27,7 @@ from synergy_nb.runtime.transport.wide_area import WideArea
 from tests.memory_comm import Net, run
 from tests.runtime import echo_peer
 from tests.runtime.echo_peer import Break, Fail, Greet, Order, Stranger
-from tests.runtime.echo_workers import FACTORY, certificates, event
+from tests.runtime.echo_workers import FACTORY, event
 from tests.waiting import DEADLINE, run_loop, until
 
 on_loop = run  # how the tests that are coroutines run
@@ -288,12 +287,14 @@ def test_a_peer_whose_worker_ends_is_reported() -> None:
             await install(client, FACTORY)
             a, b = (runtime_of(worker) for worker in workers_of(made))
             assert await a.links.request(b.address, "ping", b"x") == b"x"
-            hanging = asyncio.create_task(a.links.request(b.address, "hang", timeout=20.0))
-            await a.links.request(b.address, "ping")
+            links = client_links(client.connection_args)
+            hanging = asyncio.create_task(links.request(b.address, "hang", timeout=20.0))
+            await links.request(b.address, "ping")
             await workers_of(made)[1].close()
             assert (await event(a, "link_broken")).subject == b.address
             with pytest.raises(LinkDown):
                 await hanging
+            await links.close()
 
     asyncio.run(main())
 
@@ -348,14 +349,13 @@ def test_a_failing_factory_is_reported_to_whoever_installs() -> None:
 
 
 @pytest.mark.slow
-def test_peers_and_clients_talk_over_tls_and_refuse_strangers(tmp_path: Path) -> None:
+def test_peers_and_clients_talk_over_tls_and_refuse_strangers() -> None:
     async def main() -> None:
-        security = certificates(tmp_path)
+        security = Security.temporary()
         async with cluster(protocol="tls://", security=security) as (made, client):
             await install(client, FACTORY)
             await converse(made, client, security.get_connection_args("client"))
-            (tmp_path / "other").mkdir()
-            stranger = client_links(certificates(tmp_path / "other").get_connection_args("client"))
+            stranger = client_links(Security.temporary().get_connection_args("client"))
             with pytest.raises((LinkDown, CommClosedError, TimeoutError)):
                 await stranger.request(workers_of(made)[0].address, "ping", timeout=5.0)
             await stranger.close()

@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +23,7 @@ import dask
 import msgspec
 import psutil
 import pytest
-from distributed import Client
+from distributed import Client, Security
 from distributed.utils import silence_logging_cmgr
 
 from synergy_nb.runtime.client.progress import Progress
@@ -31,8 +34,7 @@ from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer, ProcessS
 from synergy_nb.runtime.process.processes import QUIET, PeerCluster, start
 from synergy_nb.runtime.transport.link import LinkDown, Links
 from tests.conftest import ROOT
-from tests.runtime.echo_workers import certificates
-from tests.waiting import DEADLINE, turns
+from tests.waiting import DEADLINE, turns, until
 
 FACTORY = "tests.runtime.echo_peer:make"
 T = TypeVar("T")
@@ -105,6 +107,18 @@ def test_peers_start_fail_one_by_one_and_end(held: Held) -> None:
     with Client(cluster) as client:  # an ordinary Dask cluster
         assert client.submit(sum, [1, 2]).result(timeout=DEADLINE) == 3
 
+    # the connection of one to the scheduler is reset: it registers anew, and its peer goes on
+    async def reset() -> None:
+        scheduler, at = cluster.scheduler, cluster.peers["peer-1"]
+        assert scheduler is not None
+        before = scheduler.workers[at]
+        scheduler.stream_comms[at].comm.abort()
+        await until(lambda: at in scheduler.workers and scheduler.workers[at] is not before)
+
+    held.on_loop(reset)
+    again = held.ask("peer-1", "about")
+    assert (again["pid"], again["config"]) == (about[0]["pid"], about[0]["config"])
+
     # one is killed: the others go on, what was under way with it fails at once, and nobody starts it again
     killed, stopped = cluster.processes["peer-2"], cluster.processes["peer-3"]
     address = cluster.peers["peer-2"]
@@ -131,11 +145,11 @@ def test_peers_start_fail_one_by_one_and_end(held: Held) -> None:
 
 
 @pytest.mark.slow
-def test_several_peers_in_one_process_on_a_running_loop(tmp_path: Path) -> None:
+def test_several_peers_in_one_process_on_a_running_loop() -> None:
     """The asynchronous way, with TLS."""
 
     async def main() -> list[int]:
-        security = certificates(tmp_path)
+        security = Security.temporary()
         async with start(
             5, FACTORY, per_process=3, security=security, asynchronous=True, fork_server=light()
         ) as cluster:
@@ -273,6 +287,129 @@ def test_a_process_that_is_not_ready_in_time_is_ended(monkeypatch: pytest.Monkey
         return pid
 
     assert gone([asyncio.run(main())])
+
+
+@pytest.mark.slow
+def test_a_fork_server_forks_nothing_once_a_thread_was_started_in_it() -> None:
+    async def main() -> None:
+        fork_server = ForkServer.launch(preload=("tests.begun_thread:begin",))
+        for name in ("x", "y"):
+            with pytest.raises(
+                ProcessStartError,
+                match=rf"process '{name}': tests.begun_thread:begin has started threads, for which forked",
+            ):
+                await fork_server.fork(name, "tests.runtime.test_processes:reports", b"spec", timeout=DEADLINE)
+        await fork_server.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_process_that_a_child_wishes_for_ends_with_all_that_it_has_started() -> None:
+    async def main() -> None:
+        fork_server = ForkServer.launch(preload=())
+        found = await fork_server.fork("x", "tests.runtime.test_processes:wishes", b"", timeout=DEADLINE)
+        assert found["codes"] == [3, -signal.SIGKILL]
+        assert found["open"] == 1, "nothing is open but what it was given, and the standard descriptors"
+        assert gone(found["let go"])
+        assert all(map(psutil.pid_exists, found["kept"]))
+        await fork_server.stop("x", grace=0.0)
+        assert gone(found["kept"])
+        assert await fork_server.fork("z", "tests.runtime.test_processes:reports", b"on", timeout=DEADLINE) == b"on"
+        await fork_server.close()
+
+    asyncio.run(main())
+
+
+def wishes(_spec: bytes, report: Callable[[Any], None]) -> None:
+    """Wish for four processes: one exits, one is killed, one is let go, and one is kept."""
+    told: dict[str, Any] = {"codes": []}
+    for name in ("exit", "kill", "let go", "kept"):
+        ours, theirs = socket.socketpair()
+        process = fork_server_module.fork_apart("tests.runtime.test_processes:wished", [theirs.fileno()])
+        assert process is not None
+        theirs.close()
+        number, began = msgspec.msgpack.decode(ours.recv(64))
+        told["open"] = number
+        if name in ("exit", "kill"):
+            if name == "kill":
+                os.kill(process.pid, signal.SIGKILL)
+            ours.close()
+            told["codes"].append(process.wait(DEADLINE))
+            process.end()
+        else:
+            told[name] = [process.pid, began]
+        if name == "let go":
+            process.end()
+    report(told)
+    signal.pause()
+
+
+def wished(descriptor: int) -> None:
+    """Start a process, tell its id and what is open, and exit at the end of a socket."""
+    number = sum(map(_is_open, range(3, 256)))
+    began = os.fork()
+    if began == 0:
+        signal.pause()
+    connection = socket.socket(fileno=descriptor)
+    connection.send(msgspec.msgpack.encode((number, began)))
+    connection.recv(1)
+    os._exit(3)
+
+
+@pytest.mark.slow
+def test_the_end_of_a_process_is_not_told_of_the_next_one_that_has_its_descriptor() -> None:
+    """The fork server finds at once: one let go, one wished for, and the end of the first, whose number is reused."""
+
+    async def main() -> None:
+        fork_server = ForkServer.launch(preload=())
+        await fork_server.fork("x", "tests.runtime.test_processes:wishes_at_once", b"", timeout=DEADLINE)
+        fork_server.process.send_signal(signal.SIGSTOP)
+        await asyncio.to_thread(os.waitid, os.P_PID, fork_server.process.pid, os.WSTOPPED)
+        os.kill(fork_server.pid("x"), signal.SIGUSR1)
+        assert await fork_server.exited("x") == 0
+        await fork_server.close()
+
+    asyncio.run(main())
+
+
+def wishes_at_once(_spec: bytes, report: Callable[[Any], None]) -> None:
+    target = "tests.runtime.test_processes:wished"
+    ours, theirs = socket.socketpair()
+    first = fork_server_module.fork_apart(target, [theirs.fileno()])
+    assert first is not None
+    theirs.close()
+    ours.recv(64)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    with open_process(first.pid) as ended:
+        report(None)
+        signal.sigwait({signal.SIGUSR1})  # the fork server is stopped
+        first.end()
+        next_ours, next_theirs = socket.socketpair()
+        second = fork_server_module.fork_apart(target, [next_theirs.fileno()])
+        ours.close()  # at which the first one exits
+        select.select([ended], [], [])
+    os.kill(os.getppid(), signal.SIGCONT)
+    next_ours.recv(64)
+    next_ours.close()
+    assert second is not None
+    assert second.wait(DEADLINE) == 3
+
+
+@contextlib.contextmanager
+def open_process(pid: int) -> Iterator[int]:
+    """Give a descriptor of a process, readable when it has ended."""
+    descriptor = os.pidfd_open(pid)
+    yield descriptor
+    os.close(descriptor)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.slow

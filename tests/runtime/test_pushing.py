@@ -106,7 +106,7 @@ class Net:
         if peer in self.silent:
             await asyncio.Event().wait()
         if peer not in self.sources:
-            raise PeerUnreachable(f"peer {peer} does not answer: its process has ended")
+            raise PeerUnreachable(f"peer {peer} does not answer: its process has ended", ended=True)
         source = self.sources[peer]
         if source is None:
             return pack(Pushed(0, (0, START), (0, START), gone=True))
@@ -126,7 +126,7 @@ class Net:
             answer = source.progress()
         if self.lost:
             self.lost -= 1
-            raise PeerUnreachable(f"peer {peer} does not answer: no answer within 60 s")
+            raise PeerUnreachable(f"peer {peer} does not answer: its process has ended, or the connection to it broke")
         return pack(answer)
 
     def die(self, peer: str, heir: str = "") -> None:
@@ -170,8 +170,9 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushing, "AGAIN_S", 0.0)
 
 
-async def test_an_item_whose_answer_was_lost_is_sent_again_and_taken_once() -> None:
-    net, program = Net(plan(), a=(one := Source())), Program()
+@pytest.mark.parametrize("availability", ["degree 2", None])
+async def test_an_item_whose_answer_was_lost_is_sent_again_and_taken_once(availability: str | None) -> None:
+    net, program = Net(plan(availability), a=(one := Source())), Program()
     net.lost = 3
     sending = begun(net, program)
     program.rows(0, 5)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from synergy_nb.control.identity import CHANNELS, OPERATIONS
 from synergy_nb.control.peer import Peer
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.process import _service
@@ -86,3 +87,13 @@ async def test_a_name_is_in_use_while_its_plan_is_sized(sizing: Sizing) -> None:
     _, led, refusal = await _after(sizing, "submit", SUBMIT)
     assert "expected a name that is not in use" in refusal
     assert led == ["app"]
+
+
+def test_each_operation_and_channel_of_an_assembled_peer_has_a_row() -> None:
+    async def main() -> None:
+        runtime = PeerRuntime("tcp://127.0.0.1:1", "peer-1", _unconnected, make, {"name": "peer-1"})
+        assert {*runtime.operations, "record", "credentials"} == set(OPERATIONS)  # of peers that record, or have TLS
+        assert {*runtime.links.channels, "trouble", "newcomer"} == set(CHANNELS)  # the last two are clients'
+        await runtime.close()
+
+    asyncio.run(main())

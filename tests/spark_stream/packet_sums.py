@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import polars as pl
 
-from synergy_nb import Plan, source, traces
+from synergy_nb import Plan, keyed, source, traces
 
 PACKETS = {"connector": "packets", "seed": 4, "rate": 500.0, "duration": 8.0}
 
@@ -16,6 +19,27 @@ def sums(engine: str, *, speed: float, delay: str | None = None, availability: s
     return kept.aggregate("source", "1 s", total="sum(bytes)", engine=engine).sink(
         "sums", delay=delay, availability=availability
     )
+
+
+@keyed(columns={"so_far": "int"}, deterministic=True)
+class SoFar:
+    """Running total of the bytes of a source."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def on_rows(self, _key: Any, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The total up to each window."""
+        for row in rows:
+            self.total += row["total"]
+            yield {"so_far": self.total}
+
+
+def running(*, speed: float) -> Plan:
+    """Bytes by source of link B up to every second, by an object for each source."""
+    stream = source("packets", seed=4, rate="500 tuples/s", duration="8 s", speed=speed)
+    kept = stream.filter("link = 'B'", engine="peer").aggregate("source", "1 s", total="sum(bytes)", engine="spark")
+    return kept.apply_keyed(SoFar, key="source", engine="spark").sink("running")
 
 
 def expected() -> pl.DataFrame:

@@ -15,7 +15,7 @@ import polars as pl
 
 from spark_stream._expressions import TYPES, quote
 from spark_stream.operators import END_TIME, MARK, POSITION, arrange
-from synergy_nb.dataflow.tuples import END, START, Batch, Punctuation
+from synergy_nb.dataflow.tuples import END, START, Batch, Punctuation, conform
 from tests.feeding import Feed, micros
 
 if TYPE_CHECKING:
@@ -105,4 +105,4 @@ def rows(spark: SparkSession, query: StreamingQuery, schema: Mapping[str, str]) 
     found: Any = pl.from_arrow(spark.table(str(query.name)).toArrow())
     table = arrange(found).with_columns(pl.col(pl.Datetime("us", "UTC")).dt.replace_time_zone(None))
     assert table.columns == list(schema)
-    return table.rows()
+    return conform(table, schema).rows()  # durations are numbers in Spark

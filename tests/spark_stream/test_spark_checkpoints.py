@@ -114,6 +114,18 @@ def test_states_of_every_form_are_cut_and_unfinished_files_left_out(tmp_path: Pa
     assert not any("/." in name for name in found)
 
 
+def test_a_copy_names_its_own_schemas_of_states(tmp_path: Path) -> None:
+    """Those of keyed states, which Spark would look for in a checkpoint that is gone."""
+    old = checkpoint(tmp_path / "old", committed=0, planned=0)
+    written, schema = old / "state/0/_metadata/v2/0", "state/0/_stateSchema/default/0_1a"
+    files(old, "state/0/_metadata/v2/0", schema)
+    written.write_text(f'v2\n{{"stateSchemaFilePaths":["file:{old}/{schema}"]}}')
+    assert copied(str(old), f"file:{tmp_path}/new", 0) == ""
+    found = (tmp_path / "new" / "state/0/_metadata/v2/0").read_text()
+    assert found == f'v2\n{{"stateSchemaFilePaths":["file:{tmp_path}/new/{schema}"]}}'
+    assert (tmp_path / "new" / schema).exists()
+
+
 def test_a_copy_takes_the_place_of_one_that_was_not_finished(tmp_path: Path) -> None:
     old = checkpoint(tmp_path / "old", committed=0, planned=0)
     files(tmp_path / "new", "commits/7", "something")

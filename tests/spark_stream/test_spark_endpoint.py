@@ -438,9 +438,9 @@ def test_results_that_break_a_promise_are_refused() -> None:
 # -- through the endpoint ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def endpoint() -> Iterator[PeerEndpoint]:
-    endpoint = PeerEndpoint()
+@pytest.fixture(params=["socket", "port"])
+def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PeerEndpoint]:
+    endpoint = PeerEndpoint(folder=lambda: tmp_path if request.param == "socket" else None)
     yield endpoint
     endpoint.close()
 
@@ -450,6 +450,7 @@ def options(endpoint: PeerEndpoint, asked: Query, **other: Any) -> dict[str, str
     found = {
         "endpoint": endpoint.address,
         "token": endpoint.token,
+        "certificate": endpoint.certificate,
         "query": name,
         "run": run,
         "port": 0,
@@ -512,7 +513,7 @@ def test_a_client_without_the_token_is_refused(endpoint: PeerEndpoint) -> None:
     with pytest.raises(fl.FlightUnauthenticatedError, match=r"token: expected that of the endpoint"):
         reader.initialOffset()
     with pytest.raises(fl.FlightUnauthenticatedError):
-        fl.connect(endpoint.address).do_get(fl.Ticket(b"{}"))
+        fl.connect(endpoint.address, tls_root_certs=endpoint.certificate or None).do_get(fl.Ticket(b"{}"))
 
 
 def test_errors_come_to_spark_in_one_line(endpoint: PeerEndpoint) -> None:
@@ -586,6 +587,30 @@ def test_one_query_is_dismissed_and_another_goes_on(endpoint: PeerEndpoint) -> N
     endpoint.dismiss(one.exchange)
     other.exchange.append(0, Punctuation(3, 0, 0.0))
     assert reader.latestOffset(start)["time"] == 3
+
+
+def test_an_endpoint_at_a_port_speaks_tls_only() -> None:
+    endpoint, other = PeerEndpoint(), PeerEndpoint()
+    address = endpoint.address
+    assert address.startswith("grpc+tls://127.0.0.1:")
+    action = fl.Action("latest", b"{}")
+    for client in (
+        fl.connect(address.replace("grpc+tls", "grpc")),
+        fl.connect(address),
+        fl.connect(address, tls_root_certs=(other.address and other.certificate)),
+    ):
+        with pytest.raises(fl.FlightUnavailableError):
+            list(client.do_action(action))
+    with pytest.raises(fl.FlightUnauthenticatedError):
+        list(fl.connect(address, tls_root_certs=endpoint.certificate).do_action(action))
+    endpoint.close()
+    other.close()
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_left_for_a_port(tmp_path: Path) -> None:
+    endpoint = PeerEndpoint(folder=lambda: tmp_path / ("x" * 120))
+    assert endpoint.address.startswith("grpc+tls://")
+    endpoint.close()
 
 
 def test_a_closed_endpoint_does_not_open_again() -> None:

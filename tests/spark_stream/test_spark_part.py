@@ -18,7 +18,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 from synergy_nb.plan import source
 from synergy_nb.plan.derived.spark_parts import replace_parts
-from synergy_nb.runtime.data._spark_part import SparkPart
+from synergy_nb.runtime.data._spark_part import PartCallbacks, SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.requests import SparkState, SparkStatus
 from tests.two_hosts import play, table
@@ -86,11 +86,13 @@ class Part:
             application="app",
             operator=plan.operators["count"],
             keys={},
-            failed=lambda _: None,
-            prepared=lambda: None,
-            executed=lambda _rows, _seconds: None,
-            room=lambda: None,
-            committed=self._tell,
+            told=PartCallbacks(
+                failed=lambda _: None,
+                prepared=lambda: None,
+                executed=lambda _rows, _seconds: None,
+                room=lambda: None,
+                committed=self._tell,
+            ),
             epoch=epoch,
         )
 

@@ -51,6 +51,10 @@ def stand_in(folder: Path, script: str) -> Java:
     return Java(path, "17.0.1", "JAVA_HOME")
 
 
+# A message as Spark's processes send each other: length, kind (a request), its number, length of the body, the body.
+RPC = (27).to_bytes(8) + b"\x03" + (1).to_bytes(8) + (6).to_bytes(4) + b"hello!"
+
+
 class Watched:
     """A server with a stand-in for Java, and what it says."""
 
@@ -235,27 +239,7 @@ def test_a_server_that_keeps_dying_is_given_up_until_it_is_started_again(watched
     with pytest.raises(SparkUnavailable, match="died 4 times"):
         run.server.ready(WAIT)
     run.server.start()
-    assert run.server.ready(WAIT).url.startswith("sc://127.0.0.1:")
-
-
-def test_a_server_has_a_port_that_no_connection_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {launching.free_port() for _ in range(20)}
-    assert found <= set(launching.PORTS)
-    assert len(found) > 1, "two servers would look for the same one"
-    assert max(launching.PORTS) < 32_768, "Linux gives those from there on to connections, other systems higher ones"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setattr(launching, "PORTS", [taken.getsockname()[1]] * 20)
-        assert launching.free_port() != taken.getsockname()[1]
-
-
-@pytest.mark.slow
-def test_a_port_that_is_taken_in_the_meantime_is_left_to_others(watched: Callable[..., Watched]) -> None:
-    taken = "'java.net.BindException: Failed to bind to address /127.0.0.1:1'"
-    run = watched(f"if runs < 2:\n    sys.exit({taken})\n" + READY + FOREVER)
-    assert run.server.ready(WAIT).url.startswith("sc://127.0.0.1:")
-    never = watched(f"sys.exit({taken})")
-    with pytest.raises(SparkUnavailable, match=r"could not have port \d+ of 127.0.0.1: java.net.BindException"):
-        never.server.ready(WAIT)
+    assert run.server.ready(WAIT).url.startswith("unix:///")
 
 
 @pytest.mark.slow
@@ -394,6 +378,16 @@ def test_spark_addresses_are_parsed() -> None:
     assert parse_url("sc://[::1]:7/;token=a%20b;use_ssl=true") == Address("::1", 7, {"token": "a b", "use_ssl": "true"})
 
 
+def test_the_address_of_a_socket_is_parsed_and_named_without_its_token() -> None:
+    address = parse_url("unix:///tmp/a%20b/connect/;token=secret")
+    assert address == Address("", 0, {"token": "secret"}, "/tmp/a b/connect")
+    assert address.name == "unix:///tmp/a%20b/connect"
+    assert parse_url(address.name) == Address("", 0, {}, "/tmp/a b/connect")
+    for url in ("unix://", "unix:///", "unix://host/path"):
+        with pytest.raises(ValueError, match="expected unix:///PATH, the path of a socket"):
+            parse_url(url)
+
+
 @pytest.mark.parametrize(
     "url", ["", "spark", "http://spark:1", "sc://", "sc://:15002", "sc://a:b", "sc://a:99999", "sc://a/b", "sc://a:0"]
 )
@@ -420,6 +414,43 @@ def test_an_address_where_nothing_answers_is_one_clear_error() -> None:
     with pytest.raises(SparkUnavailable, match=rf"no Spark server can be reached at 127.0.0.1:{port}"):
         connect(Endpoint(f"sc://127.0.0.1:{port}", "token"))
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.slow
+def test_nobody_else_reaches_a_server(spark: SparkSession, spark_server: Server) -> None:
+    """Its sessions are at a socket in a folder of the owner; each port of the driver asks for a secret."""
+    assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3  # there are Python workers
+    endpoint = spark_server.ready()
+    folder = folder_of(endpoint)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert parse_url(endpoint.url).socket == str(folder / "connect")
+    processes = family(psutil.Process(spark_server.pid).ppid())
+    listening = [
+        (process.pid, each.laddr.port)
+        for process in processes
+        for each in process.net_connections("tcp")
+        if each.status == psutil.CONN_LISTEN
+    ]
+    assert {pid for pid, _ in listening} == {spark_server.pid}
+    for _, port in listening:
+        with socket.create_connection(("127.0.0.1", port), WAIT) as caller:
+            caller.sendall(RPC)
+            answer = caller.recv(1 << 16)
+        assert b"doAuthChallenge" in answer, "who asks is not asked for the secret"
+    secret = str(endpoint.token)
+    assert not [process.pid for process in processes if secret in " ".join(process.cmdline())]
+
+
+@pytest.mark.slow
+def test_a_session_finds_a_socket_whose_path_is_too_long_for_an_address(spark_server: Server, tmp_path: Path) -> None:
+    from spark_stream.session import connect, disconnect
+
+    endpoint = spark_server.ready()
+    long = tmp_path / ("x" * 120)
+    long.symlink_to(folder_of(endpoint))
+    session = connect(endpoint._replace(url=f"unix://{long}/connect"), timeout=WAIT)
+    assert session.range(3).count() == 3
+    disconnect(session)
 
 
 @pytest.mark.slow

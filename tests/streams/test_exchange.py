@@ -7,8 +7,8 @@ import msgspec
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log.log import EXPECTED, Limits
 from synergy_nb.dataflow.streams.log.merge import ASKING, SUBSCRIBED
-from synergy_nb.dataflow.streams.log.values import ORIGIN, OnLag, Output, Point, Reader
-from synergy_nb.dataflow.tuples import START
+from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, OnLag, Output, Point, Reader
+from synergy_nb.dataflow.tuples import END, START, Punctuation
 from tests.streams.items import batch
 from tests.streams.peers import Peers, moved, once
 
@@ -115,6 +115,42 @@ def test_an_old_answer_confirms_no_subscription_for_ever() -> None:
     peers.emit("n", batch(3, 3))
     peers.later(2.0)
     assert peers.rows == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_copy_whose_answer_was_lost_is_told_again_where_it_has_to_begin() -> None:
+    """The answer tells it to skip what is no longer retained; an older frame then has it ask no more."""
+    peers = Peers().begin()
+    peers.emit("n", batch(0, 2))
+    (reader,) = (each for each in peers.hostings["x"].components["app", "u"].log.cursors if each.port == COPY)
+    peers.lose = lambda frame: isinstance(frame, Data) and frame.reader == reader
+    peers.emit("n", batch(2, 2), Punctuation(END, 4, 0.0))
+    peers.do("y", peers.hostings["y"].link_down("x", peers.now))
+    peers.later(0.2)
+    peers.say("x", "y", Data(Output("app", "u"), reader, Point(2, START)))
+    peers.lose = lambda _: False
+    made, copy = peers.hostings["x"].components["app", "u"], peers.hostings["y"].roles.copies["app", "u"]
+    assert (made.log.start, copy.log.end.position) == (Point(4, END), 2), "nobody retains what the copy lacks"
+    peers.later(5.0)
+    assert copy.log.end == made.log.copied() == Point(4, END)
+
+
+def test_a_follower_whose_answer_was_lost_is_sent_again_the_promise_that_it_lacks() -> None:
+    peers = Peers().begin()
+    moved(peers)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.lose = lambda frame: isinstance(frame, Data) and frame.reader == reader
+    peers.emit("n", Punctuation(END, 3, 0.0))
+    whole = Point(3, END)
+    peers.say("x", "s", Ack(Output("app", "n"), Reader("app", "u", 0, "x"), whole, whole, whole))
+    assert peers.hostings["s"].components["app", "n"].log.start == whole, "nobody retains what y lacks"
+    peers.do("y", peers.hostings["y"].link_down("s", peers.now))
+    peers.later(0.2)
+    peers.say("s", "y", Data(Output("app", "n"), reader, Point(3, START)))
+    peers.lose = lambda _: False
+    port = peers.hostings["y"].components["app", "u"].ports[0]
+    assert (port.state, port.received) == (SUBSCRIBED, Point(3, START))
+    peers.later(5.0)
+    assert port.received == whole
 
 
 def test_an_old_acknowledgement_subscribes_nobody_and_fails_nobody() -> None:

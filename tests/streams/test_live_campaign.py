@@ -162,7 +162,10 @@ def ordered(table: pl.DataFrame) -> pl.DataFrame:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_whatever_happens_to_peers_and_links_each_query_gives_the_rows_of_the_undisturbed_run(seed: int) -> None:
     rng = random.Random(seed)
-    with Cluster(7, cores=1.0, spark=False) as cluster, Client(cluster.scheduler) as client:  # type: ignore[no-untyped-call]
+    with (
+        Cluster(7, cores=1.0, spark=False) as cluster,
+        Client(cluster.scheduler, security=cluster.security) as client,  # type: ignore[no-untyped-call]
+    ):
         undisturbed = {name: cluster.submit(plan) for name, plan in plans(seed, UNDISTURBED, rng).items()}
         expected = {name: ordered(application.results()) for name, application in undisturbed.items()}
         assert all(table.height > 100 for table in expected.values())

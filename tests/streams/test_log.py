@@ -297,6 +297,17 @@ def test_a_reader_cannot_begin_at_trimmed_tuples_but_at_trimmed_punctuations() -
     assert log.subscribe(BACKUP, Point(1, START)).sent == Point(2, 5), "a copy begins anew"
 
 
+@pytest.mark.parametrize("reader", [BACKUP, READER._replace(peer="f", epoch=1)])
+def test_a_reader_that_is_told_to_begin_later_has_received_that_only_once_it_says_so(reader: Reader) -> None:
+    log = filled(2)
+    follower = log.subscribe(reader, ORIGIN, OnLag.RESYNC)
+    had(log, READER, 2)
+    log.subscribe(reader, at(1), OnLag.RESYNC)
+    assert (follower.sent, follower.received, log.start) == (at(2), at(1), at(2))
+    had(log, reader, 2)
+    assert follower.received == at(2)
+
+
 def test_the_trim_position_is_the_beginning_of_the_first_needed_chunk() -> None:
     log = StreamLog()
     log.expect(READER)

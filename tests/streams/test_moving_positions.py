@@ -19,6 +19,7 @@ from tests.moving_schedules import CASES, KEYS, packets, rounded, table, undistu
 POSITIONS = 200
 EVERY = 10  # tuples from one move to the next
 PACE_S = 0.02
+FIRST_S = 0.2  # until the first tuple: a subscription that came before its producer was deployed is repeated by then
 
 
 class OneByOne(ScriptedSource):
@@ -44,6 +45,11 @@ class World(PeerWorld):
     def __init__(self, seed: int, peers: str) -> None:
         super().__init__(seed, tuple(peers), Faults(delay=(0.001, 0.002), capture=0.001))
         self.keys.update(KEYS)
+        self.pace = FIRST_S
+
+    def begin(self) -> None:
+        """Wait until the application ``app`` runs, in which all inputs are subscribed before there are tuples."""
+        assert self.until(lambda: self.status("app") == "running")
         self.pace = PACE_S
 
     def _carry_out(self, peer: str, effects: list[Effect]) -> None:
@@ -71,7 +77,7 @@ def moved(plan: Plan, inputs: Mapping[str, pl.DataFrame], first: int) -> tuple[W
     world = World(first, "abcdef")
     peers = dict(zip(plan.operators, "abcabcabc", strict=False)) | {"x": "e", "out": "a"}
     world.deploy("app", plan, peers, inputs)
-    assert world.until(lambda: world.status("app") == "running")
+    world.begin()
     at: list[int] = []
     for position in range(first, POSITIONS, EVERY):
         assert world.until(lambda position=position: world.read("app", "x") >= position, 30.0)  # type: ignore[misc]
@@ -104,7 +110,7 @@ def test_a_join_of_two_streams_of_one_peer_moves_with_three_applications_that_re
     inputs = inputs_of(plan, POSITIONS // 2)
     world = World(1, "abcdefgh")
     world.deploy("app", plan, {"s0": "b", "s1": "b", "x": "e", "out": "a"}, inputs)
-    assert world.until(lambda: world.status("app") == "running")
+    world.begin()
     reading = packets("n").filter("true", id="y").sink(id="out")
     for name, reader, origin in (("one", "c", "d"), ("two", "b", "g"), ("three", "h", "a")):
         world.deploy(name, reading, {"n": "", "y": reader, "out": origin}, {}, shares={"n": ("app", "x")})

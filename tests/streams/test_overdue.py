@@ -10,6 +10,7 @@ import pytest
 
 from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb import Cluster, CompositionConfig
+from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.component.losses import lost_results
 from synergy_nb.dataflow.streams.log.frames import Data
 from synergy_nb.dataflow.streams.log.log import Limits
@@ -29,6 +30,7 @@ from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
 from synergy_nb.events import ApplicationRunning, Event, SinkMeasured
 from synergy_nb.lifecycle.records.hosted_components import HostedComponent
+from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.plan import Plan, builder, plan, source
 from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.widgets._journal_series import JournalSeries
@@ -198,9 +200,10 @@ def test_a_dropped_tuple_counts_as_the_results_that_others_become() -> None:
 
 def test_streams_that_have_been_thinned_are_not_shared() -> None:
     query = stream("n").filter("v >= 0", id="f").sink("out", id="out", delay="1 s", overdue="drop")
-    assert [HostedComponent(query, name, (), 0.0, 0).complete for name in ("n", "f")] == [True, False]
+    graph = Graph("a", 1, "x", query.to_bytes(), Roles(dict.fromkeys(query.operators, "x")))
+    assert [HostedComponent(graph, query, name).complete for name in ("n", "f")] == [True, False]
     kept = stream("n").filter("v >= 0", id="f").sink("out", id="out", delay="1 s")
-    assert HostedComponent(kept, "f", (), 0.0, 0).complete
+    assert HostedComponent(graph, kept, "f").complete
 
 
 # -- what dropping is good for ---------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_whole_peers_lose_the_source_its_backup_and_its_readers_one_after_anothe
     world = PeerWorld(seed, WHOLE, faults, config=own)
     for peer in WHOLE:
         world.control.report(peer, OfferComponents())
-    world.run(2.0)
+    world.run(5.0)  # until the directory knows all names: with losses 2 s were too short for twenty and more
     world.pace = 0.2
     rows = source("python", name="s", columns=COLUMNS, rate=50.0, id="s", availability="degree 2")
     kept = rows.filter("bytes > 100", id="f")

@@ -108,7 +108,7 @@ def test_a_chunk_is_encoded_once_for_all_its_readers() -> None:
     payloads = [chunk.payload for chunk in sent]
     encode(Data(OUTPUT, READER._replace(port=0), ORIGIN, sent))
     assert all(one is chunk.payload for one, chunk in zip(payloads, sent, strict=True))
-    assert None not in payloads
+    assert [payload is None for payload in payloads] == [False, True, True], "a punctuation is sent as its points"
 
 
 @pytest.mark.parametrize("frame", [*FRAMES, Data(OUTPUT, READER, ORIGIN, chunks())], ids=lambda one: type(one).__name__)

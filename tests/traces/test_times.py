@@ -311,9 +311,9 @@ def test_decimals_of_arrow_keep_their_digits_or_are_refused() -> None:
     D = decimal.Decimal  # noqa: N806
     table = pa.table({"time": [0.0], "x": pa.array([D(7)], pa.decimal256(60, 0)), "y": pa.array([D("1.10")])})
     plan = source(table).sink("r")
-    assert RowReader("r", plan.schema("source")).table(plan.rows["source"]).select("x", "y").rows() == [(7, 1.1)]
+    assert RowReader("r", plan.schema("source")).table(plan.rows["source"]).select("x", "y").rows() == [(7, D("1.10"))]
     far = pa.table({"time": [0.0], "x": pa.array([D(10) ** 60], pa.decimal256(70, 0))})
-    with pytest.raises(DataFrameError, match=r"column 'x': Decimal\('10+'\) in row 0; expected an integer of 64 bits"):
+    with pytest.raises(DataFrameError, match=r"column 'x': Decimal\('10+'\) in row 0; expected a number of 38 digits"):
         source(far)
     with pytest.raises(DataFrameError, match=r"column 'x': type month_day_nano_interval; expected numbers"):
         source(pa.table({"time": [0.0], "x": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}))

@@ -727,6 +727,16 @@ RUNS: dict[str, Any] = {
 }
 
 
+def test_labels_name_a_function_without_its_hash_and_a_table_by_its_rows(bare: BarePage) -> None:
+    owned = source("packets", count=5).lookup({"link": ["A", "B"], "owner": ["x", "y"]}, on="link")
+    scored = owned.apply("score@0123456789abcdef", columns={"n": "int"}, id="one")
+    scored = scored.apply("fares.models:cost", columns={"c": "int"}, id="two")
+    page = Page(bare, PlanEditor(scored.sink("all").to_yaml()))
+    labels = [page.node(name).get_attribute("aria-label") for name in ("lookup", "one", "two")]
+    wanted = ["lookup, lookup, table of 2 rows · link, ", "one, apply, score, ", "two, apply, cost, "]
+    assert all(str(label).startswith(text) for label, text in zip(labels, wanted, strict=True)), labels
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_what_runs_is_drawn_over_the_plan_and_can_be_read(filled: Page, theme: Literal["light", "dark"]) -> None:
     page = filled

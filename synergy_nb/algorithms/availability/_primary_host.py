@@ -168,12 +168,16 @@ class PrimaryHost(Protocol):
 
     def _report(self, hop: _HopState, reason: str, silent: str = "") -> None:
         hop.over = True
-        task, graph = hop.task, hop.graph
-        self.link_survey.let_go(task.request, hop.operator)
+        self.link_survey.let_go(hop.task.request, hop.operator)
         hops = self._hops[hop.key]
         del hops[hop.operator]
         if not hops:
             del self._hops[hop.key]
+        self._tell(hop, reason, silent)
+
+    def _tell(self, hop: _HopState, reason: str = "", silent: str = "") -> None:
+        """Tell the origin what is placed by now."""
+        task, graph = hop.task, hop.graph
         self.acknowledged_requests.send(
             task.origin,
             lambda number: PlacementReport(number, task.request, task.attempt, hop.operator, graph, reason, silent),
@@ -199,6 +203,10 @@ class PrimaryHost(Protocol):
         for _, name in alone:
             yield from self._decide(hop, name)
         joined = [(each, name) for each, name in after if len(plan.upstream(name)) > 1]
+        if any(each == plan.upstream(name)[0] != hop.operator for each, name in joined):
+            # others send their lists to the origin until it knows that an operator of an offer is here, and this peer
+            # waits for them (test_operators_of_an_offer_may_be_inputs_of_a_join)
+            self._tell(hop)
         # other hosts wait for these lists, and this one may wait for theirs
         for each, name in sorted(joined, key=lambda edge: edge[0] == plan.upstream(edge[1])[0]):
             links = yield from self._survey(hop, [name])

@@ -49,10 +49,12 @@ ACCEPTED, PRIMARY, BACKUP = "accepted", "primary", "backup"
 class _AttemptState:
     """The state of one attempt to place an application, at this peer."""
 
-    __slots__ = ("attempt", "evaluating", "expiry", "lease", "offers", "roles")
+    __slots__ = ("askers", "attempt", "evaluating", "expiry", "lease", "offers", "origin", "roles")
 
-    def __init__(self, attempt: int) -> None:
+    def __init__(self, attempt: int, origin: str) -> None:
         self.attempt = attempt
+        self.origin = origin  # peer that leads the application
+        self.askers: set[str] = set()  # peers that have asked for replicas
         self.roles: dict[str, str] = {}  # operator to accepted, primary or backup
         self.expiry: dict[str, AnswerLimit] = {}  # accepted operator to the time limit for its decision
         self.evaluating: set[str] = set()
@@ -101,6 +103,16 @@ class ReplicaHost(Protocol):
         state = self._attempts.get(request)
         return {} if state is None else dict(state.roles)
 
+    def origin(self, request: str) -> str:
+        """Address of the peer that leads an application with replicas here; empty if there are none."""
+        state = self._attempts.get(request)
+        return "" if state is None else state.origin
+
+    def askers(self, request: str) -> Collection[str]:
+        """Peers that have asked for replicas of an application here."""
+        state = self._attempts.get(request)
+        return () if state is None else state.askers
+
     @property
     def requests(self) -> frozenset[str]:
         """Applications with a replica that this peer hosts or has accepted."""
@@ -128,7 +140,8 @@ class ReplicaHost(Protocol):
         if state is not None and state.attempt < task.attempt:
             self._leave(task.request, "a later attempt")
         if task.request not in self._attempts:
-            self._attempts[task.request] = _AttemptState(task.attempt)
+            self._attempts[task.request] = _AttemptState(task.attempt, task.origin)
+        self._attempts[task.request].askers.add(sender)
         return task, plan
 
     def _requested(self, sender: str, message: PlacementRequest) -> None:

@@ -23,16 +23,19 @@ from synergy_nb.algorithms.composition.messages import ProbedRequest
 from synergy_nb.control.graph import Hop
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.spark_parts import PART
-from synergy_nb.plan.operators.catalogue import TAP
+from synergy_nb.plan.operators.catalogue import KINDS, TAP
 
 NEIGHBOURS: Final = 3  # the stage that adds neighbours in the overlay
 COMPLETE: Final = 4  # the last stage
 
 
 def deployable(plan: Plan, operator: str) -> bool:
-    """Whether an operator can be deployed at a peer that does not offer it: neither source, sink, tap nor pinned."""
+    """Whether an operator can be deployed at a peer that does not offer it: neither source, sink, tap nor pinned.
+
+    A function of one's own can be executed only where it was sent.
+    """
     asked = plan.operators[operator]
-    return asked.kind not in ("source", "sink", TAP, PART) and asked.at is None
+    return asked.kind not in ("source", "sink", TAP, PART) and asked.at is None and not KINDS[asked.kind].shipped
 
 
 def candidate_peers(

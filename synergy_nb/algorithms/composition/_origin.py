@@ -68,20 +68,19 @@ class Composition(Protocol):
             self._refuse(pending, "; ".join(known.missing.values()), missing=True)
             return
         if known.missing:
-            pending.deploy.update(known.missing)
-            pending.stage = max(pending.stage, 1)
+            pending.lack(known.missing)
         self._probe_all(pending, known.candidates, known.free)
 
     def probe(self, request: Request, proposed: Roles, decided: Decided) -> None:
         """Check by probes whether the proposed peers can execute a request."""
         pending = self._begin(request, decided)
-        pending.proposed = proposed
+        pending.propose(proposed)
         self._probe_all(pending, {operator: (peer,) for operator, peer in proposed.peers.items()}, {})
 
     def next(self, request: Request, reason: str, decided: Decided) -> None:
         """Choose the next best graph, because set-up of the last one failed for that reason."""
         pending = self._pending[request.name]
-        pending.decided = decided
+        pending.ask_next(decided)
         self._decide_next(pending, reason)
 
     def established(self, request: Request) -> None:
@@ -94,10 +93,7 @@ class Composition(Protocol):
         pending = self._pending.pop(request.name, None)
         if pending is None:
             return
-        request.rounds = pending.attempt
-        if pending.timer is not None:
-            pending.timer.cancel()
-            pending.timer = None
+        pending.stop_waiting()
         if pending.attempt:
             self._release_reservations(pending)
 
@@ -106,12 +102,7 @@ class Composition(Protocol):
         pending = self._pending.get(request.name)
         if pending is None:
             pending = self._pending[request.name] = Pending(request, decided)
-            pending.attempt = request.rounds
-        pending.decided = decided
-        if pending.alternative is not request.alternative:
-            pending.alternative = request.alternative
-            pending.round = 0
-        pending.probed.clear()
+        pending.ask(decided)
         return pending
 
     def _refuse(self, pending: Pending, reason: str, *, retry: bool = False, missing: bool = False) -> None:
@@ -120,7 +111,7 @@ class Composition(Protocol):
             self._release_reservations(pending)
         at = frozenset(drop.at for drop in pending.dropped if drop.condition not in ALONG)
         unanswered = not missing and pending.unanswered
-        pending.decided(pending.submitted, Refusal(reason, retry, at, unanswered, missing))
+        pending.answer(Refusal(reason, retry, at, unanswered, missing))
 
     # -- step 1 ------------------------------------------------------------------------------------------------------
 
@@ -128,13 +119,7 @@ class Composition(Protocol):
         """Send the probes of the next round, with twice the ratio and budget of the previous round."""
         config, plan = self.config, pending.plan
         scale = 1 << min(pending.round, config.attempts - 1)
-        pending.round += 1
-        pending.attempt += 1
-        pending.paths.clear()
-        pending.dropped.clear()
-        pending.returned = 0
-        pending.tried = 0
-        pending.total = UNIT * len(plan.sources)
+        pending.begin_round()
         wide = pending.deploy and (pending.stage >= NEIGHBOURS or config.deployment != "collocated")
         ratio = adapted(config.ratio, plan, self._history) if config.adaptive else config.ratio
         request = ProbedRequest(
@@ -152,6 +137,7 @@ class Composition(Protocol):
             free,
             config.objective if config.merged and not pending.submitted.spread else "",
             config.summed,
+            pending.submitted.rights.owner,
         )
         if pending.deploy:
             self.peer.record(
@@ -159,7 +145,7 @@ class Composition(Protocol):
             )
         data = encode_request(request)
         asked = {peer for peers in candidates.values() for peer in peers}
-        pending.timer = self.membership.answers.after(config.probing, asked, self._select, pending)
+        pending.wait(self.membership.answers.after(config.probing, asked, self._select, pending))
         for source in plan.sources:
             self.probing.propagate(request, plan, data, (source,), (), config.budget * scale, UNIT)
 
@@ -167,27 +153,20 @@ class Composition(Protocol):
 
     def _returned(self, sender: str, message: Returned) -> None:
         pending = self._current(message.request, message.attempt)
-        if pending is None:
-            return
-        key = tuple((hop.operator, hop.peer) for hop in message.path)
-        if key in pending.paths:
-            return
-        pending.paths[key] = message.path
-        pending.probed.update(hop.peer for hop in message.path)
-        self._count(pending, message.weight)
+        if pending is not None and pending.found(message):
+            self._select_if_complete(pending)
 
     def _merged(self, sender: str, message: Merged) -> None:
         pending = self._current(message.request, message.attempt)
         if pending is not None:
-            pending.probed.update(hop.peer for hop in message.path)
-            self._count(pending, message.weight)
+            pending.merge(message)
+            self._select_if_complete(pending)
 
     def _dropped(self, sender: str, message: Dropped) -> None:
         pending = self._current(message.request, message.attempt)
         if pending is None:
             return
-        pending.dropped.append(message)
-        pending.probed.update(message.via, (message.at,))
+        pending.drop(message)
         if len(pending.dropped) <= RECORDED:
             self.peer.record(
                 ProbeDropped,
@@ -200,39 +179,30 @@ class Composition(Protocol):
                 explanation=message.detail,
                 tolerated=message.tolerated,
             )
-        self._count(pending, message.weight)
+        self._select_if_complete(pending)
 
     def _current(self, request: str, attempt: int) -> Pending | None:
         pending = self._pending.get(request)
-        return pending if pending is not None and pending.attempt == attempt and pending.timer is not None else None
+        return pending if pending is not None and pending.attempt == attempt and pending.awaits else None
 
-    def _count(self, pending: Pending, weight: int) -> None:
-        pending.returned += weight
-        if pending.returned >= pending.total:
+    def _select_if_complete(self, pending: Pending) -> None:
+        if pending.complete:
             self._select(pending)
 
     def _select(self, pending: Pending) -> None:
         """Merge the paths, discard graphs that do not qualify, and choose the best graph."""
-        if pending.timer is None:
+        if not pending.stop_waiting():
             return
-        pending.timer.cancel()
-        pending.timer = None
         plan = pending.plan
         graphs = merge(plan, pending.paths.values())
-        pending.graphs = len(graphs)
-        pending.qualified = []
-        pending.unqualified = ""
+        pending.compose(graphs)
         shown, tolerated_excess = 0, self.probing.tolerated_excess(plan)
         for graph in graphs:
             delay, phi = graph.delay(plan), graph.balance(plan)
             failed = (
                 violated_condition(plan, graph, self.config.late, phi, tolerated_excess) if self.config.enforce else ""
             )
-            if not failed:
-                pending.qualified.append((phi, graph))
-                pending.unqualified = ""
-            elif not pending.qualified:
-                pending.unqualified = failed
+            pending.judge(graph, phi, failed)
             if shown < RECORDED:
                 shown += 1
                 self.peer.record(
@@ -256,7 +226,7 @@ class Composition(Protocol):
                 return apart, float(zlib.crc32(f"{pending.request}/{peers}".encode())), phi, peers
             return apart, *((delay, phi) if objective == "delay" else (phi, delay)), peers
 
-        pending.qualified.sort(key=rank, reverse=True)
+        pending.rank(rank)
         self.peer.record(
             ProbingEnded,
             pending.request,
@@ -265,21 +235,17 @@ class Composition(Protocol):
             dropped=len(pending.dropped),
             graphs=len(graphs),
             qualified=len(pending.qualified),
-            complete=pending.returned >= pending.total,
+            complete=pending.complete,
         )
         self._decide_next(pending, "")
 
     def _decide_next(self, pending: Pending, reason: str) -> None:
         """Answer with the best of the graphs that have not been tried."""
-        dead = self.membership.is_dead
-        while pending.qualified and any(map(dead, pending.qualified[-1][1].peers.values())):
-            pending.qualified.pop()
-        if not pending.qualified or pending.tried >= self.config.tries:
+        best = pending.take_best(self.membership.is_dead, self.config.tries)
+        if best is None:
             self._retry_or_refuse(pending, reason)
             return
-        phi, graph = pending.qualified.pop()
-        pending.tried += 1
-        plan = pending.plan
+        (phi, graph), plan = best, pending.plan
         late = self.config.late if plan.qos.miss_rate is None else plan.qos.miss_rate
         self.peer.record(
             GraphSelected,
@@ -295,7 +261,7 @@ class Composition(Protocol):
         # a peer beyond its capacity, which only peers that enforce nothing admit, has no time that could be projected
         reached = {operator: time if math.isfinite(time) else 0.0 for operator, time in graph.reached(plan).items()}
         promised = {name: hop.processing for name, hop in graph.hops.items()} if self.config.agreed else {}
-        pending.decided(pending.submitted, Decision(Roles(graph.peers, backups), reached, promised))
+        pending.answer(Decision(Roles(graph.peers, backups), reached, promised))
 
     def _retry_or_refuse(self, pending: Pending, reason: str) -> None:
         """Ask for another round with more probes or with new components, or else refuse with the reasons."""
@@ -306,25 +272,16 @@ class Composition(Protocol):
             self._refuse(pending, why, retry=True)
         elif alternatives:
             self._refuse(pending, why)
-        elif pending.proposed is None and self._next_stage(pending):
-            pending.why = pending.why or why
+        elif pending.proposed is None and pending.next_stage(self._last_stage, why):
             self._refuse(pending, why, retry=True)
         else:
             again = pending.why not in ("", why)
             self._refuse(pending, f"{pending.why}; with new components: {why}" if again else why)
 
-    def _next_stage(self, pending: Pending) -> bool:
-        """Add the failed operators to those to deploy, in the next stage; return False if no stage is left."""
-        last = COMPLETE if self.config.deployment == "collocated" else 1
-        if self.config.deployment == "off" or pending.stage >= last:
-            return False
-        plan = pending.plan
-        pending.stage += 1
-        failed = {drop.operator for drop in pending.dropped} if pending.stage < COMPLETE else set(plan.operators)
-        pending.deploy.update(operator for operator in failed if deployable(plan, operator))
-        if not pending.deploy and pending.stage < COMPLETE:  # no failed operator can be deployed elsewhere
-            return self._next_stage(pending)
-        return bool(pending.deploy)
+    @property
+    def _last_stage(self) -> int:
+        """The last stage of deployment that is tried."""
+        return {"off": 0, "collocated": COMPLETE}.get(self.config.deployment, 1)
 
     def _release_reservations(self, pending: Pending) -> None:
         for address in sorted(pending.probed | {self.peer.address}):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
-from synergy_nb.algorithms.composition.messages import Dropped
+from synergy_nb.algorithms.composition._component_placement import COMPLETE, deployable
+from synergy_nb.algorithms.composition.messages import UNIT, Dropped, Merged, Returned
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.roles import Roles
 from synergy_nb.lifecycle.records.request import Alternative, Request
-from synergy_nb.lifecycle.requests.decider import Decided
+from synergy_nb.lifecycle.requests.decider import Decided, Decision, Refusal
 from synergy_nb.lifecycle.requests.selection_conditions import by_more_than
 from synergy_nb.overlay.answer_limits import AnswerLimit
 from synergy_nb.plan import Plan
@@ -21,9 +23,12 @@ class Pending:
     """An undecided request, with the results of its probes."""
 
     __slots__ = (
-        "alternative",
-        "attempt",
-        "decided",
+        "_alternative",
+        "_decided",
+        "_limit",
+        "_returned",
+        "_total",
+        "_tried",
         "deploy",
         "dropped",
         "graphs",
@@ -31,37 +36,32 @@ class Pending:
         "probed",
         "proposed",
         "qualified",
-        "returned",
         "round",
         "stage",
         "submitted",
-        "timer",
-        "total",
-        "tried",
         "unqualified",
         "why",
     )
 
     def __init__(self, submitted: Request, decided: Decided) -> None:
         self.submitted = submitted
-        self.decided = decided  # function that receives the answer
+        self._decided = decided  # function that receives the answer
         self.proposed: Roles | None = None  # placement that another decider has proposed
-        self.alternative: Alternative | None = None  # alternative that these rounds of probes compose
-        self.attempt = 0  # number of rounds of probes so far, which identifies a round at all peers
+        self._alternative: Alternative | None = None  # alternative that these rounds of probes compose
         self.round = 0  # number of rounds for the present alternative
         self.stage = 0  # stage of deployment, see component_placement
         self.deploy: set[str] = set()  # operators that are to be deployed
-        self.total = 0  # weight of all probes of the round
-        self.returned = 0  # weight of the probes that have been returned or dropped
+        self.why = ""  # reason why the existing components do not suffice
+        self.probed: set[str] = set()  # addresses of the peers with reservations
+        # of the present round: weights of all its probes, and of those that have been returned or dropped
+        self._total = self._returned = 0
+        self._limit: AnswerLimit | None = None  # None where no answers are awaited
         self.paths: dict[tuple[tuple[str, str], ...], tuple[Hop, ...]] = {}
         self.dropped: list[Dropped] = []
-        self.probed: set[str] = set()
         self.graphs = 0
-        self.why = ""  # reason why the existing components do not suffice
+        self.qualified: list[tuple[float, ComponentGraph]] = []  # graphs that can be chosen yet, the best one last
         self.unqualified = ""  # condition that the last unqualified graph violates
-        self.tried = 0  # number of graphs of this attempt that were chosen for set-up
-        self.qualified: list[tuple[float, ComponentGraph]] = []
-        self.timer: AnswerLimit | None = None
+        self._tried = 0  # number of its graphs that were chosen for set-up
 
     @property
     def request(self) -> str:
@@ -74,10 +74,138 @@ class Pending:
         return self.submitted.alternative.plan
 
     @property
+    def attempt(self) -> int:
+        """Number of rounds of probes so far, which identifies a round at all peers."""
+        return self.submitted.rounds
+
+    @property
+    def awaits(self) -> bool:
+        """Whether answers to the probes of the present round are awaited."""
+        return self._limit is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all probes of the present round have been returned or dropped."""
+        return self._returned >= self._total
+
+    # -- its rounds --------------------------------------------------------------------------------------------------
+
+    def ask(self, decided: Decided) -> None:
+        """The engine asks for a graph of the present alternative of the request."""
+        self._decided = decided
+        if self._alternative is not self.submitted.alternative:
+            self._alternative, self.round = self.submitted.alternative, 0
+        self.probed.clear()
+
+    def ask_next(self, decided: Decided) -> None:
+        """The engine asks for the next best graph of the present round."""
+        self._decided = decided
+
+    def answer(self, answer: Decision | Refusal) -> None:
+        """Tell the engine what it has asked for."""
+        self._decided(self.submitted, answer)
+
+    def propose(self, proposed: Roles) -> None:
+        """Only this placement is probed."""
+        self.proposed = proposed
+
+    def lack(self, operators: Iterable[str]) -> None:
+        """Nobody offers these operators: they are to be deployed."""
+        self.deploy.update(operators)
+        self.stage = max(self.stage, 1)
+
+    def next_stage(self, last: int, why: str) -> bool:
+        """Add the failed operators to those to deploy, in the next stage; returns False if none is left up to the last.
+
+        ``why``: reason why what there is does not suffice.
+        """
+        while self.stage < last:
+            self.stage += 1
+            failed = {drop.operator for drop in self.dropped} if self.stage < COMPLETE else set(self.plan.operators)
+            self.deploy.update(operator for operator in failed if deployable(self.plan, operator))
+            if self.deploy:  # else no failed operator can be deployed elsewhere
+                self.why = self.why or why
+                return True
+        return False
+
+    def begin_round(self) -> None:
+        """Probes are about to be sent."""
+        self.round += 1
+        self.submitted.next_round()
+        self.paths.clear()
+        self.dropped.clear()
+        self._returned, self._total, self._tried = 0, UNIT * len(self.plan.sources), 0
+
+    def wait(self, limit: AnswerLimit) -> None:
+        """Wait for answers until a limit."""
+        self._limit = limit
+
+    def stop_waiting(self) -> bool:
+        """Ignore further answers; returns whether any were awaited."""
+        if self._limit is None:
+            return False
+        self._limit.cancel()
+        self._limit = None
+        return True
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def found(self, message: Returned) -> bool:
+        """A probe has arrived with a path; returns whether that is a new one."""
+        key = tuple((hop.operator, hop.peer) for hop in message.path)
+        if key in self.paths:
+            return False
+        self.paths[key] = message.path
+        self._count(message.weight, (hop.peer for hop in message.path))
+        return True
+
+    def merge(self, message: Merged) -> None:
+        """A probe has been merged with another one on its way."""
+        self._count(message.weight, (hop.peer for hop in message.path))
+
+    def drop(self, message: Dropped) -> None:
+        """A probe has been dropped."""
+        self.dropped.append(message)
+        self._count(message.weight, (*message.via, message.at))
+
+    def _count(self, weight: int, probed: Iterable[str]) -> None:
+        self.probed.update(probed)
+        self._returned += weight
+
+    # -- graphs ------------------------------------------------------------------------------------------------------
+
+    def compose(self, graphs: Sequence[ComponentGraph]) -> None:
+        """The paths have been merged into graphs, which are judged next."""
+        self.graphs, self.qualified, self.unqualified = len(graphs), [], ""
+
+    def judge(self, graph: ComponentGraph, phi: float, failed: str) -> None:
+        """A graph qualifies, or has ``failed`` a condition."""
+        if not failed:
+            self.qualified.append((phi, graph))
+            self.unqualified = ""
+        elif not self.qualified:
+            self.unqualified = failed
+
+    def rank(self, key: Callable[[tuple[float, ComponentGraph]], Any]) -> None:
+        """Order the graphs that qualify by a key, the least one as the best."""
+        self.qualified.sort(key=key, reverse=True)
+
+    def take_best(self, is_dead: Callable[[str], bool], tries: int) -> tuple[float, ComponentGraph] | None:
+        """Return the best graph of living peers that was not chosen yet, with its φ; None after so many tries."""
+        while self.qualified and any(map(is_dead, self.qualified[-1][1].peers.values())):
+            self.qualified.pop()
+        if not self.qualified or self._tried >= tries:
+            return None
+        self._tried += 1
+        return self.qualified.pop()
+
+    # -- reasons -----------------------------------------------------------------------------------------------------
+
+    @property
     def unanswered(self) -> bool:
         """Whether no peer has refused, but not all have answered."""
         silent = all(drop.condition == "acknowledgement" for drop in self.dropped)
-        return silent and not self.graphs and bool(self.dropped or self.returned < self.total)
+        return silent and not self.graphs and bool(self.dropped or not self.complete)
 
     def summary(self) -> str:
         """Readable list of the conditions that failed and the peers where they did, the most frequent first."""

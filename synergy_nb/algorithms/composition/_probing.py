@@ -27,7 +27,7 @@ from __future__ import annotations
 import heapq
 import math
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -50,7 +50,9 @@ from synergy_nb.algorithms.composition.messages import (
 )
 from synergy_nb.control.graph import Hop, late_share
 from synergy_nb.control.ledger import ROUNDING, Ledger
-from synergy_nb.control.peer import Peer, Protocol
+from synergy_nb.control.peer import Message, Peer, Protocol
+from synergy_nb.control.rights import Admission
+from synergy_nb.control.shedding import Allowance, Allowances
 from synergy_nb.events import MessageOutdated, MessageRefused, ProbeAccepted, ProjectedImpact, ReservationExpired
 from synergy_nb.lifecycle.requests.decider import component_name
 from synergy_nb.lifecycle.requests.selection_conditions import exceeds
@@ -71,6 +73,11 @@ FRESH: Final = 2.0  # seconds for which a report of another peer's free cores is
 RECORDED: Final = 4  # maximum number of applications whose projected impact the journal records for a probe
 # closed requests that a peer remembers so as to refuse their late probes; also the limit of reports of free cores
 MOST_RECORDS: Final = 4096
+# what one sender may have this peer check; a peer checks some thousand probes in a second
+PROBES: Final = Allowance(rate=500.0, burst=5000.0)
+# share of this peer that one sender may hold for nothing in the long run; at once it may hold all of it, once. Each
+# reservation costs its share of the peer for the time until it expires, less what is left of that when it is released
+HELD: Final = 0.25
 
 
 class _Waiting(msgspec.Struct):
@@ -80,8 +87,17 @@ class _Waiting(msgspec.Struct):
     weights: dict[tuple[str, str], int]
 
 
+class _Held(msgspec.Struct):
+    """What a request holds of a peer without a commitment, and for whom."""
+
+    until: float  # time in seconds at which it expires
+    shares: dict[str, tuple[str, float]]  # operator to the sender of its probe, and its share of the capacity
+
+
 class Probing(Protocol):
     """Checks, reservations and propagation of probes at one peer."""
+
+    allowances: Mapping[type[Message], Allowance] = {Probe: PROBES}
 
     def __init__(
         self,
@@ -94,15 +110,17 @@ class Probing(Protocol):
         # function that returns the execution time of a component here and its impact on the applications here, see
         # `project`
         project: Project,
-        # function of (application, operator) that returns the time from a source until a component of this peer has
-        # executed a tuple, seconds; None if it has no such component
-        running: Callable[[Provider], float | None],
+        # function of (application, operator) and of the user who is to read it that returns the time from a source
+        # until a component of this peer has executed a tuple, seconds; None if it has no such component for that user
+        running: Callable[[Provider, str], float | None],
         # function that returns the addresses of other peers, neighbours in the overlay first
         known: Callable[[], Sequence[str]],
         answers: AnswerLimits,  # time limits on the answers of other peers
+        admission: Admission | None = None,  # what this peer accepts of users; None: everything
     ) -> None:
         super().__init__(peer)
         self.answers = answers
+        self._admission = admission
         self.ledger = ledger
         self.latency = latency
         self.config = config
@@ -119,11 +137,19 @@ class Probing(Protocol):
         self._waiting: dict[str, _Waiting] = {}
         self._unsent: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to weights
         self._closed: Latest[int] = Latest(MOST_RECORDS)
+        self._origins: dict[str, str] = {}  # request that is probed here to its origin
+        self._allowed = Allowances(Allowance(rate=HELD, burst=1.01 * config.reservation))
+        self._held: dict[str, _Held] = {}  # by request
+        ledger.on_unreserved.append(self._unreserved)
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
 
     def tolerated_excess(self, plan: Plan) -> float:
         """Share by which a delay that is projected at this peer may exceed the plan's limit, see ``guard_band``."""
         return 0.0 if self.overheads.empty or plan.qos.miss_rate is not None else self.config.guard_band
+
+    def origin(self, request: str) -> str:
+        """Address of the peer that has a request probed here; empty if none is."""
+        return self._origins.get(request, "")
 
     def cores_reported(self, address: str, cores: float) -> None:
         """The driver's report of another peer's free cores, which arrive with its data (step 3)."""
@@ -147,6 +173,13 @@ class Probing(Protocol):
             self.peer.record(MessageRefused, sender, message="Probe", reason=str(error))
             return
         name, operator = request.request, probe.operator
+        before = probe.path[-1] if probe.path else None
+        upstream = before.peer if before is not None else request.origin
+        origin = self._origins.get(name, request.origin)
+        if sender != upstream or request.origin != origin:
+            reason = f"its path comes from {upstream}" if sender != upstream else f"{origin} leads {name}"
+            self.peer.record(MessageRefused, sender, message="Probe", reason=reason)
+            return
         self.probes += 1
         active = self._active.get(name)
         # what it would reserve, nobody would release (test_a_probe_of_an_earlier_attempt_does_not_end_the_current_one)
@@ -155,13 +188,12 @@ class Probing(Protocol):
             return
         trail = (operator, tuple((hop.operator, hop.peer) for hop in probe.path))
         self._extend(name, request.attempt)
+        self._origins[name] = request.origin
         seen = self._seen.setdefault(name, set())
         if trail in seen:
             return  # a duplicate
         seen.add(trail)
-        before = probe.path[-1] if probe.path else None
         hop, impacts, refusal = self._check(request, plan, probe, before)
-        upstream = before.peer if before is not None else request.origin
         # before the refusal is sent: upstream only has to know that the probe has arrived
         self._acknowledge((upstream, name, request.attempt), operator, probe.weight)
         if refusal is not None:
@@ -171,7 +203,11 @@ class Probing(Protocol):
         if before is not None and before.peer != self.peer.address:
             link = (before.peer, before.operator)
         bandwidth = plan.bandwidth(before.operator) if before is not None else 0.0
-        self.ledger.reserve(name, operator, plan.load(operator), link, bandwidth, external=plan.on_spark(operator))
+        load = plan.load(operator)
+        if self._may_hold(sender, name, operator, load):
+            self.ledger.reserve(name, operator, load, link, bandwidth, external=plan.on_spark(operator))
+        if not self.ledger.holds(name):
+            self._held.pop(name, None)
         path = (*probe.path, hop)
         self.peer.record(
             ProbeAccepted,
@@ -192,12 +228,39 @@ class Probing(Protocol):
         else:
             self.peer.send(request.origin, Returned(name, request.attempt, path, probe.weight))
 
+    def _may_hold(self, sender: str, request: str, operator: str, load: float) -> bool:
+        """Whether resources are reserved for a probe of a sender: not if it holds too much for too long for nothing.
+
+        Without a reservation the probe goes on, and the residual resources decide when its graph is confirmed.
+        """
+        until = self.peer.now + self.config.reservation
+        held = self._held.setdefault(request, _Held(until, {}))
+        cost = (until - held.until) * sum(share for _, share in held.shares.values())  # all that it holds is extended
+        if operator not in held.shares:
+            held.shares[operator] = sender, min(load / self.ledger.cores, 1.0)
+            cost += held.shares[operator][1] * self.config.reservation
+        held.until = until
+        if sender == self.peer.address or self._allowed.take(sender, self.peer.now, cost):
+            return True
+        self.peer.shed(sender, "reservations", f"{HELD:.0%} of this peer without a confirmation")
+        self._held.pop(request)
+        self.ledger.expire(request)
+        return False
+
+    def _unreserved(self, request: str) -> None:
+        """Return to senders what was reserved for them and not used, as it was confirmed or released."""
+        held = self._held.pop(request, None)
+        if held is not None:
+            for sender, share in held.shares.values():
+                self._allowed.put_back(sender, share * max(held.until - self.peer.now, 0.0))
+
     def _check(
         self, request: ProbedRequest, plan: Plan, probe: Probe, before: Hop | None
     ) -> tuple[Hop, list[Impact], Dropped | None]:
         """Check the conditions of step 2; return the new hop, the impact on others, and the first failed condition."""
         name, operator, ledger = request.request, probe.operator, self.ledger
         address = self.peer.address
+        refusal = "" if self._admission is None else self._admission.refusal(name, request.user)
         capacity = ledger.residual_cores(name, external=(external := plan.on_spark(operator)))
         bandwidth, transmission, variance = math.inf, 0.0, 0.0
         if before is not None and before.peer != address:
@@ -205,7 +268,7 @@ class Probing(Protocol):
             transmission, variance = self._transmission(before.peer, probe.sent)
             if bandwidth > 0.0:
                 transmission += plan.tuple_bytes(before.operator) / bandwidth
-        shared_delay = self._shared_stream_delay(plan, operator)
+        shared_delay = self._shared_stream_delay(plan, operator, request.user)
         so_far = sum(each.processing + each.transmission for each in probe.path) + transmission
         beside = [each.operator for each in probe.path if each.peer == address]
         processing, impacts = (
@@ -228,6 +291,8 @@ class Probing(Protocol):
             drop = Dropped(name, attempt, operator, address, condition, *numbers, via, weight, detail, tolerated)
             return hop, impacts, drop
 
+        if refusal:
+            return dropped("acceptance", 1.0, 0.0, refusal)
         if shared_delay is None and not self._offered(request, plan, operator):
             return dropped("operator", 1.0, 0.0)
         if not self.config.enforce:
@@ -237,7 +302,7 @@ class Probing(Protocol):
         # (test_a_probe_counts_the_load_of_its_own_earlier_operators_at_the_same_peer)
         left = capacity - sum(plan.load(before_it.operator) for before_it in probe.path if before_it.peer == address)
         if left < load - ROUNDING * ledger.cores:
-            return dropped("processing capacity", load, left, ledger.beyond_thread(load, external=external))
+            return dropped("processing capacity", load, left, ledger.beyond_limits(name, load, external=external))
         if processing == math.inf:
             return dropped("processing capacity", load, 0.0, NO_CAPACITY)
         if before is not None and before.peer != address:
@@ -274,13 +339,13 @@ class Probing(Protocol):
         name = component_name(plan, operator)
         return name in self.offers or operator in request.deploy
 
-    def _shared_stream_delay(self, plan: Plan, operator: str) -> float | None:
+    def _shared_stream_delay(self, plan: Plan, operator: str, user: str) -> float | None:
         """Time from its source until a tuple of a shared stream is at this peer, seconds; None if it is no tap."""
         tap = plan.operators[operator]
         if tap.kind != catalogue.TAP:
             return None
         component = provider(tap, self.peer.address)
-        return None if component is None else self.running(component)
+        return None if component is None else self.running(component, user)
 
     def _transmission(self, upstream: str, sent: float) -> tuple[float, float]:
         """Mean transmission time from the upstream peer in seconds, and its variance in seconds squared.
@@ -487,7 +552,9 @@ class Probing(Protocol):
         if active is not None:
             active[1].cancel()
         self._seen.pop(request, None)
+        self._origins.pop(request, None)
         self._extended.pop(request, None)
+        self._unreserved(request)  # where the ledger has told nothing of it, as it held nothing any more
         self._closed.raise_to(request, attempt)
 
 

@@ -213,6 +213,7 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     free: dict[str, float] = {}  # candidate to its free cores, for candidates whose load the directory knows
     merged: str = ""  # objective by which paths that meet at a component are merged; empty where they are not
     summed: bool = False  # whether impacts are added up over a path
+    user: str = ""  # guest who has submitted the plan; empty: an owner of the cluster
 
 
 class Probe(Message, frozen=True):

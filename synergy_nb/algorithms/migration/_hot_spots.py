@@ -140,7 +140,7 @@ class HotSpots(Protocol):
         mode = self._mode(component)
         if mode == "off" or component not in self.session.components:
             return
-        self.monitor.predictions[component] = prediction
+        self.monitor.note(prediction)
         now = self.peer.now
         # tuples of the queue that has built up have no slack, although enough has left: who decided on them would move
         # too much
@@ -285,17 +285,17 @@ class HotSpots(Protocol):
     def _next_component(self, relief: Relief) -> None:
         """Look up candidates for the next component that is to leave, or end the relief."""
         while relief.waiting:
-            relief.operator = relief.waiting.pop(0)
-            member = self.session.members.get(relief.operator[0])
-            if member is not None and not self._reason_to_stay(relief.operator, act=relief.act):
-                self._look_up(relief, component_name(member.plan, relief.operator[1]))
+            component = relief.next_component()
+            member = self.session.members.get(component[0])
+            if member is not None and not self._reason_to_stay(component, act=relief.act):
+                self._look_up(relief, component_name(member.plan, component[1]))
                 return
         self._relief = None
 
     def _look_up(self, relief: Relief, name: str) -> None:
         """Look up the peers that offer the component that is to leave, by its directory name."""
-        relief.began = self.peer.now
-        number = relief.number = self._next_number()
+        number = self._next_number()
+        relief.look_up(number, self.peer.now)
 
         def found(entries: DirectoryEntries | None) -> None:
             self._found(number, name, entries)
@@ -320,7 +320,7 @@ class HotSpots(Protocol):
         known = {each.address: each for each in offered}
         away = {self.peer.address, *self.history.left("/".join(component), self.peer.now)}
         away |= {entry.host for entry in entries if self.membership.is_dead(entry.host)}
-        relief.candidates = least_loaded(offered, away)[: self.config.candidates]
+        relief.offer(least_loaded(offered, away)[: self.config.candidates], known)
         selection = relief.selection
         self.peer.record(
             MigrationDecided,
@@ -341,7 +341,6 @@ class HotSpots(Protocol):
         elif found is None:
             self._give_up(relief, "the directory did not answer in time")
         else:
-            relief.offered = known
             self._ask_next(relief)
 
     def _ask_next(self, relief: Relief) -> None:
@@ -349,26 +348,21 @@ class HotSpots(Protocol):
         component, departure = relief.operator, None
         if component is not None:
             departure = departure_of(component, self.session, self.monitor, self.history, self.peer.now)
-        while relief.candidates and departure is not None:
-            relief.asked = relief.candidates.pop(0)
-            if not self.membership.is_dead(relief.asked):
-                relief.number = self._next_number()
-                relief.ask(departure.rate * departure.work, self.peer.now)
-                self.peer.send(relief.asked, MigrationRequest(relief.number, departure, relief.moving))
-                if relief.moving:
-                    self.session.moves.early.expect(departure.graph.application, departure.operator, relief.asked)
-                    self._relocate_there(relief.number, self._time_limit)
-                else:
-                    self._wait(relief, REPLY, self._no_reply, relief.number)
-                return
-        relief.asked = ""
-        self._give_up(relief, "the component has ended" if departure is None else "no peer accepts it")
-
-    def _wait(self, relief: Relief, seconds: float, handle: Callable[..., None], *arguments: float) -> None:
-        """Set the timer of a relief: it calls a function after some seconds, unless the relief goes on before."""
-        if relief.timer is not None:
-            relief.timer.cancel()
-        relief.timer = self.peer.after(seconds, handle, *arguments)
+        if departure is None:
+            relief.ask_nobody()
+            self._give_up(relief, "the component has ended")
+            return
+        to = relief.next_candidate(self.membership.is_dead)
+        if not to:
+            self._give_up(relief, "no peer accepts it")
+            return
+        relief.ask(self._next_number(), departure.rate * departure.work, self.peer.now)
+        self.peer.send(to, MigrationRequest(relief.number, departure, relief.moving))
+        if relief.moving:
+            self.session.moves.early.expect(departure.graph.application, departure.operator, to)
+            self._relocate_there(relief.number, self._time_limit)
+        else:
+            relief.wait(self.peer.after(REPLY, self._no_reply, relief.number))
 
     def _no_reply(self, number: int) -> None:
         relief = self._relief
@@ -388,11 +382,11 @@ class HotSpots(Protocol):
         if message.refusal:
             self._ask_next(relief)
         else:
-            relief.number = self._next_number()
+            relief.move(self._next_number())
             self._relocate_there(relief.number, self._time_limit)
 
     def _answered(self, relief: Relief, refusal: str) -> None:
-        relief.accepted = not refusal
+        relief.answered(accepted=not refusal)
         if relief.operator is not None:
             self.peer.record(
                 MigrationAnswered,
@@ -418,19 +412,24 @@ class HotSpots(Protocol):
         if relief is None or relief.number != number or relief.operator is None:
             return
         member = self.session.members.get(relief.operator[0])
-        graph = relief.graph = relief.graph if member is None else member.graph  # it may have moved already
+        if member is not None:
+            relief.note_graph(member.graph)
+        graph = relief.graph  # without a member the last one known: it may have moved already
         if left <= 0.0 or graph is None or (member is not None and member.ended):
             self._give_up(relief, "the origin did not answer in time" if left <= 0.0 else "its application has ended")
         else:
             (application, operator), to = relief.operator, relief.asked
             self.peer.send(graph.origin, Relocate(number, application, graph.attempt, operator, to, relief.moving))
             self.session.moves.early.agree(application, operator, to)
-            self._wait(relief, REPEAT, self._relocate_there, number, left - REPEAT)
+            relief.wait(self.peer.after(REPEAT, self._relocate_there, number, left - REPEAT))
 
     def _ended(self, sender: str, message: MigrationEndReported) -> None:
         relief = self._relief
         if relief is None or relief.number != message.number or relief.operator is None or message.pending:
             return
+        led = self.session.members.get(relief.operator[0])
+        if led is not None and sender not in (led.leader, led.graph.origin):
+            return  # only who leads the application moves its components
         if message.failure:
             self._not_moved(relief, message.failure)
             return
@@ -440,7 +439,7 @@ class HotSpots(Protocol):
         known = self.monitor.predictions
         concerned = [known[each] for each in (relief.cause, relief.operator) if each in known]
         times = [max(each.measured, each.predicted) for each in concerned]
-        known.pop(relief.operator, None)
+        self.monitor.forget(relief.operator)
         member = self.session.members.get(relief.operator[0])
         if member is not None and member.graph.roles.peers.get(relief.operator[1]) == self.peer.address:
             self._left[relief.operator] = member.graph.epoch
@@ -450,13 +449,14 @@ class HotSpots(Protocol):
 
     def _not_moved(self, relief: Relief, failure: str) -> None:
         """Give up a move; if it began before the candidate had answered, that answer decides what follows."""
-        began, relief.moving = relief.moving, False
+        began = relief.stop_moving()
         if relief.operator is not None:
             self.session.moves.early.end(*relief.operator)
         if not began or relief.accepted:
             self._give_up(relief, failure)
         elif relief.accepted is None:
-            self._wait(relief, max(relief.asked_at + REPLY - self.peer.now, 0.0), self._no_reply, relief.number)
+            seconds = max(relief.asked_at + REPLY - self.peer.now, 0.0)
+            relief.wait(self.peer.after(seconds, self._no_reply, relief.number))
         else:
             self._ask_next(relief)
 
@@ -464,7 +464,7 @@ class HotSpots(Protocol):
         """End the search for a target of one component, and go on with the next."""
         component = relief.operator
         self._record_end(relief, reason)
-        relief.operator = None
+        relief.give_up()
         self._rest.begin(self.peer.now)
         if component is not None and not relief.asked:
             self._report_helpless(component)
@@ -472,8 +472,7 @@ class HotSpots(Protocol):
         self._next_component(relief)
 
     def _record_end(self, relief: Relief, failure: str) -> None:
-        if relief.timer is not None:
-            relief.timer.cancel()
+        relief.wait(None)
         if relief.operator is not None:
             self.peer.record(
                 MigrationEnded,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 from synergy_nb.algorithms.migration._candidates import Candidate
@@ -18,6 +19,7 @@ class Relief:
     """Components that are to leave a peer, and the progress with the one for which a target is sought."""
 
     __slots__ = (
+        "_timer",
         "accepted",
         "act",
         "asked",
@@ -31,7 +33,6 @@ class Relief:
         "offered",
         "operator",
         "selection",
-        "timer",
         "waiting",
     )
 
@@ -50,9 +51,37 @@ class Relief:
         self.graph: Graph | None = None  # of the application that is asked to move it, as last known here
         self.number = 0
         self.began = now
-        self.timer: Timer | None = None
+        self._timer: Timer | None = None
 
-    def ask(self, work: float, now: float) -> None:
+    # -- a target for the next component -----------------------------------------------------------------------------
+
+    def next_component(self) -> ComponentId:
+        """A target is sought for the next component that waits."""
+        self.operator = self.waiting.pop(0)
+        return self.operator
+
+    def look_up(self, number: int, now: float) -> None:
+        """Candidates for it are looked up; answers have this number."""
+        self.number, self.began = number, now
+
+    def offer(self, candidates: list[str], offered: dict[str, Candidate]) -> None:
+        """These candidates are there, to be asked in this order, and this is what they have published."""
+        self.candidates, self.offered = candidates, offered
+
+    def next_candidate(self, is_dead: Callable[[str], bool]) -> str:
+        """Turn to the next candidate that lives; returns its address, empty if there is none."""
+        while self.candidates:
+            self.asked = self.candidates.pop(0)
+            if not is_dead(self.asked):
+                return self.asked
+        self.asked = ""
+        return ""
+
+    def ask_nobody(self) -> None:
+        """The component has ended, so no candidate is asked any more."""
+        self.candidates, self.asked = [], ""
+
+    def ask(self, number: int, work: float, now: float) -> None:
         """Wait for the answer of the candidate ``asked`` from now on; the first may have the move begin meanwhile.
 
         It does so if by its published load and speed the candidate has room for ``work``, the seconds of a second that
@@ -63,7 +92,36 @@ class Relief:
         self.moving = candidate is not None and candidate.load + work / candidate.speed < 1.0
         self.offered.clear()
         self.graph = None
-        self.asked_at, self.accepted = now, None
+        self.number, self.asked_at, self.accepted = number, now, None
+
+    def answered(self, *, accepted: bool) -> None:
+        """The candidate has answered."""
+        self.accepted = accepted
+
+    def give_up(self) -> None:
+        """No target is sought any more for the present component."""
+        self.operator = None
+
+    # -- its move ----------------------------------------------------------------------------------------------------
+
+    def move(self, number: int) -> None:
+        """The origin is asked to move the component to the candidate that has accepted; its answer has this number."""
+        self.number = number
+
+    def note_graph(self, graph: Graph) -> None:
+        """The application has this graph at present."""
+        self.graph = graph
+
+    def stop_moving(self) -> bool:
+        """The move has failed; returns whether it had begun before the candidate has answered."""
+        began, self.moving = self.moving, False
+        return began
+
+    def wait(self, timer: Timer | None) -> None:
+        """Wait for this timer alone, or for none."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = timer
 
 
 class Rest:

@@ -75,6 +75,14 @@ class SlackMonitor:
         self._paths: PredictedPaths[ComponentId] | None = None
         self._computed = -math.inf
 
+    def note(self, prediction: Prediction) -> None:
+        """The data path has reported a component alone."""
+        self.predictions[prediction.application, prediction.operator] = prediction
+
+    def forget(self, component: ComponentId) -> None:
+        """A component has left this peer."""
+        self.predictions.pop(component, None)
+
     def predictions_reported(self, report: PeerPrediction) -> None:
         """Handle the report of the data path: inform the origins, and compute the departure limits anew."""
         self.predictions = {(each.application, each.operator): each for each in report.components}

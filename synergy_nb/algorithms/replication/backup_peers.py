@@ -9,6 +9,7 @@ all that is known; every peer checks it once more when it commits.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer
@@ -61,13 +62,14 @@ class BackupPeers:
         answers: Mapping[str, CandidateAnswer],  # address of each candidate to what it answered
         preferred: Preferred,  # function that orders candidates
         single: Collection[str],  # peers whose death ends the application
+        found: Mapping[str, tuple[str, ...]] = MappingProxyType({}),  # backups that it has already, as `found`
     ) -> None:
         self._plan = plan
         self._where = where
         self._answers = answers
         self._preferred = preferred
         self._single = set(single)
-        self.found: dict[str, tuple[str, ...]] = {}  # operator to the addresses of its backups
+        self.found = dict(found)  # operator to the addresses of its backups
         # streams from primaries to their backups, with their bandwidths in bytes/s
         self.streams: list[tuple[str, str, int, float]] = []
         self.cost = 0.0  # network cost of these streams, bytes on the way

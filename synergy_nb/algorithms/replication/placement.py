@@ -46,7 +46,7 @@ from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import Peer
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import GraphSelected, ReplicasDeployed
-from synergy_nb.lifecycle.records.request import Alternative, Request
+from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.requests.decider import Decided, Decision, Refusal, find_candidates
 from synergy_nb.lifecycle.requests.selection_conditions import violated_condition
@@ -94,7 +94,7 @@ class ActivePlacement:
 
     def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
         """Ask the candidates, and place the replicas."""
-        request.alternative = Alternative(request.plan)
+        request.expand(request.plan)
         degree = least_degree(request.plan)
         retained = self._retained(degree)
         if retained > degree:
@@ -186,7 +186,7 @@ class ActivePlacement:
         failed = violated_condition(expanded, graph, self._late, phi, self._tolerated(plan))
         if failed:
             return Refusal(f"the deployment of least network cost does not qualify: {failed}")
-        request.alternative = Alternative(expanded)
+        request.expand(expanded)
         delay = graph.delay(expanded)
         late = self._late if plan.qos.miss_rate is None else plan.qos.miss_rate
         self._peer.record(

@@ -352,8 +352,8 @@ class ReplicaRebuilding:
     ) -> tuple[list[RebuildTarget], str]:
         """Return the peers that can have one more backup, the preferred first; if there is none, the reason."""
         where = {name: at for name, at in roles.peers.items() if at}
-        chosen = BackupPeers(plan, where, answers, self._preferred, {*single, self._peer.address})
-        chosen.found = {name: peers for name, peers in roles.backups.items() if peers}
+        found = {name: peers for name, peers in roles.backups.items() if peers}
+        chosen = BackupPeers(plan, where, answers, self._preferred, {*single, self._peer.address}, found)
         order = chosen.further(operator, sorted(peer for peer, refusal in able.items() if not refusal))
         refusals = "; ".join(f"{peer}: {refusal}" for peer, refusal in sorted(able.items()) if refusal)
         reason = "" if order else refusals or "no link from the primary to another peer has room"

@@ -34,7 +34,8 @@ from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, Stre
 from synergy_nb.control.driver_messages import InputsReported
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.control.roles import Roles
-from synergy_nb.events import RevivalImpossible, StreamRevived, StreamsDiscarded, StreamsWeighed
+from synergy_nb.dataflow.streams.hosting.input_reports import StreamsMeasured
+from synergy_nb.events import ReplicaDiffers, RevivalImpossible, StreamRevived, StreamsDiscarded, StreamsWeighed
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
 from synergy_nb.lifecycle.records.request import Request
@@ -131,6 +132,7 @@ class StreamCollection(Protocol):
         self._want = want
         self._no_rebuild = settled
         self._inputs: dict[tuple[str, str], InputProgress] = {}  # by application and operator here
+        self._differed: dict[tuple[str, str, int], int] = {}  # application, reader and input to intervals recorded last
         self._reported = 0.0  # time of the last report, seconds
         self._led: dict[str, _LedStreams] = {}
         self.handlers = {WeightsReported: self._weights_reported, RevivalRequested: self._revival_requested}
@@ -149,15 +151,32 @@ class StreamCollection(Protocol):
         found = {(each.application, each.operator): each for each in report.components}
         for key in self._inputs.keys() - found.keys():
             del self._inputs[key]
+            self._differed = {each: count for each, count in self._differed.items() if each[:2] != key}
         for key, each in found.items():
             progress = self._inputs.get(key)
             if progress is None:
                 progress = self._inputs[key] = InputProgress(now, self._config.late)
             progress.update(each.inputs, now)
+            self._record_differing(each)
             self._ask_if_late(*key, progress)
         if now - self._reported >= self._config.report:
             self._reported = now
             self._report()
+
+    def _record_differing(self, measured: StreamsMeasured) -> None:
+        """Record replicas whose streams differ from others, at first and whenever the number has doubled."""
+        for number, each in measured.inputs.items():
+            intervals = each.minority + each.doubtful
+            key = measured.application, measured.operator, number
+            if not intervals or intervals < 2 * self._differed.get(key, 0):
+                continue
+            self._differed[key] = intervals
+            member = self._changes.members.get(measured.application)
+            at = "" if member is None else member.graph.roles.peers.get(each.producer, "")
+            self.peer.record(
+                ReplicaDiffers, measured.application, reader=measured.operator, replica=each.producer, at=at,
+                intervals=intervals, outvoted=each.minority > 0,
+            )  # fmt: skip
 
     def _ask_if_late(self, application: str, operator: str, progress: InputProgress) -> None:
         member = self._changes.members.get(application)

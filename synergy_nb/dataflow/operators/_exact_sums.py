@@ -14,7 +14,7 @@ So replicas that read their inputs in different orders emit the same bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -29,6 +29,7 @@ _LIMBS: Final = tuple(internal(word) for word in ("low", "middle", "high"))
 COLUMNS: Final = {_SCALE: "int", **dict.fromkeys(_LIMBS, "int")}
 SPLITTING: Final = 80.0  # memory that splitting floats needs, bytes for each byte of them
 _DIGIT: Final = 1 << 32
+SPLITTER: Final = 2.0**27 + 1.0  # cuts a float into two of half as many digits
 
 
 def split(terms: pl.DataFrame, term: str, keys: Sequence[str]) -> pl.DataFrame:
@@ -64,6 +65,53 @@ def rounded(limbs: pl.LazyFrame, keys: Sequence[str], name: str, rows: int) -> p
     if found.height:
         sum_code().round_all(np.ascontiguousarray(ends), scale, low, middle, high, sums)
     return found.select(keys).hstack([pl.Series(name, sums.view(np.float64), dtype=pl.Float64)])
+
+
+def deviations(
+    numbers: pl.DataFrame, number: str, totals: pl.DataFrame, squares: pl.DataFrame, keys: Sequence[str], name: str
+) -> pl.DataFrame:
+    """Return the sum of the squared deviations from the mean for each of ``keys``, in the column ``name``.
+
+    The difference of two large sums is that of pairs of floats, of twice as many digits: the nearest float, and the one
+    nearest to what it lacks. ``numbers``: how many values each of ``keys`` has, in the column ``number``; ``totals``,
+    ``squares``: limbs of the sums of the values and of their squares.
+    """
+    found = numbers
+    parts = [f"{name} {each}" for each in ("total", "rest of total", "squares", "rest of squares")]
+    for limbs, high, low in zip((totals, squares), parts[::2], parts[1::2], strict=True):
+        near = rounded(limbs.lazy(), keys, high, limbs.height)
+        less = split(near.select(*keys, -pl.col(high)), high, keys)
+        lacking = rounded(pl.concat([limbs.select(less.columns), less]).lazy(), keys, low, limbs.height)
+        pair = near.join(lacking, on=list(keys), how="left", nulls_equal=True)
+        found = found.join(pair, on=list(keys), how="left", nulls_equal=True)
+    total, rest, square, more = (found.get_column(part).fill_null(0.0).to_numpy() for part in parts)
+    sums = _deviations(found.get_column(number).to_numpy().astype(np.float64), total, rest, square, more)
+    return found.select(keys).hstack([pl.Series(name, sums, dtype=pl.Float64)])
+
+
+def _deviations(number: Any, total: Any, rest: Any, square: Any, more: Any) -> Any:
+    """Compute (n * squares - total ** 2) / n of pairs of floats; NaN where a value is no number."""
+    with np.errstate(all="ignore"):
+        scale = -((np.frexp(square)[1] + np.frexp(number)[1]) // 2 + 1)  # the total's square is at most n * squares
+        total, rest = np.ldexp(total, scale), np.ldexp(rest, scale)
+        scaled, more = np.ldexp(square, 2 * scale), np.ldexp(more, 2 * scale)
+        all_squares, lost = _product(number, scaled)
+        of_total, lost_total = _product(total, total)
+        apart = all_squares - of_total
+        turned = apart - all_squares
+        left = (all_squares - (apart - turned)) - (of_total + turned)  # what the difference has lost
+        sums = np.ldexp(
+            (apart + (left + (lost + number * more) - (lost_total + 2.0 * total * rest))) / number, -2 * scale
+        )
+    sums = np.where(np.isinf(square), np.inf, np.maximum(sums, 0.0))
+    return np.where(np.isfinite(total), sums, np.nan)
+
+
+def _product(one: Any, other: Any) -> tuple[Any, Any]:
+    """Multiply floats: the product, and what it has lost (Dekker)."""
+    product = one * other
+    (high, low), (top, rest) = ((upper := x * SPLITTER - (x * SPLITTER - x), x - upper) for x in (one, other))
+    return product, ((high * top - product) + high * rest + low * top) + low * rest
 
 
 def _limbs(values: pl.Series) -> list[pl.Series]:

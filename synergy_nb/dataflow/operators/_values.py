@@ -3,7 +3,10 @@
 Sums of integers do not wrap around: from when 64 bits might not hold one of them, their upper bits have a column of
 their own, and a result beyond 64 bits is NULL. Sums of floats are partial results like others, or, for an operator with
 active replicas, exact sums (:mod:`~synergy_nb.dataflow.operators._exact_sums`) in tables of their own: then their
-rounding does not depend on the order of the rows and on the batches.
+rounding does not depend on the order of the rows and on the batches. Variances are always made of exact sums, of values
+and of their squares: their difference would otherwise have no right digit where the mean is large.
+
+A value is an expression over calls: the calls are results of their own, and the expression is computed last.
 """
 
 from __future__ import annotations
@@ -16,11 +19,19 @@ import polars as pl
 from synergy_nb.dataflow._expressions import compile_node
 from synergy_nb.dataflow.operators import _exact_sums as exact_sums
 from synergy_nb.dataflow.operators.base import WINDOW, computed
+from synergy_nb.dataflow.operators.kept_values import (
+    CountedValues,
+    DifferentValues,
+    EndValue,
+    EstimatedNumber,
+    JoinedTexts,
+    KeptValues,
+)
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.sql import sql
+from synergy_nb.plan.terms.column_types import sum_of
 from synergy_nb.plan.terms.naming import internal
 
-MEMBER: Final = internal("member")
 WEIGHT: Final = internal("weight")
 TERM: Final = internal("term")
 _UNIT: Final = 2**32  # value of one in the upper bits of sums
@@ -42,27 +53,34 @@ class Values:
     ) -> None:
         self._half_life = half_life
         self._exact = exact
-        self._terms: dict[str, pl.Expr] = {}  # column of an exact sum to its terms
+        self._terms: dict[str, list[pl.Expr]] = {}  # column of an exact sum to its terms
         self._decaying: list[str] = []  # columns of partial results that decay with time
         self._arguments: dict[str, pl.Expr] = {}  # column to what it holds; computed before grouping
         self._types: dict[str, str] = {}
         self._partials: dict[str, tuple[pl.Expr, pl.Expr, str]] = {}  # column: reduce, merge, type
         self._whole: dict[str, tuple[str, str]] = {}  # column to those of the sum of its integers: upper bits, the rest
-        self._sets: dict[str, str] = {}  # output column of a count(distinct x) to the column that holds x
-        self._finals: dict[bool, list[pl.Expr]] = {}  # by ``self._wide``
+        self.kept: dict[str, KeptValues] = {}  # other tables of the state, by name
+        self._deviations: dict[str, tuple[str, str, str]] = {}  # result: number, exact sums of values, of squares
+        self._finals: dict[bool, tuple[list[pl.Expr], list[pl.Expr]]] = {}  # calls, values; by ``self._wide``
         for self._wide in (True, False):
-            self._finals[self._wide] = [
-                self._compile(name, sql.parse(text, schema, aggregate=True), schema)
-                .alias(name)
-                .cast(TYPES[kinds[name]], strict=False)  # NULL for an integer beyond 64 bits
-                for name, text in values.items()
-            ]
+            called: dict[str, pl.Expr] = {}
+            found: list[pl.Expr] = []
+            for name, text in values.items():
+                left, calls = sql.calls(sql.parse(text, schema, aggregate=True))
+                types = sql.call_types(calls, schema, half_life=half_life is not None)
+                for column, call in calls.items():  # NULL for an integer beyond 64 bits
+                    value = self._compile(column, call, schema).alias(column)
+                    called[column] = value.cast(TYPES[types[column]], strict=False)
+                found.append(compile_node(left, types)[0].alias(name).cast(TYPES[kinds[name]], strict=False))
+            self._finals[self._wide] = list(called.values()), found
         self._reach = 0  # no sum of integers so far is larger
         if not self._partials:  # the groups alone, to which the sets are joined
             self._partial("len", "*", pl.len().cast(pl.Int64), pl.Expr.sum, "int")
 
     def _compile(self, name: str, node: Any, schema: Mapping[str, str]) -> pl.Expr:
         key = node.key
+        if key == "anonymous":
+            return self._of_table(name, node, schema)
         if key == "count" and node.this.key == "star" and self._half_life is not None:
             return self._decayed("len", "*", pl.col(WEIGHT))
         if key == "count" and node.this.key == "star":
@@ -70,8 +88,8 @@ class Values:
         distinct = node.this.key == "distinct"
         column, kind = self._argument(node.this.expressions[0] if distinct else node.this, schema)
         if distinct:
-            self._sets[name] = column
-            return pl.col(internal(f"set {name}")).fill_null(0)
+            self._keep(f"set {column}", DifferentValues(column, kind)).count(name)
+            return pl.col(name).fill_null(0)
         value = pl.col(column)
         if key == "min":
             return self._partial("min", column, value.min(), pl.Expr.min, kind)
@@ -89,10 +107,47 @@ class Values:
             return pl.when(number > 0).then(total)
         if key == "count":
             return number
-        total = self._sum("sum", column, value, kind)
+        total = self._sum("sum", column, value, sum_of(kind))
         if key == "avg":
             return pl.when(number > 0).then(total.cast(pl.Float64) / number)
         return pl.when(number > 0).then(total)
+
+    def _of_table(self, name: str, node: Any, schema: Mapping[str, str]) -> pl.Expr:
+        """Return the result of a call of the table of calls over several rows."""
+        call, (argument, *constants) = node.name, node.expressions
+        column, kind = self._argument(argument, schema)
+        if call in ("first", "last"):
+            self._keep(f"{call} {column}", EndValue(column, kind, last=call == "last")).value(name)
+        elif call == "string_agg":
+            self._keep(f"texts {column}", JoinedTexts(column, kind)).joined(name, constants[0].name)
+        elif call in ("quantile_cont", "quantile_disc"):
+            between = call == "quantile_cont"
+            self._keep(f"copies {column}", CountedValues(column, kind)).quantile(
+                name, float(constants[0].name), between=between
+            )
+        elif call == "approx_count_distinct":
+            self._keep(f"registers {column}", EstimatedNumber(column, kind)).estimate(name)
+            return pl.col(name).fill_null(0)
+        else:
+            return self._variance(call, column)
+        return pl.col(name)
+
+    def _keep(self, name: str, kept: Any) -> Any:
+        return self.kept.setdefault(name, kept)
+
+    def _variance(self, call: str, column: str) -> pl.Expr:
+        value = pl.col(column).cast(pl.Float64)
+        number = self._partial("count", column, pl.col(column).count().cast(pl.Int64), pl.Expr.sum, "int")
+        upper = value * exact_sums.SPLITTER - (value * exact_sums.SPLITTER - value)
+        lower, square = value - upper, value * value
+        rest = ((upper * upper - square) + 2.0 * upper * lower) + lower * lower  # what the square has lost
+        total, squares = (internal(f"{what} {column}") for what in ("value", "square"))
+        self._terms |= {total: [value], squares: [square, pl.when(square.is_finite()).then(rest)]}
+        deviations = internal(f"deviations {column}")
+        self._deviations[deviations] = (number.meta.output_name(), total, squares)
+        fewer = 1 if call.endswith("_samp") else 0
+        variance = pl.when(number > fewer).then(pl.col(deviations) / (number - fewer).cast(pl.Float64))
+        return variance.sqrt() if call.startswith("stddev") else variance
 
     def _argument(self, node: Any, schema: Mapping[str, str]) -> tuple[str, str]:
         if node.key == "column" and node.name not in WINDOW:  # the bounds of new windows replace the old ones
@@ -115,10 +170,10 @@ class Values:
     def _sum(self, what: str, column: str, terms: pl.Expr, kind: str) -> pl.Expr:
         if kind == "int":
             return self._whole_sum(column, terms)
-        if not self._exact:
+        if not self._exact or kind != "float":
             return self._partial(what, column, terms.sum(), pl.Expr.sum, kind)
         name = internal(f"{what} {column}")
-        self._terms[name] = terms
+        self._terms[name] = [terms]
         return pl.col(name).fill_null(0.0)
 
     def _whole_sum(self, column: str, terms: pl.Expr) -> pl.Expr:
@@ -160,9 +215,10 @@ class Values:
         decays = any(name.startswith(_DECAYED) for name in self._terms)
         return max(1, round(self._half_life)) if decays and self._half_life is not None else None
 
-    def sets(self, schema: Mapping[str, str]) -> dict[str, str]:
-        """Return, for each output column that is a count(distinct x), the type of x."""
-        return {name: self._types.get(column) or schema[column] for name, column in self._sets.items()}
+    @property
+    def ordered(self) -> bool:
+        """Whether rows need their positions, in the column ``POSITION``."""
+        return any(kept.ordered for kept in self.kept.values())
 
     def prepare(self, rows: pl.DataFrame) -> tuple[pl.LazyFrame, pl.DataFrame]:
         """Add the arguments of all calls to ``rows`` as columns; return this, and those rows that are computed."""
@@ -214,16 +270,13 @@ class Values:
 
     def limbs(self, weighed: pl.DataFrame, keys: Sequence[str], name: str) -> pl.DataFrame:
         """Reduce rows to the limbs of an exact sum by ``keys``."""
-        return exact_sums.split(weighed.select(*keys, self._terms[name].cast(pl.Float64).alias(TERM)), TERM, keys)
+        terms = [weighed.select(*keys, term.cast(pl.Float64).alias(TERM)) for term in self._terms[name]]
+        return exact_sums.split(pl.concat(terms), TERM, keys)
 
-    def rounded(
-        self, limbs: pl.DataFrame, keys: Sequence[str], name: str, age: pl.Expr | None = None, parts: Sequence[str] = ()
+    def _rounded(
+        self, limbs: pl.DataFrame, keys: Sequence[str], name: str, age: pl.Expr | None, parts: Sequence[str]
     ) -> pl.LazyFrame:
-        """Round an exact sum by ``keys``.
-
-        If weights decay, the sum of each of the ``parts`` of a result is rounded, decays by its ``age``, and is added
-        to the others exactly.
-        """
+        """Round an exact sum by ``keys``."""
         if parts and name.startswith(_DECAYED) and age is not None:
             each = exact_sums.rounded(limbs.lazy(), [*keys, *parts], name, limbs.height).lazy()
             aged = computed(each.select(*keys, (pl.col(name) * self._share(age)).alias(TERM)), limbs.height)
@@ -248,26 +301,32 @@ class Values:
             partials = partials.with_columns(*carries, *(pl.col(low) % _UNIT for _, low in self._whole.values()))
         return self._grouped(partials, keys, {name: merge for name, (_, merge, _) in self._partials.items()})
 
-    def members(self, prepared: pl.LazyFrame, keys: Sequence[str], name: str) -> pl.LazyFrame:
-        """Return the set of the values of one count(distinct x) by ``keys``, in the column ``MEMBER``."""
-        column = pl.col(self._sets[name])
-        return prepared.filter(column.is_not_null()).select(*keys, column.alias(MEMBER)).unique()
-
     def finish(
         self,
         merged: pl.LazyFrame,
-        sets: Mapping[str, pl.LazyFrame],
-        sums: Iterable[pl.LazyFrame],
+        kept: Mapping[str, pl.LazyFrame],
+        limbs: Mapping[str, pl.DataFrame],
         keys: Sequence[str],
+        age: pl.Expr | None = None,
+        parts: Sequence[str] = (),
     ) -> pl.LazyFrame:
-        """Compute results from merged partial results, sets of values and exact sums, all by ``keys``."""
-        sizes = [
-            members.group_by(keys).agg(pl.len().cast(pl.Int64).alias(internal(f"set {name}")))
-            for name, members in sets.items()
-        ]
-        for each in (*sizes, *sums):
+        """Compute results from merged partial results, merged tables of ``kept``, and limbs, all by ``keys``.
+
+        If weights decay, the exact sum of each of the ``parts`` of a result is rounded, decays by its ``age``, and is
+        added to the others exactly.
+        """
+        powers = {each for _, *both in self._deviations.values() for each in both}
+        found = [self.kept[name].finish(rows, keys) for name, rows in kept.items()]
+        found += [self._rounded(limbs[name], keys, name, age, parts) for name in self._terms if name not in powers]
+        if self._deviations:
+            merged = merged.collect().lazy()
+        for name, (number, total, squares) in self._deviations.items():
+            numbers = merged.select(*keys, number).collect()
+            found.append(exact_sums.deviations(numbers, number, limbs[total], limbs[squares], keys, name).lazy())
+        for each in found:
             merged = merged.join(each, on=list(keys), how="left", nulls_equal=True)
-        return merged.with_columns(self._finals[self._wide])
+        calls, values = self._finals[self._wide]
+        return merged.with_columns(calls).with_columns(values)
 
 
 def _greatest(integers: pl.Series) -> int:

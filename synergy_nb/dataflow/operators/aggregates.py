@@ -3,7 +3,8 @@
 The rows of event-time windows are not stored. They are reduced at once to partial results for each pane and group
 (sums, counts, least and greatest values), where a pane is the greatest common part of all windows' lengths and slides;
 the result of a window is combined from its panes when it is final (Li et al. [1]_). ``avg`` is a sum and a count;
-``count(distinct x)`` stores the set of values of each pane. Exact sums have rows of their own for each pane and group.
+``count(distinct x)``, quantiles, ``first``, ``last`` and ``string_agg`` store values of each pane
+(:mod:`~synergy_nb.dataflow.operators.kept_values`). Exact sums have rows of their own for each pane and group.
 The partial results of sessions are those of runs of rows without a gap; a row that closes the gap between two runs
 merges them. Small batches are gathered first, since a call into Polars takes as long as thousands of rows.
 
@@ -13,13 +14,14 @@ merges them. Small batches are gathered first, since a call into Polars takes as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
+from synergy_nb.dataflow._expressions import compile_expression
 from synergy_nb.dataflow.operators import _exact_sums as exact_sums
-from synergy_nb.dataflow.operators._values import MEMBER, Values
+from synergy_nb.dataflow.operators._values import Values
 from synergy_nb.dataflow.operators.base import (
     WINDOW,
     Context,
@@ -27,9 +29,11 @@ from synergy_nb.dataflow.operators.base import (
     compacted,
     computed,
     implements,
+    positions,
     retained_bytes,
     value_bytes,
 )
+from synergy_nb.dataflow.operators.kept_values import POSITION
 from synergy_nb.dataflow.operators.windows import (
     BOUND,
     BOUNDS_BYTES,
@@ -82,11 +86,11 @@ class WindowAggregate(OperatorLogic):
         self._keys = [*bounds, *self._by]
         kinds = {**bounds, **{name: schema[name] for name in self._by}}
         self._empty = {"partials": empty({**kinds, **self._values.columns})}
-        self._sets = self._values.sets(schema)
-        for name, kind in self._sets.items():
-            self._empty[f"set {name}"] = empty({**kinds, MEMBER: kind})
+        for name, kept in self._values.kept.items():
+            self._empty[name] = empty({**kinds, **kept.columns})
         for name in self._values.exact:
             self._empty[f"sum {name}"] = empty({**kinds, **exact_sums.COLUMNS})
+        self._overhead = sum(map(retained_bytes, self._empty.values()))  # bytes of tables beside their rows
         self._load({name: [table] for name, table in self._empty.items()})
 
     def _divide(self, pane: int) -> None:
@@ -137,11 +141,13 @@ class WindowAggregate(OperatorLogic):
         size = self.state_bytes
         spread = size + BOUNDS_BYTES * self.state_rows
         spread = min(spread * self._overlap, max(self.piece_bytes, spread))
-        return size + MERGING * max(size, spread)
+        return size + self._overhead + MERGING * max(size, spread)
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Reduce the rows to partial results; there is no output yet."""
         self._due = min(self._due, self._first_end(table))
+        if self._values.ordered:
+            table = table.with_columns(positions(batch, kept).alias(POSITION))
         if table.height >= GATHERED:
             self._reduce(table)
             return ()
@@ -167,20 +173,19 @@ class WindowAggregate(OperatorLogic):
         windows, keys, values = self._windows, [*WINDOW, *self._by], self._values
         for tables, after, until in windows.portions(self._merged, PANE, self._forwarded, low, self.piece_bytes):
             closed = {name: windows.assign(table, PANE, after, until) for name, table in tables.items()}
-            sets = {name: closed[f"set {name}"].select(*keys, MEMBER).unique() for name in self._sets}
             merged = values.merge(values.aged(closed["partials"], RESULT - self._moment), keys)
-            finished = values.finish(merged, sets, self._sums(closed), keys)
-            ordered = _ordered(finished, self.context.output, ["window_end", "window_start", *self._by])
+            finished = self._finished(merged, closed, keys)
+            ordered = _ordered(finished, self.context, ["window_end", "window_start", *self._by])
             yield computed(ordered, tables["partials"].height)
         self._keep({name: windows.retained_rows(table, PANE, low) for name, table in self._merged.items()})
         self._due = self._next_due(low)
 
-    def _sums(self, closed: Mapping[str, pl.LazyFrame]) -> Iterator[pl.LazyFrame]:
-        """Return the exact sums of windows."""
-        keys, age = [*WINDOW, *self._by], RESULT - self._moment
-        for name in self._values.exact:
-            limbs = computed(closed[f"sum {name}"], self._merged[f"sum {name}"].height)
-            yield self._values.rounded(limbs, keys, name, age, self._parts)
+    def _finished(self, merged: pl.LazyFrame, closed: Mapping[str, pl.LazyFrame], keys: Sequence[str]) -> pl.LazyFrame:
+        """Return the results of windows, from their partial results and the other tables."""
+        values = self._values
+        kept = {name: each.merge(closed[name].select(*keys, *each.columns), keys) for name, each in values.kept.items()}
+        limbs = {name: computed(closed[f"sum {name}"], self._merged[f"sum {name}"].height) for name in values.exact}
+        return values.finish(merged, kept, limbs, keys, RESULT - self._moment, self._parts)
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
         """Partial results, exact sums and sets of values: the merged ones, and those since the last merge."""
@@ -229,7 +234,7 @@ class WindowAggregate(OperatorLogic):
             prepared = whole.lazy()
         wide = self._values.wide
         frames = [self._values.reduce(prepared, self._keys, rows)]
-        frames += [self._values.members(prepared, self._keys, name) for name in self._sets]
+        frames += [kept.reduce(prepared, self._keys) for kept in self._values.kept.values()]
         tables = [*(computed(frame, rows.height) for frame in frames), *limbs]
         if self._values.wide and not wide:
             self._widen()
@@ -260,8 +265,9 @@ class WindowAggregate(OperatorLogic):
         self._doubled = False
 
     def _united(self, name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Merge members of sets, or limbs of sums, by pane and group."""
-        return exact_sums.merged_limbs(rows, self._keys) if name.startswith("sum ") else rows.unique()
+        """Merge kept values, or limbs of sums, by pane and group."""
+        kept = self._values.kept.get(name)
+        return exact_sums.merged_limbs(rows, self._keys) if kept is None else kept.merge(rows, self._keys)
 
     def _together(self) -> None:
         """Concatenate all partial results; a pane and group may have several rows."""
@@ -311,17 +317,14 @@ class SessionAggregate(WindowAggregate):
         bounds = [pl.col(FIRST).cast(BOUND).alias("window_start"), ends.cast(BOUND).alias("window_end")]
         closed = {name: rows.lazy().filter(over).with_columns(bounds) for name, rows in self._merged.items()}
         partials = self._merged["partials"].height
-        sums = list(self._sums(closed))
-        self._keep({name: rows.filter(~over) for name, rows in self._merged.items()})
-        self._due = self._next_due(low)
         keys = [*WINDOW, *self._by]
         found = self._values.aged(closed["partials"], RESULT - self._moment)
-        sets = {name: closed[f"set {name}"].select(*keys, MEMBER) for name in self._sets}
         if self._parts:  # of a session
             found = self._values.merge(found, keys)
-            sets = {name: members.unique() for name, members in sets.items()}
-        finished = self._values.finish(found, sets, sums, keys)
-        ordered = _ordered(finished, self.context.output, ["window_end", "window_start", *self._by])
+        finished = self._finished(found, closed, keys)
+        self._keep({name: rows.filter(~over) for name, rows in self._merged.items()})
+        self._due = self._next_due(low)
+        ordered = _ordered(finished, self.context, ["window_end", "window_start", *self._by])
         return (computed(ordered, partials),)
 
     def _first_end(self, table: pl.DataFrame) -> int:
@@ -382,7 +385,6 @@ class CountWindowAggregate(Buffered):
         super().__init__(context)
         self._by = list(by)
         self._values = Values(values, context.inputs[0], context.output, _half_life(context), exact=context.exact)
-        self._sets = self._values.sets(context.inputs[0])
 
     def prepare(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Add the arguments of all calls to the rows."""
@@ -392,17 +394,22 @@ class CountWindowAggregate(Buffered):
         """Return one row for each window and group."""
         keys = [ORDINAL, *WINDOW, *self._by]
         values = self._values
+        if values.ordered:
+            rows = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(POSITION))
         prepared = values.weighed(rows.lazy(), RESULT)
-        sets = {name: values.members(prepared, keys, name) for name in self._sets}
+        kept = {name: each.reduce(prepared, keys) for name, each in values.kept.items()}
         whole = computed(prepared, rows.height) if values.exact else rows
-        sums = [values.rounded(values.limbs(whole, keys, name), keys, name) for name in values.exact]
-        finished = values.finish(values.reduce(prepared, keys, rows), sets, sums, keys)
-        return computed(_ordered(finished, self.context.output, [ORDINAL, *self._by]), rows.height)
+        limbs = {name: values.limbs(whole, keys, name) for name in values.exact}
+        finished = values.finish(values.reduce(prepared, keys, rows), kept, limbs, keys)
+        return computed(_ordered(finished, self.context, [ORDINAL, *self._by]), rows.height)
 
 
-def _ordered(rows: pl.LazyFrame, output: Mapping[str, str], order: Sequence[str]) -> pl.LazyFrame:
+def _ordered(rows: pl.LazyFrame, context: Context, order: Sequence[str]) -> pl.LazyFrame:
+    """Return results in order, without those of groups that have none by the plan."""
     time = (pl.col("window_end") - pl.duration(microseconds=1)).alias("time")
-    return rows.sort(order, nulls_last=True).select(time, *(name for name in output if name != "time"))
+    made = rows.sort(order, nulls_last=True).select(time, *(name for name in context.output if name != "time"))
+    having = context.params.get("having")
+    return made if having is None else made.filter(compile_expression(having, context.output, "bool"))
 
 
 def _half_life(context: Context) -> float | None:

@@ -33,6 +33,7 @@ from synergy_nb.plan.checks.replica_degrees import sums_exactly
 from synergy_nb.plan.operators.catalogue import KINDS
 
 if TYPE_CHECKING:
+    from synergy_nb.dataflow.functions.calls import Calls
     from synergy_nb.plan import Operator, Plan
 
 __all__ = [
@@ -80,6 +81,8 @@ class Context(msgspec.Struct, frozen=True):
         Function that waits for the given seconds, for the operator ``delay``; the driver provides it.
     exact
         Whether sums of floats are exact until they are rounded once, so that active replicas agree in each bit.
+    functions
+        Function that makes what executes a function of one's own; None: it is executed in this process.
     """
 
     id: str
@@ -91,6 +94,7 @@ class Context(msgspec.Struct, frozen=True):
     keys: Mapping[str, bytes] = {}
     wait: Callable[[float], None] | None = None
     exact: bool = False
+    functions: Callable[[Context], Calls] | None = None
 
     def __repr__(self) -> str:  # keys are secret
         return f"Context({self.id!r}, {self.kind!r}, {self.params!r})"
@@ -187,19 +191,25 @@ class OperatorLogic(ABC):
         ValueError
             If the operator cannot process a value; the message names operator, column and value.
         """
+        low, rises = self._watermark_of(port), False
         if isinstance(item, Batch):
-            low, table, kept = self._watermark_of(port), item.table, None
+            table, kept = item.table, None
             if low != START and item.rows:
                 table, kept = self._in_time(low, table)
-            if table.height:
-                yield from self._outputs(self.process(port, table, item, kept), item.born)
+            tables = self.process(port, table, item, kept) if table.height else ()
+        elif item.time > low:
+            self._low[port] = item.time
+            low = min(self._low)
+            tables, rises = self.close(low), True
+        else:  # it promises nothing new
             return
-        if item.time <= self._watermark_of(port):  # it promises nothing new
-            return
-        self._low[port] = item.time
-        low = min(self._low)
-        yield from self._outputs(self.close(low), item.born)
-        if low > self._forwarded:
+        for made in tables:
+            rows = made.height
+            for piece in made.iter_slices(OUTPUT_ROWS) if rows > OUTPUT_ROWS else (made,) if rows else ():
+                batch = Batch(piece, self._position, item.born)
+                self._position += batch.rows
+                yield batch
+        if rises and low > self._forwarded:
             self._forwarded = low
             yield Punctuation(low, self._position, item.born)
 
@@ -322,14 +332,6 @@ class OperatorLogic(ABC):
         self.late += kept.len() - table.height
         return table, kept
 
-    def _outputs(self, tables: Iterable[pl.DataFrame], born: float) -> Iterator[Item]:
-        for table in tables:
-            rows = table.height
-            for piece in table.iter_slices(OUTPUT_ROWS) if rows > OUTPUT_ROWS else (table,) if rows else ():
-                made = Batch(piece, self._position, born)
-                self._position += made.rows
-                yield made
-
 
 def value_bytes(table: pl.DataFrame) -> int:
     """Return the bytes of a table's values: Polars' estimate, and the views of text, which Polars leaves out."""
@@ -425,6 +427,7 @@ def create(
     keys: Mapping[str, bytes] | None = None,
     wait: Callable[[float], None] | None = None,
     exact: bool | None = None,
+    functions: Callable[[Context], Calls] | None = None,
 ) -> OperatorLogic:
     """Create the logic of one operator of a plan.
 
@@ -442,6 +445,8 @@ def create(
         Whether sums of floats do not depend on the order of their terms, as active replicas require; None: if the plan
         has any that would differ otherwise. A state that an instance with exact sums saved can only be restored by
         another one.
+    functions
+        Function that makes what executes a function of one's own; None: it is executed in this process.
 
     Raises
     ------
@@ -461,5 +466,6 @@ def create(
         keys=keys or {},
         wait=wait,
         exact=sums_exactly(operator, plan.operators.values(), plan.qos) if exact is None else exact,
+        functions=functions,
     )
     return factory(context)

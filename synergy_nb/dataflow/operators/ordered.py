@@ -1,22 +1,26 @@
-"""Operators that need all rows of a window at once: sort, compare, distinct, top, percentile.
+"""Operators that need all rows of a window at once: sort, compare, distinct, top, percentile, over.
 
 They use the windows of their input, or their own; their output is ordered by window, by ``window_end``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
+from synergy_nb.dataflow._expressions import compile_node
 from synergy_nb.dataflow.operators.base import WINDOW, Context, implements, retained_bytes, value_bytes
+from synergy_nb.dataflow.operators.kept_values import share_of
 from synergy_nb.dataflow.operators.windows import Buffered, SessionWindows, TimeWindows
-from synergy_nb.dataflow.tuples import END, Batch, empty
+from synergy_nb.dataflow.tuples import END, TYPES, Batch, empty
+from synergy_nb.plan.sql import sql
+from synergy_nb.plan.terms.column_types import sum_of
 from synergy_nb.plan.terms.naming import internal
-from synergy_nb.plan.terms.units import ratio_of
 
-__all__ = ["Compare", "Distinct", "Percentile", "Sort", "Top"]
+__all__ = ["Compare", "Distinct", "Over", "OverValues", "Percentile", "Sort", "Top", "sort_keys"]
 
 _PANE: Final = internal("pane")
 _NUMBER: Final = internal("number")
@@ -26,13 +30,6 @@ def _windowed(rows: pl.DataFrame, output: Mapping[str, str]) -> pl.DataFrame:
     """Give ``rows`` the columns of a windowed stream; ``time`` is the last microsecond of the window."""
     time = (pl.col("window_end") - pl.duration(microseconds=1)).alias("time")
     return rows.select(time, *(name for name in output if name != "time"))
-
-
-def _share(fraction: float, number: pl.Expr, *, up: bool = False) -> pl.Expr:
-    """Return the fraction of a number of rows, rounded down or up exactly."""
-    part, whole = (pl.lit(each, dtype=pl.Int128) for each in ratio_of(fraction))
-    product = number.cast(pl.Int128) * part
-    return ((product + (whole - 1) if up else product) // whole).cast(pl.Int64)
 
 
 @implements("sort")
@@ -46,7 +43,7 @@ class Sort(Buffered):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         schema = context.inputs[0]
-        keys = [(key, False) if key in schema else (key.removesuffix(" desc"), True) for key in context.params["by"]]
+        keys = sort_keys(context.params["by"], schema).items()
         rest = [name for name in schema if name not in {key for key, _ in keys} and name not in ("time", *WINDOW)]
         self._order = [*self.groups, *(name for name, _ in keys), *rest]
         self._descending = [False] * len(self.groups) + [down for _, down in keys] + [False] * len(rest)
@@ -152,7 +149,7 @@ class Compare(Buffered):
             counts = self._counts.rename({self._number: _NUMBER})
             rows = rows.join(counts, on=list(WINDOW), how="inner", maintain_order="left")
             number = pl.col(_NUMBER)
-        stay = rows.filter(smaller > _share(self._fraction, number))
+        stay = rows.filter(smaller > share_of(self._fraction, number))
         return _windowed(stay.sort(self.groups, maintain_order=True), self.context.output)
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
@@ -209,7 +206,7 @@ class Percentile(Buffered):
         super().__init__(context)
         self._by = list(context.params.get("by") or ())
         values = pl.col(context.params["value"]).drop_nulls()
-        place = _share(context.params["fraction"], values.len(), up=True) - 1
+        place = share_of(context.params["fraction"], values.len(), up=True) - 1
         found = values.sort().get(pl.max_horizontal(place, pl.lit(0)), null_on_oob=True)
         self._found = found.alias(context.params["name"])
 
@@ -218,3 +215,95 @@ class Percentile(Buffered):
         keys = [*dict.fromkeys([*self.groups, "window_end", "window_start"]), *self._by]
         found = rows.group_by(keys).agg(self._found).sort([*self.groups, *self._by], nulls_last=True)
         return _windowed(found, self.context.output)
+
+
+@implements("over")
+class Over(Buffered):
+    """Compute columns over the rows of a key in order, within each window."""
+
+    finishing = 12.0
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        within = [*self.groups, *context.params["by"]]
+        self._values = OverValues(context.params, context.inputs[0], context.output, within)
+
+    def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows with the columns of the calls, by window and in their order."""
+        keys = sort_keys(self.context.params.get("order") or (), self.context.inputs[0])
+        by = [*self.groups, *keys, "time"]
+        down = [*(False for _ in self.groups), *keys.values(), False]
+        ordered = rows.sort(by, descending=down, nulls_last=True, maintain_order=True)
+        return _windowed(self._values.added(ordered), self.context.output)
+
+
+def sort_keys(order: Sequence[str], schema: Mapping[str, str]) -> dict[str, bool]:
+    """Columns of an order, each alone or with ``desc``, and whether each is descending."""
+    return {key if key in schema else key.removesuffix(" desc"): key not in schema for key in order}
+
+
+class OverValues:
+    """The values of an operator ``over``, for rows that are in its order."""
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        schema: Mapping[str, str],  # column to type, of its input
+        output: Mapping[str, str],  # column to type, of its stream
+        within: Sequence[str],  # columns of the rows that tell keys in windows apart
+    ) -> None:
+        self._order = list(sort_keys(params.get("order") or (), schema)) or ["time"]
+        self._called: dict[str, pl.Expr] = {}
+        self._values: list[pl.Expr] = []
+        for name, text in params["values"].items():
+            left, calls = sql.calls(sql.parse(text, schema, over=True))
+            types = {column: sql.infer_type(call, schema) for column, call in calls.items()}
+            for column, call in calls.items():
+                value = self._call(call, schema).over(within)
+                self._called[column] = value.cast(TYPES[types[column]], strict=False).alias(column)
+            kind = output[name]
+            value = compile_node(left, {**schema, **types})[0].cast(TYPES[kind], strict=False)
+            self._values.append((value if value.meta.root_names() else value.first()).alias(name))
+
+    def added(self, ordered: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows with the columns of the calls and of the values."""
+        return ordered.with_columns(self._called.values()).with_columns(self._values)
+
+    def _call(self, call: Any, schema: Mapping[str, str]) -> pl.Expr:
+        """Return the values of a call for the rows of one key in order."""
+        name = sql.call_name(call)
+        if name == "row_number":
+            return pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
+        if name in ("rank", "dense_rank"):
+            first = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in self._order)
+            first = first | (pl.int_range(pl.len()) == 0)
+            number = pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
+            return first.cum_sum() if name == "dense_rank" else pl.when(first).then(number).forward_fill()
+        if call.key == "count" and call.this.key == "star":
+            return pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
+        argument = call.expressions[0] if call.key == "anonymous" else call.this
+        value, kind = compile_node(argument, schema)
+        if not value.meta.root_names():  # a constant, of which each row has one
+            value = pl.when(pl.int_range(pl.len()) >= 0).then(value)
+        if name in ("lag", "lead"):
+            rows = int(call.expressions[1].name) if len(call.expressions) > 1 else 1
+            return value.shift(rows if name == "lag" else -rows)
+        if name == "count":
+            return value.is_not_null().cum_sum()
+        return _running(name, value, kind)
+
+
+def _running(name: str, value: pl.Expr, kind: str) -> pl.Expr:
+    """Return the aggregate of the rows up to each one; NULL before the first that is not NULL."""
+    if name in ("sum", "avg"):
+        wide = pl.Int128 if kind == "int" else pl.Float64 if kind == "float" else TYPES[sum_of(kind)]
+        total = value.cast(wide).cum_sum().forward_fill()
+        number = value.is_not_null().cum_sum()
+        return total if name == "sum" else pl.when(number > 0).then(total.cast(pl.Float64) / number)
+    if kind != "float":
+        return (value.cum_min() if name == "min" else value.cum_max()).forward_fill()
+    odd = value.is_nan().fill_null(value=False).cum_max()  # NaN is greater than any number
+    found = value.fill_nan(None)
+    found = (found.cum_min() if name == "min" else found.cum_max()).forward_fill()
+    nan = pl.lit(math.nan)
+    return pl.when(odd & (found.is_null() if name == "min" else pl.lit(value=True))).then(nan).otherwise(found)

@@ -1,9 +1,10 @@
-"""Operators that process one tuple at a time: filter, project, sample, delay, sink."""
+"""Operators that process one tuple at a time: filter, project, unnest, sample, delay, sink."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,11 @@ from synergy_nb.dataflow._expressions import compile_expression
 from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements, positions
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan.sql.sql import growth
+from synergy_nb.plan.terms.column_types import family
 
 ROUGH: Final = 1 << 20  # bytes of a batch below which each column is estimated to be as large as the whole batch
 
-__all__ = ["Delay", "Filter", "Project", "Sample", "Sink", "splitmix64"]
+__all__ = ["Delay", "Filter", "Project", "Sample", "Sink", "Unnest", "splitmix64"]
 
 
 @implements("filter")
@@ -58,6 +60,40 @@ class Project(OperatorLogic):
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Return the computed rows."""
         return (table.select(self._columns),)
+
+
+@implements("unnest")
+class Unnest(OperatorLogic):
+    """Make a tuple of each element of a list, or columns of the fields of a struct."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._column = context.params["column"]
+        self._is_list = family(context.inputs[0][self._column]) == "list"
+
+    def batch_needs(self, port: int, batch: Batch) -> float:
+        """Bytes of the output: the other columns of a tuple once for each element."""
+        if not self._is_list:
+            return 2.0 * batch.nbytes
+        elements: Any = batch.table.get_column(self._column).list.len().sum()
+        return 2.0 * (batch.nbytes + batch.nbytes / max(batch.rows, 1) * float(elements))
+
+    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
+        """Return the parts, of lists so many rows at once that they fit a piece."""
+        name = self._column
+        if not self._is_list:
+            fields = table.get_column(name).struct.unnest()
+            columns = [fields if each == name else table.get_column(each).to_frame() for each in table.columns]
+            yield pl.concat(columns, how="horizontal")
+            return
+        filled = table.filter(pl.col(name).list.len() > 0)
+        lengths = filled.get_column(name).list.len().cast(pl.Int64)
+        width = filled.estimated_size() / max(filled.height, 1)
+        pieces = (lengths.cum_sum().to_numpy() * width // self.piece_bytes).astype(np.int64)
+        bounds = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), filled.height]
+        for start, end in itertools.pairwise(bounds):
+            if end > start:
+                yield filled.slice(start, end - start).explode(name)
 
 
 def splitmix64(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Message
 from synergy_nb.lifecycle.records.members import Member, producer_of
-from synergy_nb.lifecycle.records.messages import Graph, GraphChanged, Lost
+from synergy_nb.lifecycle.records.messages import Graph, GraphAsked, GraphChanged, Lost
 from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SENDS
 from synergy_nb.lifecycle.sessions.participation import Participation
 from synergy_nb.plan import Plan
@@ -61,8 +61,7 @@ class GraphChanges:
         """Replace the graph of an application that this peer leads, and watch the peers of the new graph."""
         request = self.led[application]
         before, after = set(request.graph.watched), set(graph.watched)
-        request.former = (request.former | set(request.graph.addresses)).difference(graph.addresses)
-        request.graph = graph
+        request.change(graph)
         for address in sorted(after - before):
             self.membership.watch(address)
         for address in sorted(before - after):
@@ -112,22 +111,14 @@ class GraphChanges:
 
     def adopt(self, member: Member, graph: Graph) -> None:
         """Adopt a graph of an application in which this peer takes part."""
-        before, member.graph = member.graph, graph
-        application, address = graph.application, self.peer.address
-        moves = member.moves.adopt(before, graph, address)
+        before, application, address = member.graph, graph.application, self.peer.address
+        leaving = member.adopt(graph)
         if before.origin != graph.origin:
             self._follow_leader(member, before.origin)
-        member.backups_committed = True  # the backups of the new graph are committed below
-        member.operators = {name for name, peer in graph.roles.peers.items() if peer == address}
         users: set[str] = set()
-        built = {name: source for name, (source, peer) in graph.roles.rebuilds.items() if peer == address}
-        rebuilds = {name: source for name, source in built.items() if name != source}
         for operator in sorted(member.deployed):
-            stays = operator in member.operators or operator in rebuilds
-            if not stays and moves.followers.get(operator) != address:
-                member.deployed.discard(operator)
-                member.lost.discard(operator)
-                users |= self.components.discard(application, operator)
+            if operator in leaving:
+                users |= self.components.discard(member, operator)
             elif _links(before, member.plan, operator) != _links(graph, member.plan, operator):
                 self._recommit(member, operator)
         backed_up = before.roles.backed_up(address)
@@ -137,8 +128,6 @@ class GraphChanges:
         for operator in backed_up:
             if operator not in member.deployed and operator not in graph.roles.backed_up(address):
                 self.components.commit_backup(member, operator)
-        member.ready -= moves.anew
-        member.ready &= moves.here.union(graph.roles.backed_up(address), rebuilds, rebuilds.values())
         self.components.update_producers(graph)
         if member.running:
             self.components.offer(application, member.sharable_operators)
@@ -150,12 +139,11 @@ class GraphChanges:
                 self.participation.depart(user)
 
     def _follow_leader(self, member: Member, before: str) -> None:
-        """Follow the peer that leads an application instead of the one ``before``."""
-        leader = member.leader = member.graph.origin
+        """Watch the peer that leads an application instead of the one ``before``."""
         if before != self.peer.address:
             self.membership.unwatch(before)
-        if leader != self.peer.address:
-            self.membership.watch(leader)
+        if member.leader != self.peer.address:
+            self.membership.watch(member.leader)
         for listener in self.on_led_anew:
             listener(member)
 
@@ -182,8 +170,7 @@ class GraphChanges:
             producer = producer_of(graph, member.plan, tap) if tap in member.operators else None
             if producer is not None and tap not in member.deployed:
                 self.ledger.commit(graph.application, tap, 0.0, {})
-                member.deployed.add(tap)
-                self.components.add(graph, member.plan, tap)
+                self.components.deploy(member, graph, tap)
         for producer in graph.producers:
             if producer.peer == address and not self.components.use(producer[:2], graph.application) and anew:
                 self.peer.after(OWNER_REPORTS, self._report_ended, graph, producer)
@@ -205,6 +192,13 @@ class GraphChanges:
 
     def _graph_changed(self, sender: str, message: GraphChanged) -> None:
         graph, address = message.graph, self.peer.address
+        if sender not in (graph.origin, address) and graph.origin != address:
+            # who tells a graph of another peer may have made it: that peer is asked, unless the graph has to follow
+            # (test_a_graph_that_others_tell_is_a_reason_to_ask)
+            known = self.members.get(graph.application)
+            if known is None or not (known.outdates(graph) or _follows(known.graph, graph)):
+                self.peer.send(graph.origin, GraphAsked(graph.application, graph.attempt))
+                return
         if self.participation.refuses(sender, graph, "GraphChanged"):
             return
         member = self.participation.member_of(graph)
@@ -215,7 +209,7 @@ class GraphChanges:
         ):
             member = self.participation.join(sender, graph, "GraphChanged")
             if member is not None:
-                member.started = True  # the application runs
+                member.start()  # the application runs
         if member is not None and not member.ended:
             before = member.graph
             self.adopt(member, graph)
@@ -249,6 +243,18 @@ class GraphChanger:
         self.config = changes.participation.config
         self.led = changes.led
         self.participation = changes.participation
+
+
+def _follows(known: Graph, graph: Graph) -> bool:
+    """Whether a graph is what a known one becomes when the move that it names is completed."""
+    roles, told = known.roles, graph.roles.backups
+    for operator, to in roles.followers.items():
+        backups = dict(roles.backups)
+        if operator in backups and set(told.get(operator, ())) - {roles.peers[operator]} == set(backups[operator]):
+            backups[operator] = told[operator]  # with the old peer, if the new one had a backup
+        if graph == known.changed(roles.replaced({operator: to}, backups)):
+            return True
+    return False
 
 
 def _links(graph: Graph, plan: Plan, operator: str) -> list[tuple[str, str]]:

@@ -65,7 +65,7 @@ class LaggingCopies:
             for listener in self.on_failed:
                 listener(member, operator, reason)
         else:
-            member.ready.discard(operator)
+            member.copy_lags(operator)
             self._report(member, operator, {self.peer.address: reason})
 
     def behind(self, application: str, operator: str, peers: Mapping[str, str]) -> None:

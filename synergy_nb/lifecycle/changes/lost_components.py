@@ -34,8 +34,8 @@ class LostComponents:
         takeovers: TakeOvers,
         # callback with (application, attempt, reason) when an application that this peer leads cannot go on
         fail: Callable[[str, int, str], None],
-        # callback with an application that this peer leads, and that its successor has ended
-        ended_elsewhere: Callable[[str], None],
+        # callback with an application that this peer leads, and a peer that says that its successor has ended it
+        said_ended: Callable[[str, str], None],
     ) -> None:
         self._peer = changes.peer
         self._components = changes.components
@@ -46,7 +46,7 @@ class LostComponents:
         self._rebuilds = rebuilds
         self._takeovers = takeovers
         self._fail = fail
-        self._ended_elsewhere = ended_elsewhere
+        self._said_ended = said_ended
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Lost: self._lost}
 
     # -- at the peer of a component ------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ class LostComponents:
         if known:
             self._peer.record(ComponentFailed, application, operator=operator, reason=reason)
         if application in self._members:
-            self._members[application].lost.add(operator)
+            self._members[application].components.fail(operator)
         for graph in known:
             own = graph.application == application
             text = f"{operator}{'' if own else f' of {application}'} at {self._peer.address}: {reason}"
@@ -87,7 +87,7 @@ class LostComponents:
         if message.attempt != graph.attempt:
             return
         if message.ended and graph.successor and request.running:
-            self._ended_elsewhere(application)
+            self._said_ended(application, sender)
             return
         here = {name for name, peer in graph.roles.peers.items() if peer == sender}
         if message.epoch < 0 and not message.failed and here <= graph.shared.keys() and sender in graph.producer_peers:

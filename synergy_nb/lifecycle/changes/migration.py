@@ -124,7 +124,9 @@ class Migrations(GraphChanger):
         # function of (member, operator) that returns the reason why the operator would harm an application at this
         # peer; empty if it harms none
         impact_refusal: Callable[[Member, str], str],
-        spark: Callable[[], bool],  # function that returns whether this peer has a Spark server
+        # function of (plan, operator, peer that executes it) that returns what this peer lacks to execute it; empty for
+        # nothing
+        lacks: Callable[[Plan, str, str], str],
         # function of (application, address of a dead peer) that has backups take over or ends the application; returns
         # whether the application goes on
         handle_death: Callable[[str, str], bool],
@@ -135,7 +137,7 @@ class Migrations(GraphChanger):
     ) -> None:
         super().__init__(changes)
         self.impact_refusal = impact_refusal
-        self.spark = spark
+        self.lacks = lacks
         self.handle_death = handle_death
         self.sharers = sharers
         self.cannot_take_over = cannot_take_over
@@ -196,6 +198,11 @@ class Migrations(GraphChanger):
         reason = self._present_change(request)
         self._commands.setdefault(application, []).append(_Command(operator, to, moved))
         self.peer.record(MovePostponed, application, operator=operator, to=to, reason=reason)
+
+    def target(self, application: str) -> str:
+        """New peer of the component that moves in an application that this peer leads; empty if none moves."""
+        move = self._moves.get(application)
+        return "" if move is None else move.to
 
     def _checked(self, application: str, operator: str, to: str) -> tuple[Request, str]:
         """Return the request and the component of a move; raise ValueError if no change can make it possible."""
@@ -263,6 +270,8 @@ class Migrations(GraphChanger):
             self.changes.tell(application, sender)  # it may not know that the move has been given up
         elif message.early and (not move.is_of(sender, message.operator) or self.sharers(application, move.operator)):
             return  # of another move; or the new peer has still to know the graphs of those that share the stream
+        elif sender not in (move.old, move.to):
+            self.changes.tell(application, sender)  # it has no part in the move
         elif message.refusal:
             self.abort(application, f"{move.operator} at {sender}: {message.refusal}")
         elif move.state is MoveState.ORPHANED:
@@ -399,8 +408,12 @@ class Migrations(GraphChanger):
     def end(self, application: str, reason: str) -> None:
         """Cancel the move of an application that has ended, or that this peer leads no more."""
         if (move := self._moves.get(application)) is not None:
+            # where all know the follower, the session tells it the end; and another peer that leads the application now
+            # may have it take over: an End would have it leave for good
+            # (test_a_follower_that_all_know_is_not_ended_by_an_origin_that_leads_no_more)
+            unknown = not move.published
             self._forget(move, MoveState.GIVEN_UP)
-            if move.to not in {*move.before.addresses, self.peer.address}:  # these receive End from the session
+            if unknown and move.to not in {*move.before.addresses, self.peer.address}:
                 self.peer.send(move.to, End(application, move.graph.attempt, reason))
             move.moved(reason)
         for command in self._commands.pop(application, ()):
@@ -458,24 +471,24 @@ class Migrations(GraphChanger):
 
     def _start_follower(self, member: Member, graph: Graph, operator: str) -> str:
         """Start a follower of a component that is to move here; return an empty text, or the reason of a refusal."""
-        if member.plan.operators[operator].kind == PART and not self.spark():
-            return "it has no Spark"
         if operator not in member.deployed:
+            lacks = self.lacks(member.plan, operator, graph.roles.peers[operator])
+            if lacks:
+                return f"it has no {lacks}"
             refusal = self.impact_refusal(member, operator) or self.changes.components.commit(
                 graph, member.plan, operator
             )
             if refusal:
                 self.changes.components.commit_backup(member, operator)
                 return refusal
-            member.deployed.add(operator)
-            self.changes.components.add(graph, member.plan, operator)
-        member.started = True  # the application runs
+            self.changes.components.deploy(member, graph, operator)
+        member.start()  # the application runs
         self.changes.adopt(member, graph)
         return member.moves.failure(operator)
 
     def ready(self, member: Member, operator: str) -> None:
         """The driver's report that its follower or backup of a component could take over, or would after a move."""
-        member.ready.add(operator)
+        member.copy_ready(operator)
         if member.moves.keeps(operator) or member.graph.roles.followers.get(operator) == self.peer.address:
             self._answer(member.graph.origin, member.graph, operator, member, "")
         else:

@@ -133,6 +133,11 @@ class Rebuilds(GraphChanger):
         self._set_timeout(application, rebuild, self.config.setup)
         self._resend(application, rebuild)
 
+    def target(self, application: str) -> str:
+        """New peer of the replica that is rebuilt in an application that this peer leads; empty if none is."""
+        rebuild = self._rebuilds.get(application)
+        return "" if rebuild is None else rebuild.to
+
     def _set_timeout(self, application: str, rebuild: _RunningRebuild, seconds: float) -> None:
         if rebuild.timer is not None:
             rebuild.timer.cancel()
@@ -292,7 +297,11 @@ class Rebuilds(GraphChanger):
         rebuild = self._rebuilds.get(application)
         if rebuild is not None:
             self._remove(application, rebuild)
-            if rebuild.to not in {*rebuild.before.addresses, self.peer.address}:  # these receive End from the session
+            # where all know it, the session tells it the end; and another peer that leads the application now goes on
+            # with it, or tells it its graph: an End would have it leave for good
+            # (test_who_leads_on_goes_on_with_what_executes_and_records_no_rebuild_of_another)
+            unknown = not (rebuild.published or rebuild.executes)
+            if unknown and rebuild.to not in {*rebuild.before.addresses, self.peer.address}:
                 self.peer.send(rebuild.to, End(application, rebuild.graph.attempt, reason))
             self._report(rebuild, reason)
 
@@ -350,21 +359,18 @@ class Rebuilds(GraphChanger):
             return ""  # a repetition: the copy is not needed any more
         begun = member.graph.roles.rebuilds.get(replica) == graph.roles.rebuilds[replica]
         copies = member.graph.roles.backed_up(self.peer.address) if member.backups_committed else []  # none as it joins
-        held = member.deployed.union(copies)
-        anew = not begun or replica not in held
+        anew = not begun or not (replica in member.deployed or replica in copies)
         if anew:
             if replica in member.deployed:  # this peer was declared dead, and does not know that
-                member.deployed.discard(replica)
-                self.changes.components.discard(graph.application, replica)
+                self.changes.components.discard(member, replica)
             backup = graph.roles.rebuilds[replica][0] == replica
             refusal = self._refusal(member, graph, replica, backup=backup)
             if refusal:
                 self.changes.ledger.drop(graph.application, replica)
                 return refusal
             if not backup:
-                member.deployed.add(replica)
-                self.changes.components.add(graph, member.plan, replica)
-        member.started = True  # the application runs
+                self.changes.components.deploy(member, graph, replica)
+        member.start()  # the application runs
         if anew or member.graph.epoch < graph.epoch:
             self.changes.adopt(member, graph)
         return ""

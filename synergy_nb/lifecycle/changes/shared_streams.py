@@ -149,8 +149,11 @@ class SharedStreams(GraphChanger):
         graph = message.graph
         for owner in sorted({each.application for each in graph.producers}.intersection(self.led)):
             known = self._sharers.get(owner, {}).get(graph.application)
-            if graph.origin == sender and (
-                known is None or (known.attempt, known.epoch) <= (graph.attempt, graph.epoch)
+            leads = known is None or sender in (known.origin, known.successor)
+            if (
+                graph.origin == sender
+                and leads
+                and (known is None or (known.attempt, known.epoch) <= (graph.attempt, graph.epoch))
             ):
                 sharer = self._sharers.setdefault(owner, {})[graph.application] = Sharer.of(graph, owner)
                 producers, epoch = self._producers(owner), self.led[owner].graph.epoch
@@ -204,6 +207,9 @@ class SharedStreams(GraphChanger):
     def _acknowledged(self, sender: str, message: ProducersFollowed) -> None:
         key = message.application, message.owner
         sent = self._unacknowledged.get(key)
+        sharer = self._sharers.get(message.owner, {}).get(message.application)
+        if sharer is not None and sender not in (sharer.origin, sharer.successor):
+            return  # it does not lead the sharer
         if sent is not None and sent.attempt == message.attempt and message.epoch in (SHARER_ENDED, sent.epoch):
             del self._unacknowledged[key]
         sharers = self._sharers.get(message.owner, {})

@@ -49,8 +49,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
 from synergy_nb.control.peer import Message
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import LeadershipLost, MessageOutdated, OriginSucceeded, SuccessionBegun
@@ -67,6 +65,7 @@ from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL
 from synergy_nb.lifecycle.sessions.agreements import Agreements
 from synergy_nb.lifecycle.sessions.feedback import Feedbacks
+from synergy_nb.lifecycle.sessions.leases import Leases
 from synergy_nb.lifecycle.sessions.sink_reports import SinkReports
 from synergy_nb.plan import Plan
 
@@ -97,6 +96,7 @@ class Leading(NamedTuple):
     agreements: Agreements
     copies: LaggingCopies
     feedbacks: Feedbacks
+    leases: Leases
     rebuilds: Rebuilds
     sharers: SharedStreams
     sinks: SinkReports
@@ -159,11 +159,9 @@ class Succession(GraphChanger):
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def entrust(self, request: Request) -> None:
-        """Send the record of an application that is set up to its successor, which has to confirm it."""
+        """Send the record of an application that is set up to its successor, which has to confirm it, if it has one."""
         graph = request.graph
         if graph.successor:
-            # the application does not run before the successor has confirmed: nobody could lead it after its origin
-            request.unconfirmed.add("")
             placed = self._placed(request)
             record = Entrusted(
                 request.plan.to_bytes(), request.decided_by, request.spread, request.submitted, placed, request.lease
@@ -222,17 +220,16 @@ class Succession(GraphChanger):
             # every graph of the origin has a lower epoch than this promise, so from here on it is refused by name: the
             # latest of the answers is the last graph that anybody has adopted from it
             # (test_members_refuse_an_origin_that_was_succeeded_by_name)
-            member.leader, member.promised = sender, TERM
-        member.last_feedback = max(member.last_feedback, self.peer.now)
-        executes = tuple(sorted(member.deployed - member.lost))
+            member.promise(sender, TERM)
+        self._leading.leases.heard(member, at_least=True)
         sharers = {name: self.changes.members[name].graph for name in self.changes.deploying.sharers(application)}
         answer = Claimed(
             application,
             attempt,
             member.graph,
-            executes,
+            tuple(member.components.executing),
             tuple(sorted(member.ready)),
-            runs=member.started or member.running,
+            runs=member.started,
             ended=self._end_of(application, attempt),
             lagging=self._leading.copies.reports(application),
             sharers=tuple((name, Sharer.of(graph, application)) for name, graph in sharers.items()),
@@ -284,7 +281,7 @@ class Succession(GraphChanger):
         """Claim an application whose origin has died; if it has ended, only become the origin of its results."""
         application, graph = member.graph.application, member.graph
         if member.ended:
-            request = self._request(graph, entrusted)
+            request = Request.entrusted(entrusted, graph.led_by(self.peer.address), self.peer.now)
             state, reason = ending(
                 (self._end_of(application, graph.attempt),), graph.origin, sinks_ended=member.sinks_ended
             )
@@ -349,27 +346,10 @@ class Succession(GraphChanger):
                 return True
         return False
 
-    def _request(self, graph: Graph, entrusted: Entrust) -> Request:
-        """Create the record of an application that runs, led by this peer."""
-        record = entrusted.record
-        submitted = Plan.from_bytes(record.plan)
-        request = Request(
-            graph.application, submitted, record.decided_by, record.submitted, spread=record.spread, lease=record.lease
-        )
-        request.alternatives = []
-        request.alternative = request.alternative._replace(plan=Plan.from_bytes(graph.plan))
-        request.placed = entrusted.graph.roles
-        request.graph = msgspec.structs.replace(graph, origin=self.peer.address, successor="")
-        request.began = self.peer.now
-        for state in (State.DECIDING, State.ESTABLISHING, State.RUNNING):
-            request.enter(state)
-        return request
-
     def _lead_own(self, member: Member) -> None:
         """Name this peer as origin in its own record; the first graph is adopted once all take-overs are asked for."""
         self.membership.unwatch(member.graph.origin)
-        member.leader = self.peer.address
-        member.graph = msgspec.structs.replace(member.graph, origin=self.peer.address, successor="")
+        member.lead()
 
     def _succeeded(self, request: Request, entrusted: Entrust) -> None:
         """Record that this peer leads an application now, and notify the listeners."""
@@ -382,10 +362,9 @@ class Succession(GraphChanger):
     def _lead(self, application: str, claim: _Claim) -> None:
         """Lead an application from the graph that its members know, or end it."""
         origin, leading, answers = claim.graph.origin, self._leading, claim.answers
-        request = self._request(claim.latest, claim.entrusted)
-        request.graph = first_graph(request.graph, request.placed.backups, answers, self.membership.is_dead)
-        graph = request.graph
-        self.led[application] = request
+        latest, placed = claim.latest.led_by(self.peer.address), claim.entrusted.graph.roles.backups
+        graph = first_graph(latest, placed, answers, self.membership.is_dead)
+        request = self.led[application] = Request.entrusted(claim.entrusted, graph, self.peer.now)
         for address in graph.watched:
             self.membership.watch(address)
         leading.agreements.open(graph)

@@ -286,8 +286,7 @@ class TakeOvers(GraphChanger):
                 if refusal:
                     refusal = f"{name} at {address}: {refusal}"
                 else:
-                    member.deployed.add(name)
-                    self.changes.components.add(graph, member.plan, name)
+                    self.changes.components.deploy(member, graph, name)
         if not refusal:
             self.changes.adopt(member, graph)
         self.peer.send(sender, TookOver(graph.application, graph.epoch, operator, refusal))

@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from synergy_nb.control.graph import Producer
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer
 from synergy_nb.lifecycle.records.members import Member, producers_of
@@ -21,6 +20,9 @@ from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.models.signatures import Segment
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.coarser_windows import stated_windows
+from synergy_nb.plan.derived.stream_containment import stated_part
+from synergy_nb.plan.derived.wider_projections import stated_columns
 
 __all__ = ["ComponentId", "Components", "HostedComponent"]
 
@@ -33,20 +35,22 @@ class HostedComponent:
 
     __slots__ = ("epoch", "load", "offered", "operator", "plan", "producers", "promised", "reached", "users")
 
-    def __init__(self, plan: Plan, operator: str, producers: tuple[Producer, ...], reached: float, epoch: int) -> None:
-        self.epoch = epoch  # number of moves and take-overs of the component before this one
+    def __init__(self, graph: Graph, plan: Plan, operator: str) -> None:
         self.plan = plan
         self.operator = operator  # id of the component's operator in that plan
-        # all components that produce its stream, at any peer: those upstream of it, and itself
-        self.producers = producers
-        self.reached = reached  # projected time from a source until a tuple leaves the component, seconds
+        # projected time from a source until a tuple leaves the component, seconds
+        self.reached = graph.reached.get(operator, 0.0)
+        # execution time that was promised to its application, seconds; None if none was
+        self.promised = graph.promised.get(operator)
         self.users: set[str] = set()  # applications that use its stream
         self.offered = False  # whether its stream is in the directory
         # measured load as a signature of the input stream, in shares of the peer's capacity; None before the driver has
         # measured one
         self.load: tuple[Segment, ...] | None = None
-        # execution time that was promised to its application, seconds; None if none was
-        self.promised: float | None = None
+        # number of moves and take-overs of the component before this one
+        self.epoch = graph.roles.epochs.get(operator, 0)
+        # all components that produce its stream, at any peer: those upstream of it, and itself
+        self.producers = producers_of(graph, plan, operator)
 
     @property
     def complete(self) -> bool:
@@ -87,11 +91,14 @@ class Components:
         """All components by their ids."""
         return self._components.items()
 
-    def add(self, graph: Graph, plan: Plan, operator: str) -> None:
-        """Add a component that an application has deployed at this peer."""
-        producers, reached = producers_of(graph, plan, operator), graph.reached.get(operator, 0.0)
-        component = HostedComponent(plan, operator, producers, reached, graph.roles.epochs.get(operator, 0))
-        component.promised = graph.promised.get(operator)
+    def deploy(self, member: Member, graph: Graph, operator: str, *, prepares: bool = False) -> None:
+        """Deploy a component of an application at this peer.
+
+        ``graph``: graph by which it is here, which the member may adopt only afterwards; ``prepares``: whether it takes
+        no tuples until its driver says so.
+        """
+        member.components.deploy(operator, prepares=prepares)
+        component = HostedComponent(graph, member.plan, operator)
         name = graph.application, operator
         before = self._components.get(name)
         for user in () if before is None else before.users:
@@ -117,7 +124,7 @@ class Components:
             refusal = self.commit_backup_link(graph, member.plan, operator)
             if refusal:
                 return f"backup of {operator} at {address}: {refusal}"
-        member.backups_committed = True
+        member.commit_backups()
         return ""
 
     def commit_backup(self, member: Member, operator: str) -> None:
@@ -184,7 +191,8 @@ class Components:
                 producers = msgspec.json.encode(component.producers).decode()
                 name = component.plan.stream_name(operator)
                 attributes: dict[str, str | float | int] = {"producers": producers, "reached": component.reached}
-                self.streams.offer(name, application, operator, attributes)
+                stated = (each(component.plan, operator) for each in (stated_part, stated_windows, stated_columns))
+                self.streams.offer(name, application, operator, attributes, next(filter(None, stated), None))
 
     def update_producers(self, graph: Graph) -> None:
         """Update the producers of the components of an application whose graph has changed."""
@@ -196,9 +204,10 @@ class Components:
                     component.producers = producers
                     component.offered = False  # so that it is published again, with its new producers
 
-    def discard(self, application: str, operator: str) -> set[str]:
+    def discard(self, member: Member, operator: str) -> set[str]:
         """Remove a component that has moved to another peer; return the applications that used it."""
-        name = application, operator
+        member.components.leave(operator)
+        name = member.graph.application, operator
         component = self._components.get(name)
         if component is None:
             return set()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, KeysView, Mapping, Set
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from synergy_nb.control.graph import Producer
-from synergy_nb.control.peer import Timer
+from synergy_nb.events import state_tables
+from synergy_nb.events.state_tables import StateTable
+from synergy_nb.lifecycle.records._components_here import ComponentsHere
 from synergy_nb.lifecycle.records._moves_here import MovesHere
-from synergy_nb.lifecycle.records.messages import ComponentTimes, Graph
+from synergy_nb.lifecycle.records.messages import ComponentTimes, Graph, MeasuredApplication
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import asks_for_active
 from synergy_nb.plan.derived.active_replicas import original, replicas_of
@@ -15,9 +19,11 @@ from synergy_nb.plan.derived.stream_sharing import taps_of
 from synergy_nb.plan.operators.catalogue import KINDS, TAP
 
 __all__ = [
+    "FOLLOWS",
     "NEVER_ENDED",
     "Ended",
     "Member",
+    "MemberState",
     "other_replicas",
     "plan_of",
     "present_producer",
@@ -37,80 +43,173 @@ class Ended(NamedTuple):
     # told
     status: str = ""
     reason: str = ""
+    by: str = ""  # peer that has said so before this one took part; nobody knew then who leads the application
 
 
 NEVER_ENDED: Final = Ended(0, 0.0)
 
 
-class Member:
-    """The record of an application at a peer that takes part in it (a member of its session).
+class MemberState(StrEnum):
+    """How far a peer is in an application."""
 
-    ``now``: time from which the lease of the session counts, seconds.
-    """
+    JOINED = "joined"
+    STARTED = "started"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+#: State to the states that may follow it.
+FOLLOWS: Final[StateTable[MemberState]] = {
+    MemberState.JOINED: frozenset({MemberState.STARTED, MemberState.ENDED}),
+    MemberState.STARTED: frozenset({MemberState.RUNNING, MemberState.ENDED}),
+    MemberState.RUNNING: frozenset({MemberState.ENDED}),
+    MemberState.ENDED: frozenset(),
+}
+
+
+class Member:
+    """The record of an application at a peer that takes part in it (a member of its session)."""
 
     __slots__ = (
+        "_confirmed",
+        "_ready",
         "account",
+        "address",
         "backups_committed",
-        "confirmed",
+        "components",
         "delay",
-        "deployed",
-        "ended",
         "graph",
         "helpless",
-        "last_feedback",
         "leader",
-        "lost",
+        "led_before",
         "moves",
         "operators",
         "plan",
-        "preparing",
         "projected",
         "promised",
-        "ready",
-        "running",
         "sinks_ended",
-        "started",
-        "timer",
+        "state",
         "times",
     )
 
-    def __init__(self, graph: Graph, plan: Plan, address: str, now: float) -> None:
+    def __init__(self, graph: Graph, plan: Plan, address: str) -> None:
         self.graph = graph  # component graph of the application, as the peer knows it
         self.plan = plan
-        self.leader = (
-            graph.origin
-        )  # peer whose instructions count: the origin, or the successor to which it is promised
+        self.address = address  # of this peer
+        self.state = MemberState.JOINED
+        # peer whose instructions count: the origin, or the successor to which it is promised
+        self.leader = graph.origin
+        self.led_before: tuple[str, ...] = ()  # peers that have led the application earlier
         self.promised = 0  # least epoch of the graphs that this peer adopts, as it has promised to the successor
-        self.lost: set[str] = set()  # operators whose components here have failed
-        self.sinks_ended = False  # whether the streams of all sinks here have ended
-        self.operators = {operator for operator, peer in graph.roles.peers.items() if peer == address}
-        self.confirmed: dict[str, set[str]] = {}
-        self.deployed: set[str] = set()
-        self.preparing: set[str] = set()  # deployed parts on Spark that are not ready yet
-        self.ready: set[str] = set()  # operators whose copy at this peer could take over
+        self.operators = _operators_at(graph, address)
+        self._confirmed: dict[str, set[str]] = {}  # operator to the consumers that have confirmed it
+        self.components = ComponentsHere()
+        self.backups_committed = False  # whether its backups at this peer are committed
+        self._ready: set[str] = set()  # operators whose copy at this peer could take over
         self.moves = MovesHere()  # moves in which this peer has a part
+        self.projected = max(graph.reached.values(), default=0.0)  # t̂ in seconds, as probes projected it
         self.delay = -1.0  # measured t̂, seconds; negative if none was measured yet
         self.account = -1.0  # t̂ in seconds by the account of the origin; negative if it has none
-        self.times: dict[str, ComponentTimes] = {}  # operator to the predicted times of its component, by feedback
+        self.times: Mapping[str, ComponentTimes] = {}  # operator to the predicted times of its component, by feedback
         self.helpless: tuple[str, ...] = ()  # operators whose peers have found no target for a migration
-        self.projected = max(graph.reached.values(), default=0.0)  # t̂ in seconds, as probes projected it
-        self.backups_committed = False  # whether its backups at this peer are committed
-        self.started = False  # whether its sources at this peer emit
-        self.running = False  # whether feedback has arrived
-        self.ended = False  # whether only results are left at this peer
-        self.last_feedback = now
-        self.timer: Timer | None = None
+        self.sinks_ended = False  # whether the streams of all sinks here have ended
+
+    # -- how far it is -----------------------------------------------------------------------------------------------
+
+    def _become(self, state: MemberState) -> None:
+        if state is not self.state:
+            state_tables.check(f"member of {self.graph.application}", FOLLOWS, self.state, state)
+            self.state = state
+
+    def confirm(self, operator: str, consumer: str) -> bool:
+        """A consumer of an operator is deployed; for a sink, its origin. Returns whether all of them are."""
+        confirmed = self._confirmed.setdefault(operator, set())
+        if consumer:
+            confirmed.add(consumer)
+        return confirmed.issuperset(self.plan.downstream(operator))
+
+    def commit_backups(self) -> None:
+        """The backups at this peer are committed."""
+        self.backups_committed = True
+
+    def start(self) -> bool:
+        """The sources here emit from now on; returns whether they have not before."""
+        begins = self.state is MemberState.JOINED
+        if begins:
+            self._become(MemberState.STARTED)
+        return begins
+
+    def end(self, retained: Collection[str]) -> None:
+        """The application has ended here: of its components only sinks with results are left."""
+        self.components.end(retained)
+        self._become(MemberState.ENDED)
+
+    @property
+    def started(self) -> bool:
+        """Whether the sources at this peer emit, or have emitted."""
+        return self.state is not MemberState.JOINED
+
+    @property
+    def running(self) -> bool:
+        """Whether feedback has arrived, so that the application runs at all peers."""
+        return self.state is MemberState.RUNNING
+
+    @property
+    def ended(self) -> bool:
+        """Whether only results are left at this peer."""
+        return self.state is MemberState.ENDED
+
+    # -- its graphs, and who leads it --------------------------------------------------------------------------------
 
     def outdates(self, graph: Graph) -> bool:
         """Whether this peer knows a later graph, or has promised to adopt only later ones."""
         return (self.graph.attempt, max(self.graph.epoch, self.promised)) > (graph.attempt, graph.epoch)
 
+    def adopt(self, graph: Graph) -> set[str]:
+        """Know the next graph; returns the deployed components that have no place at this peer any more."""
+        before, self.graph = self.graph, graph
+        moves = self.moves.adopt(before, graph, self.address)
+        if before.origin != graph.origin:
+            self.leader = graph.origin
+            self.led_before = (*self.led_before, before.origin)
+        self.operators = _operators_at(graph, self.address)
+        built = {name: source for name, (source, peer) in graph.roles.rebuilds.items() if peer == self.address}
+        rebuilt = {name: source for name, source in built.items() if name != source}
+        copies = moves.here.union(graph.roles.backed_up(self.address), rebuilt, rebuilt.values())
+        self._ready = (self._ready - moves.anew) & copies
+        self.backups_committed = True  # those of the new graph are committed as it is adopted
+        followed = {name for name, to in moves.followers.items() if to == self.address}
+        return self.deployed - self.operators - rebuilt.keys() - followed
+
+    def promise(self, successor: str, epoch: int) -> None:
+        """Follow a successor, and adopt no graphs of earlier epochs than its first, so none of the origin's."""
+        self.leader, self.promised = successor, epoch
+
+    def lead(self) -> None:
+        """This peer leads the application from now on, and nobody is to succeed it."""
+        self.leader = self.address
+        self.led_before = (*self.led_before, self.graph.origin)
+        self.graph = self.graph.led_by(self.address)
+
+    # -- its components and copies -----------------------------------------------------------------------------------
+
     @property
-    def execution_time(self) -> float:
-        """End-to-end execution time t̂, seconds: by the account of the origin, else measured, else projected."""
-        if self.account >= 0.0:
-            return self.account
-        return self.delay if self.delay >= 0.0 else self.projected
+    def deployed(self) -> KeysView[str]:
+        """Operators whose components are deployed at this peer."""
+        return self.components.deployed
+
+    @property
+    def ready(self) -> Set[str]:
+        """Operators whose copy at this peer could take over."""
+        return self._ready
+
+    def copy_ready(self, operator: str) -> None:
+        """The copy of a component here could take over."""
+        self._ready.add(operator)
+
+    def copy_lags(self, operator: str) -> None:
+        """The copy of a component here cannot take over at present."""
+        self._ready.discard(operator)
 
     @property
     def sharable_operators(self) -> list[str]:
@@ -123,6 +222,47 @@ class Member:
         active = asks_for_active(self.plan.operators.values(), self.plan.qos)
         private = set(KINDS) - {"source"} if active else ("sink", TAP)
         return [operator for operator in here if self.plan.operators[operator].kind not in private]
+
+    # -- its times ---------------------------------------------------------------------------------------------------
+
+    @property
+    def execution_time(self) -> float:
+        """End-to-end execution time t̂, seconds: by the account of the origin, else measured, else projected."""
+        if self.account >= 0.0:
+            return self.account
+        return self.delay if self.delay >= 0.0 else self.projected
+
+    def hear(self, measured: MeasuredApplication, *, own: bool) -> bool:
+        """Take over the feedback of whoever leads the application; returns whether it is the first.
+
+        ``own``: whether this peer leads it: then it has measured the delay of its sinks itself.
+        """
+        first = self.state is MemberState.STARTED
+        if first:
+            self._become(MemberState.RUNNING)
+        if not own:
+            self.delay = measured.delay
+        if measured.times:  # feedback without them says that they have not changed
+            self.times = measured.times
+        self.helpless, self.account = measured.helpless, measured.account
+        return first
+
+    def hear_account(self, account: float) -> None:
+        """The origin has answered with t̂ by its account, seconds."""
+        self.account = account
+
+    def sinks_measured(self, delay: float) -> None:
+        """The driver has measured t̂ at the sinks here, seconds."""
+        self.delay = delay
+
+    def sinks_end(self) -> bool:
+        """The streams of all sinks here have ended; returns whether that is new."""
+        new, self.sinks_ended = not self.sinks_ended, True
+        return new
+
+
+def _operators_at(graph: Graph, address: str) -> set[str]:
+    return {operator for operator, peer in graph.roles.peers.items() if peer == address}
 
 
 def plan_of(graph: Graph) -> Plan:

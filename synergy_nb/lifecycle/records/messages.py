@@ -8,6 +8,7 @@ import msgspec
 
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Message
+from synergy_nb.control.rights import Rights
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import SkippedLines
 
@@ -73,10 +74,15 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     # applications whose streams the origin knew when it decided: it could not, or need not, share them
     known: tuple[str, ...] = ()
     successor: str = ""
+    rights: Rights = Rights()
 
     def changed(self, roles: Roles, **others: Any) -> Graph:
         """The next graph of the application, one epoch later."""
         return msgspec.structs.replace(self, roles=roles, epoch=self.epoch + 1, **others)
+
+    def led_by(self, address: str) -> Graph:
+        """The same graph, led by another peer, which nobody succeeds."""
+        return msgspec.structs.replace(self, origin=address, successor="")
 
     @property
     def helpers(self) -> set[str]:

@@ -27,6 +27,7 @@ class SessionConfig(msgspec.Struct, frozen=True):
     # time for which an application waits for a peer that is silent, and has no backup, before it ends, seconds. A peer
     # whose process has ended is not waited for
     patience: float = 60.0
+    compares: bool = False  # whether readers compare the streams of active replicas
 
     @property
     def silence(self) -> float:

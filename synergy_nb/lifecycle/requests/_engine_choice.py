@@ -47,7 +47,7 @@ def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]
 
     ``offer``: properties of the Spark server of this peer; None if it has none. Then Spark is chosen only for operators
     that the plan names, and composition rejects the plan because it finds no candidate for them; ``profiles``: measured
-    profiles of operators by stream name.
+    profiles of operators by the names of their work.
 
     Examples
     --------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,15 +16,19 @@ from synergy_nb.lifecycle.records.spark_offer import MICRO_BATCH, SparkOffer
 from synergy_nb.lifecycle.requests._engine_choice import NAMED_BY_PLAN, choose
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.coarser_windows import WINDOWS, finer_streams, read_windows
 from synergy_nb.plan.derived.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
+from synergy_nb.plan.derived.stream_containment import PARTS, Container, containers, read_parts
 from synergy_nb.plan.derived.stream_sharing import Provider, is_live, reduced, sharable_points
 from synergy_nb.plan.derived.stream_signatures import Rates, read, signature
+from synergy_nb.plan.derived.wider_projections import COLUMNS, read_columns, wider_streams
 
-__all__ = ["Alternatives", "DirectoryEntries", "owners_of", "sharing_alternative"]
+__all__ = ["Alternatives", "DirectoryEntries", "sharing_alternative"]
 
 DirectoryEntries: TypeAlias = Mapping[str, tuple[Entry, ...]]
 """Entries of the directory by name."""
 
+_S = TypeVar("_S")
 _NUMBERS: Final = ("rate", "cost", "selectivity")  # attributes of a profile that are numbers
 
 _producers_decoder = msgspec.json.Decoder(tuple[Producer, ...])
@@ -36,27 +41,46 @@ def sharing_alternative(
     *,
     everything: bool,  # whether to share also streams whose beginning a later reader misses
     without: Collection[str] = (),
+    # operator to the streams of which it can make its own
+    within: Mapping[str, Sequence[Container]] = MappingProxyType({}),
 ) -> Alternative | None:
     """The alternative that starts from the maximum sharable points of a plan; None if it can share no stream."""
     providers: dict[str, dict[str, Provider]] = {}
     shared: dict[str, dict[str, tuple[Producer, ...]]] = {}
+    used: dict[str, Container] = {}
+
+    def provided(name: str, tap: str) -> bool:
+        for entry in found.get(name, ()):
+            producers = _producers(entry)
+            if producers and not any(is_dead(peer) for producer in producers for peer in _needed(producer)):
+                at = str(entry.attributes["application"]), str(entry.attributes["operator"])
+                providers.setdefault(tap, {})[entry.host] = at
+                shared.setdefault(tap, {})[entry.host] = producers
+        return tap in providers
 
     def runs(operator: str) -> bool:
         if operator in without or not _may_share(plan, operator, everything=everything):
             return False
-        for entry in found.get(plan.stream_name(operator), ()):
-            producers = _producers(entry)
-            if producers and not any(is_dead(peer) for producer in producers for peer in _needed(producer)):
-                at = str(entry.attributes["application"]), str(entry.attributes["operator"])
-                providers.setdefault(operator, {})[entry.host] = at
-                shared.setdefault(operator, {})[entry.host] = producers
-        return operator in providers
+        if provided(plan.stream_name(operator), operator):
+            return True
+        for container in within.get(operator, ()):
+            if provided(container.form.name, container.tap):
+                measured = (float(each.attributes.get("rate", 0.0)) for each in found[container.form.name])
+                rate = max(measured) or container.rate
+                used[operator] = container._replace(rate=max(rate, plan.rate(operator)))
+                return True
+        return False
 
     points = sharable_points(plan, runs)
     if not points:
         return None
-    shared_plan = reduced(plan, {point: providers[point] for point in points})
-    return Alternative(shared_plan, {point: shared[point] for point in points if point in shared_plan.operators})
+    taps = [used[point].tap if point in used else point for point in points]
+    shared_plan = reduced(plan, {tap: providers[tap] for tap in taps}, used)
+    return Alternative(
+        shared_plan,
+        {tap: shared[tap] for tap in taps if tap in shared_plan.operators},
+        {name: (container.form.name, container.left) for name, container in used.items()},
+    )
 
 
 def _needed(producer: Producer) -> tuple[str, ...]:
@@ -77,6 +101,27 @@ def _connectors(plan: Plan, operator: str) -> set[str]:
     return own.union(*(_connectors(plan, up) for up in plan.upstream(operator)))
 
 
+def _containers(
+    plan: Plan, found: DirectoryEntries
+) -> tuple[dict[str, tuple[Container, ...]], dict[str, tuple[str, str]]]:
+    """Streams of which operators can make their own, of those that peers state under names of their bases.
+
+    Returns: also the aggregates for which streams are fine enough, without the values that they need.
+    """
+    parts = {name: _stated(entries, PARTS, read_parts) for name, entries in found.items()}
+    finer = {name: _stated(entries, WINDOWS, read_windows) for name, entries in found.items()}
+    wider = {name: _stated(entries, COLUMNS, read_columns) for name, entries in found.items()}
+    filters = containers(plan, parts) if any(parts.values()) else {}
+    aggregates, unfit = finer_streams(plan, finer) if any(finer.values()) else ({}, {})
+    projections = wider_streams(plan, wider) if any(wider.values()) else {}
+    return {**filters, **aggregates, **projections}, unfit
+
+
+def _stated(entries: Iterable[Entry], attribute: str, read_text: Callable[[object], list[_S]]) -> list[_S]:
+    texts = (entry.attributes[attribute] for entry in entries if attribute in entry.attributes)
+    return [each for text in texts for each in read_text(text)]
+
+
 def _producers(entry: Entry) -> tuple[Producer, ...]:
     """The components that produce the stream of a directory entry; empty if the entry is malformed or no stream."""
     if not {"application", "operator", "producers"} <= entry.attributes.keys():
@@ -85,12 +130,6 @@ def _producers(entry: Entry) -> tuple[Producer, ...]:
         return _producers_decoder.decode(str(entry.attributes["producers"]))
     except msgspec.MsgspecError:
         return ()
-
-
-def owners_of(alternatives: Iterable[Alternative]) -> set[str]:
-    """Return the applications whose components make the shared streams of alternatives."""
-    hosts = (hosts for each in alternatives for hosts in each.shared.values())
-    return {producer.application for each in hosts for producers in each.values() for producer in producers}
 
 
 class Alternatives:
@@ -116,8 +155,20 @@ class Alternatives:
 
     def names(self, plan: Plan) -> set[str]:
         """Names that :meth:`of` needs from the directory, besides the names of the components of the plan."""
-        streams = {plan.stream_name(name) for name, each in plan.operators.items() if each.kind != "sink"}
+        made = [name for name, each in plan.operators.items() if each.kind != "sink"]
+        streams = {*map(plan.stream_name, made), *map(plan.work_name, made)}
         return streams if self._spark() is None else {*streams, PART}
+
+    def containing(self, plan: Plan, found: DirectoryEntries) -> set[str]:
+        """Names of streams of which those of a plan can be made, by what is found: :meth:`of` needs them, too."""
+        if self._sharing == "off":
+            return set()
+        made = [each for several in _containers(plan, found)[0].values() for each in several]
+        # a count of coarser windows is an aggregate, which the plan itself may not have
+        # (test_a_count_of_coarser_windows_is_an_aggregate)
+        kinds = {operator.kind for each in made for operator in each.rewritten.values()}
+        kinds -= {operator.kind for operator in plan.operators.values()}
+        return ({each.form.name for each in made} | kinds) - found.keys()
 
     def of(self, application: str, plan: Plan, found: DirectoryEntries) -> list[Alternative]:
         """The alternatives of a plan, the preferred one first.
@@ -130,14 +181,26 @@ class Alternatives:
         if self._sharing != "off":
             refused: set[str] = set()
             everything = self._sharing == "all"
+            within, unfit = _containers(plan, found)
+            part = sharing_alternative(plan, found, self._is_dead, everything=everything, within=within)
+            if part is not None and part.rests:
+                alternatives.append(self._planned(application, part, found, unfit))
             while shared := sharing_alternative(plan, found, self._is_dead, everything=everything, without=refused):
-                alternatives.append(Alternative(self._on_engines(application, shared.plan, found)[0], shared.shared))
+                alternatives.append(self._planned(application, shared, found, unfit))
                 refused.update(shared.shared)
                 if not self._backtracks:
                     break
         alternatives.extend(Alternative(each) for each in self._on_engines(application, plan, found))
         self._record_signatures(application, plan, alternatives[0].plan)
         return alternatives
+
+    def _planned(
+        self, application: str, shared: Alternative, found: DirectoryEntries, unfit: Mapping[str, tuple[str, str]]
+    ) -> Alternative:
+        """Choose the engines of an alternative that shares streams; tell which others its aggregates do not read."""
+        made = shared.plan.operators.keys() - shared.shared.keys()
+        unfit = {name: why for name, why in unfit.items() if name in made}
+        return shared._replace(plan=self._on_engines(application, shared.plan, found)[0], unfit=unfit)
 
     def _record_signatures(self, application: str, plan: Plan, profiled_plan: Plan) -> None:
         """Record the signatures from which impact is projected: stated by the plan, or measured before."""
@@ -162,7 +225,7 @@ class Alternatives:
 
     def _on_engines(self, application: str, plan: Plan, found: DirectoryEntries) -> list[Plan]:
         """Equivalent plans, the preferred one first: with all chosen parts on Spark, and with fewer."""
-        profiles = _profiles({name: found.get(name, ()) for name in map(plan.stream_name, plan.operators)})
+        profiles = _profiles({name: found.get(name, ()) for name in map(plan.work_name, plan.operators)})
         choice = choose(profiled(plan, _unstated(plan, profiles)), self._spark(), profiles)
         self._record_engines(application, choice.plan, choice.reasons)
         return [choice.plan, *([choice.otherwise] if choice.otherwise is not None else [])]
@@ -177,7 +240,7 @@ class Alternatives:
 
 
 def _profiles(entries: DirectoryEntries) -> dict[str, Profile]:
-    """Measured profiles of operators by stream name; of several hosts, the one with the highest rate counts."""
+    """Measured profiles by the names of the work; of several hosts, the one with the highest rate counts."""
     found: dict[str, Profile] = {}
     for name, known in entries.items():
         measured = [entry.attributes for entry in known if "rate" in entry.attributes]

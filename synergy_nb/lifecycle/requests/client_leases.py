@@ -31,25 +31,28 @@ class ClientLeases:
         self._peer = peer
         self._requests = requests
         self._stop = stop  # function that ends a request, by its id and the reason
+        self._silent: dict[Request, int] = {}  # number of looks since its client was heard of
 
     def begin(self, request: Request) -> None:
         """Begin the lease of a request that this peer leads from now on."""
         if request.lease > 0.0:
-            request.silent_looks = 0
+            self._silent[request] = 0
             self._peer.after(request.lease / LOOKS, self._look, request)
 
     def renew(self, name: str) -> None:
         """Note that the client of an application is alive."""
         request = self._requests.get(name)
-        if request is not None:
-            request.silent_looks = 0
+        if request in self._silent:
+            self._silent[request] = 0
 
     def _look(self, request: Request) -> None:
         """Look whether the client has been heard of."""
         if self._requests.get(request.name) is not request or request.status not in LASTING:
+            del self._silent[request]
             return
-        request.silent_looks += 1
-        if request.silent_looks > LOOKS:
+        self._silent[request] += 1
+        if self._silent[request] > LOOKS:
+            del self._silent[request]
             self._stop(request.name, _lost(request.lease))
         else:
             self._peer.after(request.lease / LOOKS, self._look, request)

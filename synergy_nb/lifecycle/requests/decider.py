@@ -40,6 +40,7 @@ __all__ = [
     "component_name",
     "component_names",
     "find_candidates",
+    "needed_contents",
 ]
 
 
@@ -136,12 +137,22 @@ class Prober(Decider, Protocol):
 def component_name(plan: Plan, operator: str) -> str:
     """Directory name of the components that can execute an operator: its kind, and for a source its connector.
 
-    If an operator ``delay`` has a name, its component is ``delay:NAME``. The component of every part on Spark is
-    ``spark``. Taps have no component name.
+    If an operator ``delay`` has a name, its component is ``delay:NAME``. A function or a table is named by its content.
+    The component of every part on Spark is ``spark``. Taps have no component name.
     """
     node = plan.operators[operator]
-    which = node.params.get(KINDS[node.kind].component) if node.kind in KINDS else None
-    return f"{node.kind}:{which}" if which else node.kind
+    kind = KINDS.get(node.kind)
+    which = None if kind is None else node.params.get(kind.component)
+    if kind is None or not which:
+        return node.kind
+    text = kind.parameters[kind.component].type.text if kind.component in kind.parameters else None
+    return f"{node.kind}:{which if text is None else text(which)}"
+
+
+def needed_contents(plan: Plan) -> dict[str, str]:
+    """Contents that peers need for a plan: component to an operator that has it."""
+    needed = (name for name, each in plan.operators.items() if each.kind in KINDS and KINDS[each.kind].shipped)
+    return {component_name(plan, name): name for name in needed}
 
 
 def component_names(plan: Plan) -> set[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from synergy_nb.lifecycle.requests.origins import POLICIES
 from synergy_nb.plan import Plan
+from synergy_nb.plan.tables.lookup_tables import changed
 from synergy_nb.plan.terms.units import counted, did_you_mean, type_of
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.traces.text_files import kind_of
@@ -73,6 +74,13 @@ def check_submission(
             wrong.append(f"operator {operator!r}: path: {path!r}; expected a file that is there{_near(Path(path))}")
         elif local and path is not None and (kind := kind_of(Path(path))):
             wrong.append(f"operator {operator!r}: path: {path!r}: {kind}; expected a file")
+        table = stated.params.get("table")
+        if (
+            isinstance(table, Mapping)
+            and (local or Path(table.get("path", "")).is_file())
+            and (fault := changed(table))
+        ):
+            wrong.append(f"operator {operator!r}: table: {fault}")
     feeding = _feeding(plan, feeds, wrong)
     if wrong:
         heading = [f"the submission has {counted(len(wrong), 'problem')}:"] if len(wrong) > 1 else []

@@ -176,7 +176,7 @@ class Agreements:
         seconds = question.asked.pop(message.application)
         member = self.members.get(message.application)
         if member is not None and member.graph.attempt == message.attempt:
-            member.account = message.delay
+            member.hear_account(message.delay)
         if message.reason:
             self._finish(question, message.reason)
             self._next()

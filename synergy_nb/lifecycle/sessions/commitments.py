@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from synergy_nb.control.peer import Message
+from synergy_nb.control.rights import READ
 from synergy_nb.lifecycle.records.members import Member, producer_of
 from synergy_nb.lifecycle.records.messages import Confirm, Confirmed, Graph, Refused, Share
 from synergy_nb.lifecycle.sessions.agreements import Agreements
@@ -44,7 +45,7 @@ class Commitments:
         self.components = participation.components
         self.ledger = participation.ledger
         self.impacts = impacts
-        self.join = participation.join
+        self.participation = participation
         self.admit = admit
         self.agreements = agreements
         self._deployed = deployed
@@ -52,9 +53,12 @@ class Commitments:
 
     def _share(self, sender: str, message: Share) -> None:
         graph, address = message.graph, self.peer.address
+        if refusal := self.participation.refusal(graph):
+            self._confirm_sharing(graph, "", refusal)
+            return
         tap, refusal = self.admit(graph) if address in graph.owner_origins else ("", "")
         if not refusal and address in graph.addresses:
-            member = self.join(sender, graph, "Share")
+            member = self.participation.join(sender, graph, "Share")
             if member is None:
                 return
             tap, refusal = self.deploying.add_user(member)
@@ -79,15 +83,15 @@ class Commitments:
 
     def _confirm(self, sender: str, message: Confirm) -> None:
         operator = message.operator
-        member = self.join(sender, message.graph, "Confirm")
+        if refusal := self.participation.refusal(message.graph):
+            self._refuse(message.graph, operator, refusal)
+            return
+        member = self.participation.join(sender, message.graph, "Confirm")
         if member is None:
             return
         if operator not in member.operators or operator in member.deployed:
             return  # a duplicate
-        consumers = member.confirmed.setdefault(operator, set())
-        if message.consumer:
-            consumers.add(message.consumer)
-        if not consumers.issuperset(member.plan.downstream(operator)):
+        if not member.confirm(operator, message.consumer):
             return
         owner = self._unknown_owner(member, operator)
         if owner:
@@ -119,30 +123,36 @@ class Commitments:
         tapped = producer_of(graph, plan, operator) if node.kind == TAP else None
         if node.kind == TAP and (tapped is None or tapped[:2] not in self.components):
             refusal = "the stream has ended"
+        elif tapped is not None and not self._may_read(graph, tapped.application):
+            refusal = f"the stream is one of {tapped.application}, which the user of this application may not read"
         else:
             refusal = refusal or self.impacts.refusal(member, operator, agreed=self._asks(graph))
             refusal = refusal or self.ledger.commit(
                 graph.application, operator, plan.load(operator), remote, external=node.kind == PART
             )
         if refusal:
-            reason = f"{operator} at {peer.address}: {refusal}"
-            peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))
+            self._refuse(graph, operator, refusal)
             return
-        member.deployed.add(operator)
-        self.components.add(graph, plan, operator)
+        self.components.deploy(member, graph, operator, prepares=node.kind == PART)
         self._deployed(plan, operator)
         if member.deployed == member.operators:
             self.ledger.expire(graph.application)  # release reservations of graphs that were not chosen
         self.deploying.deploy(graph.application)
-        if node.kind == PART:
-            member.preparing.add(operator)
-        else:
+        if node.kind != PART:
             self._confirm_upstream(member, operator)
+
+    def _refuse(self, graph: Graph, operator: str, refusal: str) -> None:
+        reason = f"{operator} at {self.peer.address}: {refusal}"
+        self.peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))
+
+    def _may_read(self, graph: Graph, owner: str) -> bool:
+        """Whether the user of a graph may read an application that has components here."""
+        member = self.participation.members.get(owner)
+        return member is None or member.graph.rights.allow(graph.rights.owner, READ)
 
     def ready(self, member: Member, operator: str) -> None:
         """Confirm the inputs of a part on Spark, whose query at this peer now takes tuples."""
-        if operator in member.preparing:
-            member.preparing.discard(operator)
+        if member.components.is_prepared(operator):
             self._confirm_upstream(member, operator)
 
     def _confirm_upstream(self, member: Member, operator: str) -> None:

@@ -73,7 +73,10 @@ class _SharingGraph(NamedTuple):
 class Deploying:
     """Computes the deployments of one peer, and instructs its driver."""
 
-    def __init__(self, peer: Peer, components: Components, members: Mapping[str, Member]) -> None:
+    def __init__(
+        self, peer: Peer, components: Components, members: Mapping[str, Member], *, compares: bool = False
+    ) -> None:
+        self._compares = compares  # whether readers compare the streams of active replicas
         self.peer = peer
         self.components = components
         self.members = members  # member records of the applications in which the peer takes part, by id
@@ -199,6 +202,7 @@ class Deploying:
             producer_epochs=_epochs(graph.producers),
             plan=graph.plan,
             remaining=remaining_times(graph.reached, plan),
+            compares=self._compares,
         )
         self._outlines[graph.application] = graph, outline
         return outline

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from synergy_nb.control.peer import Message, Timer
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.records.messages import (
     ComponentTimes,
     Feedback,
@@ -24,6 +23,7 @@ from synergy_nb.lifecycle.records.messages import (
     MeasuredApplication,
     TimesReported,
 )
+from synergy_nb.lifecycle.sessions.leases import Leases
 from synergy_nb.lifecycle.sessions.participation import Participation
 
 __all__ = ["Feedbacks"]
@@ -73,8 +73,8 @@ class Feedbacks:
         # applications in which the peer takes part; their sources here run, and their streams are offered, from the
         # first feedback on
         participation: Participation,
-        # callback with a member record whose graph is older than that of the feedback
-        outdated: Callable[[Member], None],
+        # leases, which feedback renews, and by which a peer asks for a graph that is later than its own
+        leases: Leases,
         # function that returns the delay of an application that the peer leads by its account, seconds; negative
         # without one
         account: Callable[[str], float],
@@ -87,7 +87,7 @@ class Feedbacks:
         self._config = participation.config
         self._members = participation.members
         self._led = participation.led
-        self._outdated = outdated
+        self._leases = leases
         self._account = account
         self._delay = delay
         self._timer: Timer | None = None
@@ -156,16 +156,9 @@ class Feedbacks:
                 if member.graph.origin == member.leader:
                     self._peer.send(sender, GraphChanged(member.graph))
                 continue
-            member.last_feedback = self._peer.now
+            self._leases.heard(member)
             self._participation.start(member)  # the Begin message may have been lost
-            if not member.running:
-                member.running = True
+            if member.hear(measured, own=sender == self._peer.address):
                 self._participation.components.offer(measured.application, member.sharable_operators)
-            if sender != self._peer.address:
-                member.delay = measured.delay
-            if measured.times:
-                member.times = measured.times
-            member.helpless = measured.helpless
-            member.account = measured.account
             if measured.epoch > member.graph.epoch and not member.ended:
-                self._outdated(member)
+                self._leases.ask(member)

@@ -13,13 +13,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from synergy_nb.control.peer import Message
+from synergy_nb.control.peer import Message, Timer
 from synergy_nb.lifecycle.records.members import Member
 from synergy_nb.lifecycle.records.messages import End, GraphAsked, GraphChanged
 from synergy_nb.lifecycle.sessions.participation import Participation
 from synergy_nb.lifecycle.sessions.sink_reports import SinkReports
 
 __all__ = ["Leases"]
+
+
+class _Lease:
+    """The lease of one session."""
+
+    __slots__ = ("heard", "member", "timer")
+
+    def __init__(self, member: Member, heard: float) -> None:
+        self.member = member
+        # time at which whoever leads the application was heard last, seconds; in the future while a peer may take its
+        # time, as it prepares parts on Spark
+        self.heard = heard
+        self.timer: Timer | None = None
 
 
 class Leases:
@@ -40,30 +53,45 @@ class Leases:
         self._led = participation.led
         self._sinks = sinks
         self._tell = tell
-        participation.on_joined.append(self.start)
+        self._leases: dict[str, _Lease] = {}  # by application in which the peer takes part
+        participation.on_joined.append(self._start)
+        participation.on_left.append(self._left)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {GraphAsked: self._asked}
 
-    def start(self, member: Member) -> None:
-        """Start the lease of a session at this peer."""
-        self._check_after(member, self._config.lease)
+    def _start(self, member: Member) -> None:
+        """Start the lease of a session at this peer, which feedback renews once all is prepared."""
+        lease = _Lease(member, self._peer.now + self._config.preparation(member.plan))
+        self._leases[member.graph.application] = lease
+        self._check_after(lease, self._config.lease)
 
-    def _check_after(self, member: Member, seconds: float) -> None:
-        member.timer = self._peer.after(seconds, self._check, member, self._peer.now + seconds)
+    def heard(self, member: Member, *, at_least: bool = False) -> None:
+        """Whoever leads an application has been heard; ``at_least``: what is left for preparation is not shortened."""
+        lease, now = self._leases[member.graph.application], self._peer.now
+        lease.heard = max(lease.heard, now) if at_least else now
 
-    def _check(self, member: Member, due: float) -> None:
+    def _left(self, application: str) -> None:
+        lease = self._leases.pop(application, None)
+        if lease is not None and lease.timer is not None:
+            lease.timer.cancel()
+
+    def _check_after(self, lease: _Lease, seconds: float) -> None:
+        lease.timer = self._peer.after(seconds, self._check, lease, self._peer.now + seconds)
+
+    def _check(self, lease: _Lease, due: float) -> None:
         """Ask about an application, or leave it, if the lease is over."""
-        application, config, now = member.graph.application, self._config, self._peer.now
+        member, config, now = lease.member, self._config, self._peer.now
+        application = member.graph.application
         if self._members.get(application) is not member or member.ended:
             return  # the results of an application that has ended are retained until they have been fetched
-        silent = now - member.last_feedback
+        silent = now - lease.heard
         if application in self._led or member.graph.origin == self._peer.address or silent < config.lease - 1e-9:
-            self._check_after(member, max(config.lease - silent, config.feedback))
+            self._check_after(lease, max(config.lease - silent, config.feedback))
         elif silent < config.silence - 1e-9:
             self.ask(member)
-            self._check_after(member, min(config.feedback, config.silence - silent))
+            self._check_after(lease, min(config.feedback, config.silence - silent))
         elif now - due > config.feedback:  # this peer was stopped
-            member.last_feedback = now - config.silence + config.lease
-            self._check_after(member, config.feedback)
+            lease.heard = now - config.silence + config.lease
+            self._check_after(lease, config.feedback)
         else:
             self._participation.expire(application, "no feedback of its origin has arrived")
 

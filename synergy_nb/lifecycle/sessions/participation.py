@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from synergy_nb import events
 from synergy_nb.control.peer import Message, Peer
+from synergy_nb.control.rights import Admission
 from synergy_nb.lifecycle.records.members import NEVER_ENDED, Ended, Member, plan_of
 from synergy_nb.lifecycle.records.messages import Begin, Graph, Lost, no_session
 from synergy_nb.lifecycle.records.request import Request
@@ -42,6 +43,7 @@ class Participation:
         members: dict[str, Member],
         deploying: Deploying,
         agreements: Agreements,  # agreements of origins to what components add to the delays of their applications
+        admission: Admission,  # what the peer accepts of users
     ) -> None:
         self.peer = peer
         self.membership = membership
@@ -52,6 +54,7 @@ class Participation:
         self.components = deploying.components
         self.ledger = deploying.components.ledger
         self._agreements = agreements
+        self._admission = admission
         self.ended: Latest[Ended] = Latest(ENDED_SESSIONS)  # application to the latest attempt that has ended here
         self.on_joined: list[Callable[[Member], None]] = []  # listeners, called with each new member record
         # listeners, called with each graph of a message that changes one, before it is adopted
@@ -60,6 +63,10 @@ class Participation:
         self.on_left: list[Callable[[str], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Begin: self._begin}
 
+    def refusal(self, graph: Graph) -> str:
+        """Why this peer takes no part in an application, for its user; empty if it may."""
+        return self._admission.refusal(graph.application, graph.rights.owner)
+
     # -- joining -----------------------------------------------------------------------------------------------------
 
     def join(self, sender: str, graph: Graph, what: str) -> Member | None:
@@ -67,7 +74,8 @@ class Participation:
         application = graph.application
         member = self.members.get(application)
         over = self.ended.get(application, NEVER_ENDED)
-        if (graph.attempt, graph.epoch) <= over or (member is not None and graph.attempt < member.graph.attempt):
+        ended = (graph.attempt, graph.epoch) <= over and over.by in ("", graph.origin)
+        if ended or (member is not None and graph.attempt < member.graph.attempt):
             self.record_outdated(application, what, sender, "stale attempt")
             return None
         if member is not None and graph.epoch < member.promised and self.refuses(sender, graph, what):
@@ -81,10 +89,12 @@ class Participation:
             except ValueError as error:
                 self.record_outdated(application, what, sender, str(error))
                 return None
+            if refusal := self.refusal(graph):
+                self.record_outdated(application, what, sender, refusal)
+                return None
             if member is not None:
                 self.leave(application, "a later attempt")
-            last_feedback = self.peer.now + self.config.preparation(plan)
-            member = self.members[application] = Member(graph, plan, self.peer.address, last_feedback)
+            member = self.members[application] = Member(graph, plan, self.peer.address)
             for listener in self.on_joined:
                 listener(member)
             if graph.origin != self.peer.address:
@@ -101,8 +111,7 @@ class Participation:
 
     def start(self, member: Member) -> None:
         """Start the sources at this peer, and the streams that it shares; later calls have no effect."""
-        if not member.started:
-            member.started = True
+        if member.start():
             self.deploying.deploy(member.graph.application)
 
     # -- outdated messages -------------------------------------------------------------------------------------------
@@ -159,13 +168,10 @@ class Participation:
         owners = self.components.leave(application, sinks)
         for operator in set(member.graph.roles.backed_up(self.peer.address)) - member.deployed:
             self.ledger.drop(application, operator)
-        member.deployed &= sinks
-        member.ended = True
+        member.end(sinks)
         self.ledger.expire(application)
         self.ended.raise_to(application, Ended(member.graph.attempt, until, status, reason))
         if not retain_sinks:
-            if member.timer is not None:
-                member.timer.cancel()
             if member.graph.origin != self.peer.address:
                 self.membership.unwatch(member.graph.origin)
             for listener in self.on_left:

@@ -54,15 +54,14 @@ class SinkReports:
         """The driver's report of the end-to-end execution time at the sinks here, in seconds."""
         member = self._members.get(application)
         if member is not None:
-            member.delay = delay
+            member.sinks_measured(delay)
             if application not in self._led:
                 self._report(member, delay)
 
     def ended(self, application: str) -> None:
         """The driver's report that the streams of all sinks here have ended."""
         member = self._members.get(application)
-        if member is not None and not member.sinks_ended:
-            member.sinks_ended = True
+        if member is not None and member.sinks_end():
             self._repeat(member)
 
     def _repeat(self, member: Member) -> None:
@@ -91,12 +90,10 @@ class SinkReports:
             self.answer(sender, application)
         if request is None or not request.running or request.graph.attempt != message.attempt:
             return
-        if message.delay >= 0.0 and sender != self._peer.address:
-            request.delays[sender] = message.delay
-        if message.ended:
-            request.ended_sinks.add(sender)
-            if request.ended_sinks.issuperset(sink_peers(request.graph)):
-                self._end(application, State.FINISHED)
+        own = sender == self._peer.address  # then its member knows the delay
+        request.sinks_reported(sender, -1.0 if own else message.delay, ended=message.ended)
+        if message.ended and request.ended_sinks.issuperset(sink_peers(request.graph)):
+            self._end(application, State.FINISHED)
 
     def answer(self, sender: str, application: str) -> bool:
         """Tell another peer again that an application has ended whose results it retains; return False if unknown."""

@@ -80,6 +80,5 @@ class SkippedReports(Protocol):
             self.peer.record(
                 MessageOutdated, message.application, message=what, sender=sender, reason="no such application runs"
             )
-        elif request.skipped.get(message.source) != message.lines:
-            request.skipped[message.source] = message.lines
+        elif request.skip(message.source, message.lines):
             self.peer.record(LinesSkipped, message.application, operator=message.source, lines=message.lines)

@@ -17,6 +17,7 @@ from synergy_nb.plan.checks.validation import Operator, PlanError, Problem
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.operators.declaration import Flow
 from synergy_nb.plan.operators.engines import off_spark
+from synergy_nb.plan.operators.tables import INDEX_BYTES
 from synergy_nb.plan.terms.qos import QoS
 from synergy_nb.plan.terms.units import counted
 
@@ -58,7 +59,7 @@ class Held(NamedTuple):
 
 
 def held(plan: RatedPlan, operator: str) -> Held:
-    """Estimate what an operator keeps: tuples of its inputs, or a result for each group of each open window.
+    """Estimate what an operator keeps: tuples of its inputs, a result for each group of each open window, or a table.
 
     The tuples of a windowed stream arrive together, so an operator that takes the windows of its input keeps one.
 
@@ -72,6 +73,9 @@ def held(plan: RatedPlan, operator: str) -> Held:
     state = KINDS[node.kind].state if node.kind in KINDS else ""
     if not state:
         return Held(0.0, 0.0, Basis.KNOWN, whole=False)
+    if state == "table":
+        table = node.params["table"]
+        return Held(table["rows"], table["bytes"] + table["rows"] * INDEX_BYTES, Basis.KNOWN, whole=True)
     if state == "groups":
         results = _results(plan, operator)
         return Held(results.tuples, results.tuples * plan.tuple_bytes(operator), results.basis, whole=False)
@@ -94,14 +98,15 @@ def retained_bytes(plan: RatedPlan, operator: str) -> float:
     True
     """
     node = plan.operators[operator]
-    if node.kind not in KINDS or KINDS[node.kind].state != "tuples" or (node.params.get("window") or {}).get("rows"):
+    state = KINDS[node.kind].state if node.kind in KINDS else ""
+    if state not in ("tuples", "table") or (node.params.get("window") or {}).get("rows"):
         return 0.0
     kept = held(plan, operator)
     return kept.nbytes if kept.basis == Basis.KNOWN else 0.0
 
 
 def check_memory(plan: RatedPlan, operators: Iterable[str], limit: float) -> None:
-    """Check that the tuples that operators retain fit into their shares of memory.
+    """Check that what operators retain, and the memory that functions are stated to need, fit into shares of memory.
 
     ``operators``: ids of the operators to check; ``limit``: share of each operator in bytes, if the plan states none.
 
@@ -112,6 +117,11 @@ def check_memory(plan: RatedPlan, operators: Iterable[str], limit: float) -> Non
     share = limit if plan.qos.memory is None else min(plan.qos.memory, limit)
     for name in operators:
         operator, size = plan.operators[name], retained_bytes(plan, name)
+        stated = operator.params.get("memory") if "function" in operator.params else None
+        if stated is not None and stated > share:
+            remedy = "state less, or give it more with memory= of the sink or of the Cluster"
+            expected = f"at most its share of {share / 1e6:,.0f} MB: {remedy}"
+            problems.append(Problem(name, "memory", f"{stated / 1e6:,.0f} MB for its function", expected))
         if size > share:
             rate = sum(plan.rate(up) for up in operator.streams)
             kept = held(plan, name)

@@ -9,8 +9,8 @@ from synergy_nb.plan.checks.source_sizes import SourceSize, rate_with
 from synergy_nb.plan.checks.validation import Operator
 from synergy_nb.plan.operators.catalogue import KINDS, PART, TAP
 from synergy_nb.plan.operators.declaration import Flow
-from synergy_nb.plan.operators.parameter_types import COLUMN_BYTES
 from synergy_nb.plan.operators.sources import pace_of
+from synergy_nb.plan.terms.column_types import column_bytes
 
 __all__ = ["OperatorFlow", "flows", "pause_of"]
 
@@ -67,7 +67,7 @@ def flows(
             closing[name] = taken / rows if rows else paces[name] / pause_of(own)
         elif operator.inputs:
             closing[name] = closing.get(operator.inputs[0], 0.0)
-        size = sum([COLUMN_BYTES[kind] for kind in schemas[name].values()], 0.0)
+        size = sum(map(column_bytes, schemas[name].values()), 0.0)
         if wide:
             passed = {column: width for up in operator.inputs for column, width in widths[up].items()}
             widths[name] = sizes[name].widths if name in sizes else passed
@@ -102,5 +102,5 @@ def pause_of(window: Mapping[str, Any]) -> float:
 
 def _width(column: str, kind: str, known: Mapping[str, float]) -> float:
     """Mean bytes of the values of a column: those of its type, or more where they are known to be longer."""
-    least = COLUMN_BYTES[kind]
+    least = column_bytes(kind)
     return max(known.get(column, 0.0), least) if kind in ("str", "bytes") else least

@@ -167,6 +167,10 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
         if active and operator.engine == "spark":
             expected = "peer or auto in a plan with availability 'active ...': Spark executes no active replicas"
             problems.append(Problem(name, "engine", "spark", expected))
+        twice = degrees(operator, qos).active > 1 or technique(operator, qos) is Technique.ORDERED
+        if twice and operator.params.get("deterministic") is False:
+            expected = "true beside replicas that execute: those of a function that is not would differ"
+            problems.append(Problem(name, "deterministic", False, expected))
         if qos.availability is not None and operator.availability is not None:
             expected = "none beside a share of the time in qos.availability, which is that of all operators together"
             problems.append(Problem(name, "availability", operator.availability, expected))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from synergy_nb.plan.operators.sources import DEFAULT_RATE, pace_of, rate_of
+from synergy_nb.plan.operators.sources import DEFAULT_RATE, GENERATED, pace_of, rate_of, share_of
 
 __all__ = ["Amount", "Basis", "SourceSize", "duration_of", "rate_with", "tuples_within"]
 
@@ -73,7 +73,7 @@ def rate_with(params: Mapping[str, Any], size: SourceSize | None) -> float:
 
 def duration_of(params: Mapping[str, Any], size: SourceSize | None) -> float:
     """Event time from the first tuple of a source to the last, seconds; infinite where it is unknown."""
-    if params.get("connector") == "packets":
+    if params.get("connector") in GENERATED:
         count, rate = params.get("count"), params["rate"]
         return min(float(params.get("duration") or math.inf), count / rate if count and rate else math.inf)
     return math.inf if size is None or size.seconds is None else size.seconds
@@ -99,23 +99,24 @@ def tuples_within(params: Mapping[str, Any], size: SourceSize | None, seconds: f
     tuples, total = density * min(seconds, duration_of(params, size)), _total(params, size)
     if total > tuples:
         return Amount(tuples, basis)
-    known = params.get("connector") == "packets" or (size is not None and size.exact)
+    known = params.get("connector") in GENERATED or (size is not None and size.exact)
     return Amount(total, Basis.KNOWN if known else Basis.GUESSED, whole=total < math.inf)
 
 
 def _total(params: Mapping[str, Any], size: SourceSize | None) -> float:
     """Number of all tuples of a source; infinite where it is unknown."""
-    if params.get("connector") == "packets":
+    if params.get("connector") in GENERATED:
         rate = float(params["rate"])
-        return min(float(params.get("count") or math.inf), float(params.get("duration") or math.inf) * rate)
+        events = min(float(params.get("count") or math.inf), float(params.get("duration") or math.inf) * rate)
+        return events * share_of(params)
     return math.inf if size is None or size.rows is None else size.rows
 
 
 def _density(params: Mapping[str, Any], size: SourceSize | None) -> tuple[float, Basis]:
     """Tuples per second of event time, and what that rests on."""
     connector = params.get("connector", "trace")
-    if connector == "packets":
-        return float(params["rate"]), Basis.KNOWN
+    if connector in GENERATED:
+        return float(params["rate"]) * share_of(params), Basis.KNOWN
     if connector == "peers":
         return rate_of(params), Basis.KNOWN
     found = size or _UNSEEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,7 @@ __all__ = [
     "Operator",
     "PlanError",
     "Problem",
+    "StreamWork",
     "check",
     "check_graph",
     "check_parameters",
@@ -34,6 +35,7 @@ __all__ = [
 #: Largest number of paths from a source to a sink: composition sends probes along each.
 MOST_ROUTES: Final = 4096
 _MOST_OPERATORS: Final = 1000
+_LONGEST_SHOWN: Final = 200  # characters of an id that is none, by which errors name its operator
 #: Fields of operators other than parameters; a misspelt parameter may be one of them.
 _FIELDS: Final = ("input", "inputs", "cost", "selectivity", "engine", "availability")
 
@@ -62,12 +64,16 @@ class Problem(msgspec.Struct, frozen=True):
     nearest: str | None = None
 
     def __str__(self) -> str:
-        where = f"operator {self.operator!r}, {self.field}" if self.operator else self.field
-        found = "missing" if self.value is None else repr(self.value)
-        if len(found) > 120:
-            found = found[:117] + "..."
-        hint = f"; did you mean {self.nearest!r}?" if self.nearest is not None else ""
-        return " ".join(f"{where}: {found}; expected {self.expected}{hint}".split())
+        field = _cut(self.field, _LONGEST_SHOWN)
+        where = f"operator {_cut(self.operator, _LONGEST_SHOWN)!r}, {field}" if self.operator else field
+        found = "missing" if self.value is None else _cut(repr(self.value), 120)
+        hint = f"; did you mean {_cut(self.nearest, _LONGEST_SHOWN)!r}?" if self.nearest is not None else ""
+        return " ".join(f"{where}: {found}; expected {_cut(self.expected, 4000)}{hint}".split())
+
+
+def _cut(text: str, most: int) -> str:
+    """Cut a text that a user may have made as long as he likes."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 class PlanError(SynergyError, ValueError):
@@ -97,6 +103,18 @@ class PlanError(SynergyError, ValueError):
 
     def __reduce__(self) -> tuple[type[PlanError], tuple[tuple[Problem, ...]]]:
         return PlanError, (self.problems,)
+
+
+Form: TypeAlias = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...] | None, tuple[str, ...]]
+"""The fields of a :class:`~synergy_nb.plan._stream_names.StreamForm`."""
+
+
+class StreamWork(msgspec.Struct, frozen=True):
+    """What an operator does, with the streams that it does it with: that names a stream."""
+
+    kind: str
+    params: dict[str, Any]
+    inputs: tuple[Form, ...]
 
 
 class Operator(msgspec.Struct, frozen=True):
@@ -129,6 +147,9 @@ class Operator(msgspec.Struct, frozen=True):
         where each input has a port of its own. Only :mod:`~synergy_nb.plan.derived.active_replicas` sets it.
     replica_of
         Id of the operator of which this is a further active replica; empty for every other operator.
+    makes
+        The work whose stream it makes, where it makes that stream in another way; None: its own work. Only
+        :mod:`~synergy_nb.plan.derived.coarser_windows` sets it.
     """
 
     id: str
@@ -142,6 +163,7 @@ class Operator(msgspec.Struct, frozen=True):
     availability: str | None = None
     ports: tuple[int, ...] = ()
     replica_of: str = ""
+    makes: StreamWork | None = None
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -240,8 +262,8 @@ def _unique(operators: Sequence[Operator], problems: list[Problem]) -> dict[str,
     for operator in operators:
         name = operator.id
         if not is_id(operator.replica_of or name):
-            problems.append(Problem(str(name), "id", name, ID, suggested_id(name, ids)))
             name = str(name)
+            problems.append(Problem(name, "id", operator.id, ID, suggested_id(name, ids)))
         if name in given:
             problems.append(Problem(name, "id", name, "an id that no other operator has"))
             continue

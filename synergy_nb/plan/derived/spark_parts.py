@@ -42,7 +42,7 @@ SPARK_COSTS: Final[Mapping[bool, float]] = {True: 5e-6, False: 1e-6}
 
 def has_state(operator: Operator) -> bool:
     """Whether an operator retains state for later results."""
-    return operator.kind in KINDS and KINDS[operator.kind].state != ""
+    return operator.kind in KINDS and KINDS[operator.kind].state not in ("", "table")
 
 
 def cones(plan: Plan, on_spark: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -177,11 +177,11 @@ def trusted_profiles(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, P
     A cost or a selectivity is a property of the operator. A rate or a signature is a property of the stream, and counts
     only if the stream has a pace (:func:`paced`): the rate of an unthrottled replay predicts nothing.
 
-    ``profiles``: measured cost, selectivity and rate of operators, by the canonical names of their streams.
+    ``profiles``: measured cost, selectivity and rate of operators, by the names of their work.
     """
     known: dict[str, Profile] = {}
     for name in plan.operators:
-        measured = profiles.get(plan.stream_name(name))
+        measured = profiles.get(plan.work_name(name))
         if measured is not None:
             unpaced = msgspec.structs.replace(measured, rate=None, signature=None)
             known[name] = measured if paced(plan, name) else unpaced

@@ -15,6 +15,10 @@ stream. A tap has no inputs and no work of its own; a peer that provides the str
 and the rate of its stream, as both follow from operators that the reduced plan does not have: so the names, rates and
 loads of all operators downstream are those of the whole plan.
 
+*Streams with more rows.* A filter whose stream does not run may read one that contains it
+(:mod:`.stream_containment`): the tap has the id of the filter's input, and the filter tests the rest. So may an
+aggregate one of finer windows (:mod:`.coarser_windows`).
+
 *Who may share.* A later reader misses the beginning of a stream. So only streams without a beginning are shared unless
 users ask for more (:func:`is_live`).
 """
@@ -22,10 +26,15 @@ users ask for more (:func:`is_live`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
+from synergy_nb.plan._stream_names import StreamForm
 from synergy_nb.plan.checks.validation import Checked, Operator
-from synergy_nb.plan.derived.stream_signatures import signature
+from synergy_nb.plan.derived.stream_containment import Container
+from synergy_nb.plan.derived.stream_signatures import scaled, signature
 from synergy_nb.plan.operators.catalogue import TAP
 from synergy_nb.plan.operators.sources import is_endless
 from synergy_nb.plan.query_plan import Plan
@@ -68,44 +77,55 @@ def sharable_points(plan: Plan, runs: Callable[[str], bool]) -> tuple[str, ...]:
     return tuple(points)
 
 
-def reduced(plan: Plan, points: Mapping[str, Mapping[str, Provider]]) -> Plan:
+def reduced(
+    plan: Plan, points: Mapping[str, Mapping[str, Provider]], within: Mapping[str, Container] = MappingProxyType({})
+) -> Plan:
     """Return the part of a plan that remains to be composed when some of its streams run already.
 
     ``plan``: query plan ξ; it is not changed; ``points``: providers of each operator whose stream is used: address of a
-    peer to the application and operator that provide the stream there.
+    peer to the application and operator that provide the stream there; ``within``: operator to the stream of which it
+    makes its own, in place of an operator whose id the tap has.
     """
+    inputs = {container.tap: container for container in within.values()}
+    rewritten = {name: operator for container in within.values() for name, operator in container.rewritten.items()}
     needed: set[str] = set()
     waiting = list(plan.sinks)
     while waiting:
         name = waiting.pop()
         if name not in needed:
             needed.add(name)
-            waiting.extend(() if name in points else plan.upstream(name))
+            waiting.extend(() if name in points else rewritten.get(name, plan.operators[name]).inputs)
     operators: dict[str, Operator] = {}
     for name, operator in plan.operators.items():
         if name in points:
+            other = inputs.get(name)
+            form = plan.stream_form(name) if other is None else other.form
             params: dict[str, Any] = {
-                "name": plan.stream_name(name),
+                "name": form.name,
                 # stated, as the operators from which it follows are not in the reduced plan
-                "rate": plan.rate(name),
+                "rate": plan.rate(name) if other is None else other.rate,
                 "providers": {address: list(provider) for address, provider in sorted(points[name].items())},
             }
+            if form != StreamForm(form.name):  # names of streams that are made of this one need it
+                params["form"] = msgspec.to_builtins(form)
             pattern = signature(plan, name)
+            pattern = scaled(pattern, params["rate"]) if pattern and other is not None else pattern
             if pattern:
                 params["signature"] = [list(segment) for segment in pattern]
             operators[name] = Operator(name, TAP, params, (), 0.0, None, None, "peer")
+        elif name in within:
+            rate = within[name].rate
+            share = min(plan.rate(name) / rate, 1.0) if rate else 1.0
+            operators[name] = msgspec.structs.replace(rewritten[name], selectivity=share)
         elif name in needed:
-            operators[name] = operator
-    return Plan.composed(
-        plan.name,
-        plan.qos,
-        Checked(
-            operators,
-            {name: plan.schema(name) for name in operators},
-            {name: plan.window(name) for name in operators},
-        ),
-        plan.sizes,
-    )
+            operators[name] = rewritten.get(name, operator)
+    schemas = {name: plan.schema(name) for name in operators}
+    windows = {name: plan.window(name) for name in operators}
+    for name, container in within.items():
+        for each in (container.tap, *container.rewritten) if container.columns is not None else ():
+            if each != name:
+                schemas[each], windows[each] = dict(container.columns or {}), container.window
+    return Plan.composed(plan.name, plan.qos, Checked(operators, schemas, windows), plan.sizes)
 
 
 def taps_of(plan: Plan) -> tuple[str, ...]:

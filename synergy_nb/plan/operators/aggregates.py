@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.operators.declaration import OWN_WINDOW, Declaration, Example, Flow, Parameter
-from synergy_nb.plan.operators.parameter_types import CALLS, NAME, POSITIVE, WINDOW, columns
-from synergy_nb.plan.operators.schemas import UNKNOWN, Derivation, Schema, grouping_columns, own_window
+from synergy_nb.plan.operators.parameter_types import CALLS, CONDITION, NAME, POSITIVE, WINDOW, columns
+from synergy_nb.plan.operators.schemas import UNKNOWN, Derivation, Schema, grouping_columns, is_windowed, own_window
+from synergy_nb.plan.sql import sql
 
 __all__ = ["AGGREGATE", "COUNT"]
 
@@ -23,24 +25,39 @@ def _aggregate(it: Derivation) -> Schema:
             texts[name], columns[name] = found
             if columns[name] == "null":
                 it.wrong(f"values.{name}", text, "a value with a type, such as CAST(NULL AS int)")
-            elif "half_life" in it.params and _decays(texts[name]):
-                columns[name] = "float"
+            elif "half_life" in it.params:
+                left, calls = sql.calls(sql.parse(texts[name], it.input, aggregate=True))
+                columns[name] = sql.infer_type(left, sql.call_types(calls, it.input, half_life=True))
         elif name not in columns:
             columns[name] = UNKNOWN
     it.rewrite("values", texts)
-    it.window = it.params.get("window")
-    return it.output("values", columns, windowed=True)
+    if "window" in it.params:
+        it.window = it.params["window"]
+    elif not is_windowed(it.input) and "window" not in it.faulty:
+        it.wrong("window", None, "a window such as '20 min': its input has none")
+    schema = it.output("values", columns, windowed=True)
+    if "having" in it.params and UNKNOWN not in columns.values():
+        found = it.expression("having", it.params["having"], schema=schema)
+        if found is not None:
+            it.params["having"] = found[0]
+            if found[1] not in ("bool", "null"):
+                it.wrong("having", found[0], f"a condition, not {found[1]}")
+    return schema
 
 
-def _decays(call: str) -> bool:
-    """Whether a half-life changes the result of a canonical call, so that a tuple may count for less than one."""
-    return call.startswith(("sum(", "count(")) and not call.startswith("count(DISTINCT")
+_OF_ORDER: Final = re.compile(rf"\b({'|'.join(sql.OF_ORDER)})\(")
+
+
+def _needs_no_order(params: Mapping[str, Any]) -> str:
+    if any(map(_OF_ORDER.search, params.get("values", {}).values())):  # also within a literal: then it sorts in vain
+        return ""
+    return "the result of a window does not depend on the order of its tuples; replicas add floats exactly"
 
 
 def _groups(params: Mapping[str, Any], flow: Flow) -> float:
     groups = flow.consumed * AGGREGATE.selectivity
-    window = params["window"]
-    return groups * float(window["length"]) / float(window["slide"]) if window["kind"] == "sliding" else groups
+    window = params.get("window") or {}
+    return groups * float(window["length"]) / float(window["slide"]) if window.get("kind") == "sliding" else groups
 
 
 AGGREGATE: Final = Declaration(
@@ -53,6 +70,7 @@ AGGREGATE: Final = Declaration(
     python=(
         'sums = packets.aggregate(by=["source", "destination"], window="20 min", total="sum(bytes)")',
         'recent = packets.aggregate(window="1 min every 10 s", load="sum(bytes)", half_life="5 s")',
+        'busy = packets.aggregate("source", "10 s", n="count(*)", mean="sum(bytes) / count(*)", having="n > 10")',
     ),
     yaml=(
         (
@@ -63,17 +81,22 @@ AGGREGATE: Final = Declaration(
             "recent: {kind: aggregate, input: packets, window: 1 min every 10 s, values: {load: sum(bytes)}, "
             "half_life: 5 s}"
         ),
+        "busy: {kind: aggregate, input: packets, by: [source], window: 10 s, values: {n: count(*)}, having: n > 10}",
     ),
     example=Example(lambda packets, _: packets.aggregate(by="source", window="1 s", n="sum(bytes)")),
     parameters={
         "by": Parameter(columns(0), "columns to group by", [], "none: one group"),
         "window": Parameter(
-            WINDOW, "`20 min`, `20 min every 5 min`, `2 min gap` or `1000 rows`: see [windows](#windows)"
+            WINDOW,
+            "`20 min`, `20 min every 5 min`, `2 min gap` or `1000 rows`: see [windows](#windows)",
+            None,
+            "those of the input, which then needs windows",
+            leads=True,
         ),
         "values": Parameter(
             CALLS,
-            "new columns, each an aggregate call: `count(*)`, `count(x)`, `count(distinct x)`, `sum(x)`, `min(x)`, "
-            "`max(x)`, `avg(x)`, `any_value(x)`, `count_if(condition)`; also `sum(x) FILTER (WHERE condition)`",
+            "new columns, each an expression over [aggregate calls](#aggregate-calls), such as `sum(bytes)` or "
+            "`sum(bytes) / count(*)`",
             spelling="values",
         ),
         "half_life": Parameter(
@@ -82,6 +105,14 @@ AGGREGATE: Final = Declaration(
             "result, counts 0.5 ^ (a / `half_life`). Sums and counts are then floats",
             None,
             "none: all tuples of a window have the same weight",
+            spelling="keyword",
+        ),
+        "having": Parameter(
+            CONDITION,
+            "a condition in [SQL](#expressions) on the columns of the result, such as `n > 10`: other groups have no "
+            "result, as with a `filter` behind it, which has the same stream",
+            None,
+            "all groups",
             spelling="keyword",
         ),
     },
@@ -94,7 +125,9 @@ AGGREGATE: Final = Declaration(
     keys="by",
     state="groups",
     waits=True,
-    agrees="the result of a window does not depend on the order of its tuples; replicas add floats exactly",
+    uses=lambda params: [*map(sql.quoted, params["by"]), *params["values"].values()],
+    needs_order="only for `first`, `last` and `string_agg`, which take the tuples in their order",
+    needs_no_order=_needs_no_order,
     remedy="shorten its window, or group by columns with fewer values",
     brief=lambda params: ", ".join(params["values"].values()),
     off_spark="",
@@ -119,6 +152,7 @@ COUNT: Final = Declaration(
     output_rate=lambda _, flow: min(flow.windows, flow.consumed),
     state="groups",
     waits=True,
+    uses=lambda _: [],
     agrees="the number of a window's tuples does not depend on their order",
     remedy="shorten its window",
     brief=lambda params: str(params["name"]),

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from synergy_nb.plan.operators import aggregates, crypto, joins, ordered, rows
+from synergy_nb.plan.operators import aggregates, crypto, joins, ordered, own, rows, tables
 from synergy_nb.plan.operators.declaration import Declaration, Parameter
 from synergy_nb.plan.operators.sources import CONNECTORS, SINK, SOURCE
 
@@ -50,16 +50,22 @@ def declare(declaration: Declaration) -> None:
 
 
 declare(SOURCE)
-for _family in (rows, joins, aggregates, ordered, crypto):
+for _family in (rows, joins, tables, aggregates, ordered, crypto, own):
     for _each in vars(_family).values():
         if isinstance(_each, Declaration):
             declare(_each)
             _families[_each.kind] = _family.__name__.rpartition(".")[2]
 declare(SINK)
 
-#: Names of the components that peers may offer: the kinds, and one source for each connector.
+#: Names of the components that all peers may offer: the kinds but those that execute what was sent to a peer, and one
+#: source for each connector.
 ALL_COMPONENTS: Final = tuple(
-    sorted([*(kind for kind in KINDS if kind != "source"), *(f"source:{connector}" for connector in CONNECTORS)])
+    sorted(
+        [
+            *(kind for kind, each in KINDS.items() if kind != "source" and not each.shipped),
+            *(f"source:{connector}" for connector in CONNECTORS),
+        ]
+    )
 )
 
 

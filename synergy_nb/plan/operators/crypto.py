@@ -11,16 +11,22 @@ from synergy_nb.plan.operators.schemas import IMPLICIT, Derivation, Schema
 
 __all__ = ["DECRYPT", "ENCRYPT"]
 
+#: Types of the values that can be encrypted.
+SEALED: Final = ("int", "float", "str", "bool", "time", "bytes")
+
 
 def _encrypt(it: Derivation) -> Schema:
-    return _recoded(it, dict.fromkeys(it.params.get("columns", ()), "bytes"), None)
+    return _recoded(it, dict.fromkeys(it.params.get("columns", ()), "bytes"), SEALED)
 
 
 def _decrypt(it: Derivation) -> Schema:
+    for name, kind in it.params.get("columns", {}).items():
+        if kind not in SEALED:
+            it.wrong(f"columns.{name}", kind, f"a type that `encrypt` takes: {', '.join(SEALED)}")
     return _recoded(it, it.params.get("columns", {}), ("bytes",))
 
 
-def _recoded(it: Derivation, kinds: Mapping[str, str], needed: Sequence[str] | None) -> Schema:
+def _recoded(it: Derivation, kinds: Mapping[str, str], needed: Sequence[str]) -> Schema:
     schema = dict(it.input)
     for name, kind in kinds.items():
         if name in IMPLICIT:

@@ -9,7 +9,7 @@ checks that no registration is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -44,6 +44,8 @@ class Parameter(NamedTuple):
     spelling
         Form of the argument in Python: ``plain``, ``keyword`` (by name only), ``many`` (as arguments of their own),
         ``columns`` (as names, as mappings, or column by column by name) or ``values`` (a mapping, or by name).
+    leads
+        Whether forms ask for it first, and labels have it, although it is not always needed.
     """
 
     type: ValueType
@@ -52,6 +54,7 @@ class Parameter(NamedTuple):
     absent: str = ""
     named: bool = True
     spelling: str = "plain"
+    leads: bool = False
 
     @property
     def parse(self) -> Callable[[Any], Any]:
@@ -156,7 +159,8 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     python, yaml
         Example code for the documentation.
     example
-        Example for measurements and the contract test; None for sources, and for operators that need a key.
+        Example for measurements and the contract test; None for sources, and for operators that need a key or a
+        table.
     inputs
         Least and greatest number of inputs; None: no upper limit.
     ports
@@ -180,12 +184,15 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         Parameter whose value is in the stream's name without the parameter's name.
     component
         Parameter that distinguishes components of this kind: a peer that offers one need not offer all.
+    shipped
+        Whether a component of this kind needs a content that the plan only names, the code of a function or a table: a
+        peer has the component only if it has the content, so that nobody deploys it elsewhere.
     keys
         Parameter with the columns that form groups, where each window has one tuple for each group; empty if there is
         none.
     state
-        Kind of state: ``tuples`` of the input; ``groups`` if no more is kept of a window than its results; empty for no
-        state.
+        Kind of state: ``tuples`` of the input; ``groups`` if no more is kept of a window than its results; ``table``, a
+        table of the plan, which never changes; empty for no state.
     span
         Function that returns the least time for which each tuple stays in the state, seconds of event time. None: its
         window, or that of its input, if it keeps ``tuples``, else 0.
@@ -198,6 +205,9 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         Whether its stream has the tuples of its input, one for one, in the same windows.
     preserves_order
         Whether its stream is in the order of its first input.
+    uses
+        Function that returns the expressions of all columns on which the stream depends; None: it depends on all of
+        them.
     needs_order
         Reason why the result depends on the order of the input; empty if it does not.
     agrees
@@ -232,6 +242,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     commutative: bool = False
     bare: str = ""
     component: str = ""
+    shipped: bool = False
     keys: str = ""
     state: str = ""
     span: Callable[[Mapping[str, Any]], float] | None = None
@@ -239,6 +250,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     waits: bool = False
     retains_all: bool = False
     preserves_order: bool = False
+    uses: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
     needs_order: str = ""
     agrees: str = ""
     needs_no_order: Callable[[Mapping[str, Any]], str] = lambda _: ""
@@ -285,9 +297,10 @@ def _check_syntax(it: Derivation, parameters: Mapping[str, Parameter]) -> None:
             continue
         if parameter.type.name == "condition":
             it.expression(field, it.params[field])
-        elif parameter.type.name in ("expressions", "calls"):
+        elif parameter.type.name in ("expressions", "calls", "over"):
+            aggregate, over = parameter.type.name == "calls", parameter.type.name == "over"
             for name, text in it.params[field].items():
-                it.expression(f"{field}.{name}", text, aggregate=parameter.type.name == "calls")
+                it.expression(f"{field}.{name}", text, aggregate=aggregate, over=over)
 
 
 #: Parameter ``window`` of an operator that uses the windows of its input if the input has windows.

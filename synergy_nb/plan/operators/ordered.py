@@ -1,14 +1,15 @@
-"""Operators that process all tuples of a window together: sort, compare, distinct, top, percentile."""
+"""Operators that process all tuples of a window together: sort, compare, distinct, top, percentile, over."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from synergy_nb.plan.operators.declaration import OWN_WINDOW, Declaration, Example, Parameter
-from synergy_nb.plan.operators.parameter_types import COLUMN, FRACTION, NAME, ORDER, columns, integer
+from synergy_nb.plan.operators.parameter_types import COLUMN, FRACTION, NAME, ORDER, OVER_VALUES, columns, integer
 from synergy_nb.plan.operators.schemas import (
     IMPLICIT,
     ORDERED,
+    UNKNOWN,
     Derivation,
     Schema,
     equal_windows,
@@ -17,9 +18,10 @@ from synergy_nb.plan.operators.schemas import (
     own_window,
     with_windows,
 )
+from synergy_nb.plan.sql.sql import quoted
 from synergy_nb.plan.terms.units import format_fraction
 
-__all__ = ["COMPARE", "DISTINCT", "PERCENTILE", "SORT", "TOP"]
+__all__ = ["COMPARE", "DISTINCT", "OVER", "PERCENTILE", "SORT", "TOP"]
 
 
 def _sort(it: Derivation) -> Schema:
@@ -234,8 +236,95 @@ PERCENTILE: Final = Declaration(
     keys="by",
     state="tuples",
     waits=True,
+    uses=lambda params: map(quoted, [params["value"], *params["by"]]),
     agrees="the values of a window are the same in any order of arrival",
     remedy="shorten its window",
     brief=lambda params: f"{format_fraction(params['fraction'])} of {params['value']}",
+    off_spark="",
+)
+
+
+def _over(it: Derivation) -> Schema:
+    own_window(it)
+    for name in it.params.get("by", ()):
+        if name in IMPLICIT:
+            it.wrong("by", name, "a column other than time and the bounds of windows, which group by themselves")
+        else:
+            it.column("by", name, it.input)
+    for key in it.params.get("order", ()):
+        it.column("order", key.removesuffix(" desc") if key not in it.input else key, it.input, ORDERED)
+    columns = {name: kind for name, kind in it.input.items() if name not in IMPLICIT}
+    texts: dict[str, str] = {}
+    for name, text in it.params.get("values", {}).items():
+        if name in columns:
+            it.wrong(f"values.{name}", name, "a name that no column of the input has")
+        found = it.expression(f"values.{name}", text, over=True)
+        if found is None:
+            columns.setdefault(name, UNKNOWN)
+            continue
+        texts[name], columns[name] = found
+        if found[1] == "null":
+            it.wrong(f"values.{name}", text, "a value with a type, such as CAST(NULL AS int)")
+    it.rewrite("values", texts)
+    return it.output("values", columns, windowed=True)
+
+
+OVER: Final = Declaration(
+    kind="over",
+    help="Adds columns to the tuples of each window that are computed over the tuples of their key in order: the value "
+    "before, differences, running totals, numbers and ranks. As window functions of SQL with `PARTITION BY` the key.",
+    note="A value begins anew in each window, and so does the memory that it needs. `time` in a value is that of the "
+    "tuple, as in `at` below; that of the result is the end of its window.",
+    python=(
+        'flows = packets.over("source", "1 min", total="sum(bytes)", sent="time", more="bytes - lag(bytes)")',
+        'ranks = packets.over("link", "1 min", order="bytes desc", place="rank()")',
+    ),
+    yaml=(
+        "flows: {kind: over, input: packets, by: [source], window: 1 min, values: {more: bytes - lag(bytes)}}",
+        "ranks: {kind: over, input: packets, by: [link], window: 1 min, order: [bytes desc], values: {place: rank()}}",
+    ),
+    example=Example(
+        lambda packets, _: packets.over(
+            "link",
+            "10 s every 5 s",
+            before="lag(bytes)",
+            total="sum(bytes)",
+            n="row_number()",
+            delta="bytes - lag(bytes)",
+        ),
+        "SELECT e - INTERVAL 1 MICROSECOND AS time, s, e, in0.* EXCLUDE (time, pos), lag(bytes) OVER k, "
+        "(sum(bytes) OVER (k ROWS UNBOUNDED PRECEDING))::BIGINT, row_number() OVER k, bytes - lag(bytes) OVER k "
+        "FROM in0 JOIN w ON time >= s AND time < e WINDOW k AS (PARTITION BY e, link ORDER BY in0.time, pos) "
+        "ORDER BY e, in0.time, pos",
+        (10, 5),
+    ),
+    parameters={
+        "by": Parameter(columns(0), "columns of the key", [], "none: all tuples of the window have one key"),
+        "window": OWN_WINDOW,
+        "order": Parameter(
+            ORDER,
+            "columns, each alone (ascending) or with `desc`, in whose order the tuples of a key are; event time and "
+            "arrival break ties",
+            None,
+            "event time, then arrival",
+            spelling="keyword",
+        ),
+        "values": Parameter(
+            OVER_VALUES,
+            "new columns, each an expression of columns and of [calls on tuples in order]"
+            "(#calls-on-tuples-in-order), "
+            "such as `bytes - lag(bytes)`",
+            spelling="values",
+        ),
+    },
+    columns=_over,
+    shaping=frozenset({"by", "order", "values"}),
+    cost=3e-6,
+    state="tuples",
+    waits=True,
+    retains_all=True,
+    needs_order="tuples of equal times are in the order of arrival",
+    remedy="shorten its window, or filter before it",
+    brief=lambda params: ", ".join(params["values"].values()),
     off_spark="",
 )

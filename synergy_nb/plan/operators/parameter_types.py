@@ -14,22 +14,24 @@ from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from typing import Any, Final, NamedTuple
 
+from synergy_nb.plan.terms.column_types import EXAMPLES, column_type
 from synergy_nb.plan.terms.units import (
     WrongValue,
     WrongValues,
     format_duration,
     format_fraction,
     format_rate,
+    format_size,
     nearest,
     parse_duration,
     parse_fraction,
     parse_rate,
+    parse_size,
 )
 
 __all__ = [
     "CALLS",
     "COLUMN",
-    "COLUMN_BYTES",
     "COLUMN_TYPES",
     "CONDITION",
     "DURATION",
@@ -41,10 +43,12 @@ __all__ = [
     "MOST_SEGMENTS",
     "NAME",
     "ORDER",
+    "OVER_VALUES",
     "PATH",
     "POSITIVE",
     "RATE",
     "SIGNATURE",
+    "SIZE",
     "TEXT",
     "TYPES",
     "WINDOW",
@@ -59,10 +63,8 @@ __all__ = [
     "parse_window",
 ]
 
-#: Types of columns.
-TYPES: Final = ("int", "float", "str", "bool", "time", "bytes")
-#: Mean bytes of one value, by type: 16 characters for text, 16 + 28 (nonce and tag) for encrypted values.
-COLUMN_BYTES: Final = {"int": 8.0, "float": 8.0, "str": 16.0, "bool": 1.0, "time": 8.0, "bytes": 44.0}
+#: Types of columns, as people write them.
+TYPES: Final = EXAMPLES
 _LONGEST_NAME: Final = 200
 _MOST_INTEGER: Final = 2**63 - 1
 
@@ -218,11 +220,11 @@ def _types(value: Any) -> dict[str, str]:
     wrongs = []
     for column, kind in value.items():
         _name(column)
-        if kind not in TYPES:
+        if column_type(kind) is None:
             wrongs.append(WrongValue(kind, f"one of {', '.join(TYPES)}", nearest(kind, TYPES), f".{column}"))
     if wrongs:
         raise WrongValues(wrongs)
-    return dict(value)
+    return {column: column_type(kind) or kind for column, kind in value.items()}
 
 
 def _expressions(value: Any) -> dict[str, str]:
@@ -365,6 +367,8 @@ CONDITION: Final = ValueType("condition", _condition, annotation="str")
 EXPRESSIONS: Final = ValueType("expressions", _expressions, annotation="Mapping[str, str]")
 #: Column to aggregate call.
 CALLS: Final = ValueType("calls", _expressions, annotation="Mapping[str, str]")
+#: Column to expression over rows in order.
+OVER_VALUES: Final = ValueType("over", _expressions, annotation="Mapping[str, str]")
 #: Column to type.
 COLUMN_TYPES: Final = ValueType("column types", _types, annotation="Mapping[str, str]")
 ORDER: Final = ValueType("order", _order, annotation="str | Iterable[str]", text=_order_text)
@@ -372,6 +376,8 @@ WINDOW: Final = ValueType("window", parse_window, format_window)
 DURATION: Final = ValueType("duration", parse_duration, format_duration, "s", least=0.0)
 #: A duration that is not 0.
 POSITIVE: Final = ValueType("duration", _positive, format_duration, "s", least=1e-6)
+#: Bytes.
+SIZE: Final = ValueType("size", parse_size, format_size, "bytes", least=1.0)
 FRACTION: Final = ValueType("fraction", parse_fraction, format_fraction, least=0.0, most=1.0)
 RATE: Final = ValueType("rate", _rate, format_rate, "tuples/s", least=0.0)
 #: Segments of seconds and tuples/s.

@@ -1,15 +1,17 @@
-"""Operators that process one tuple at a time: filter, project, sample, delay."""
+"""Operators that process one tuple at a time: filter, project, unnest, sample, delay."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from synergy_nb.plan.operators.declaration import Declaration, Example, Parameter
-from synergy_nb.plan.operators.parameter_types import CONDITION, DURATION, EXPRESSIONS, FRACTION, NAME, integer
-from synergy_nb.plan.operators.schemas import UNKNOWN, Derivation, Schema, is_windowed
+from synergy_nb.plan.operators.parameter_types import COLUMN, CONDITION, DURATION, EXPRESSIONS, FRACTION, NAME, integer
+from synergy_nb.plan.operators.schemas import IMPLICIT, UNKNOWN, Derivation, Schema, is_windowed
+from synergy_nb.plan.sql import sql
+from synergy_nb.plan.terms.column_types import element_of, family, fields_of
 from synergy_nb.plan.terms.units import format_fraction
 
-__all__ = ["DELAY", "FILTER", "PROJECT", "SAMPLE"]
+__all__ = ["DELAY", "FILTER", "PROJECT", "SAMPLE", "UNNEST"]
 
 
 def _filter(it: Derivation) -> Schema:
@@ -77,6 +79,46 @@ PROJECT: Final = Declaration(
     agrees="it processes each tuple alone",
     brief=lambda params: ", ".join(params["columns"]),
     off_spark="",
+)
+
+
+def _unnest(it: Derivation) -> Schema:
+    name = it.params.get("column")
+    if name is None or not it.column("column", name, it.input, ("list", "struct")):
+        return dict(it.input)
+    columns: dict[str, str] = {}
+    for column, kind in it.input.items():
+        if column in IMPLICIT:
+            continue
+        parts = {column: kind}
+        if column == name:
+            parts = {column: element_of(kind)} if family(kind) == "list" else dict(fields_of(kind))
+        for part in parts.keys() & columns.keys():
+            it.wrong("column", name, f"a struct whose fields have other names than columns: {part} is both")
+        columns |= parts
+    return it.output("column", columns, windowed=is_windowed(it.input))
+
+
+UNNEST: Final = Declaration(
+    kind="unnest",
+    help="Takes a column of lists or structs apart. Each element of a list becomes a tuple, with the other columns as "
+    "they are; a tuple whose list is empty or NULL has none. The fields of a struct become columns in its place; those "
+    "of a NULL are NULL.",
+    note="Of a list of structs, `unnest` twice makes a tuple of each struct, with its fields as columns. Single parts "
+    "are [expressions](#lists-and-structs): `items[1]`, `place.city`.",
+    python=('items = source("python", name="orders", columns={"items": "str[]"}).unnest("items")',),
+    yaml=("items: {kind: unnest, input: orders, column: items}",),
+    parameters={"column": Parameter(COLUMN, "a column of lists or structs")},
+    columns=_unnest,
+    shaping=frozenset({"column"}),
+    selectivity=2.0,
+    guessed=True,
+    bare="column",
+    preserves_order=True,
+    agrees="it processes each tuple alone",
+    uses=lambda params: [sql.quoted(params["column"])],
+    brief=lambda params: str(params["column"]),
+    off_spark="lists and structs stay on peers",
 )
 
 SAMPLE: Final = Declaration(

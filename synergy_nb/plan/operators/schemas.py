@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from synergy_nb.plan.sql import sql
+from synergy_nb.plan.terms.column_types import PLAIN, family
 from synergy_nb.plan.terms.units import WrongValue, nearest
 
 __all__ = [
@@ -38,7 +39,7 @@ IMPLICIT: Final = ("time", *WINDOW_COLUMNS)
 #: Type of a column whose expression is wrong.
 UNKNOWN: Final = "unknown"
 #: Types with an order.
-ORDERED: Final = ("int", "float", "str", "time")
+ORDERED: Final = ("int", "float", "decimal", "str", "time", "date", "duration")
 
 
 class Derivation:
@@ -82,21 +83,23 @@ class Derivation:
         assert first is not None
         return first
 
-    def column(self, field: str, name: str, schema: Schema, kinds: Sequence[str] | None = None) -> bool:
-        """Whether ``name`` is a column of ``schema`` (and of one of ``kinds``); record a problem if not."""
+    def column(self, field: str, name: str, schema: Schema, kinds: Sequence[str] | None = PLAIN) -> bool:
+        """Whether ``name`` is a column of ``schema``, of one of the families ``kinds``; record a problem if not."""
         if name not in schema:
             self.wrong(field, name, f"a column of its input ({', '.join(schema)})", nearest(name, schema))
-        elif kinds is not None and schema[name] not in kinds:
+        elif kinds is not None and family(schema[name]) not in kinds and schema[name] != UNKNOWN:
             self.wrong(field, name, f"a column of type {' or '.join(kinds)}, not {schema[name]}")
         else:
             return True
         return False
 
-    def expression(self, field: str, text: str, *, aggregate: bool = False) -> tuple[str, str] | None:
-        """Canonical text and type of an expression over the input; None if it is invalid."""
-        schema = self.inputs[0] if self.inputs else None
+    def expression(
+        self, field: str, text: str, *, aggregate: bool = False, over: bool = False, schema: Schema | None = None
+    ) -> tuple[str, str] | None:
+        """Canonical text and type of an expression over a schema, or else over the input; None if it is invalid."""
+        schema = schema or (self.inputs[0] if self.inputs else None)
         try:
-            tree = sql.parse(text, schema, aggregate=aggregate)
+            tree = sql.parse(text, schema, aggregate=aggregate, over=over)
             return sql.canonical(tree), sql.infer_type(tree, schema) if schema is not None else "any"
         except sql.SqlError as error:
             for wrong in error.wrongs:

@@ -27,6 +27,7 @@ from synergy_nb.plan.operators.parameter_types import (
     number,
 )
 from synergy_nb.plan.operators.schemas import Derivation, Schema
+from synergy_nb.plan.terms.column_types import PLAIN, family
 from synergy_nb.plan.terms.units import WrongValue, format_duration, nearest, parse_duration
 
 __all__ = [
@@ -34,16 +35,20 @@ __all__ = [
     "CONNECTORS",
     "DEFAULT_RATE",
     "FORMATS",
+    "GENERATED",
     "HEARTBEAT",
+    "NEXMARK",
     "SINK",
     "SOURCE",
     "TIME_NAMES",
     "TIME_UNITS",
     "TRACE_SCHEMAS",
+    "WITHOUT_NULL",
     "heartbeat_of",
     "is_endless",
     "pace_of",
     "rate_of",
+    "share_of",
 ]
 
 #: Expected rate of a source that states none, tuples/s.
@@ -54,6 +59,8 @@ HEARTBEAT: Final = 0.1
 LEAST_HEARTBEAT: Final = 0.001
 #: Formats of traces.
 FORMATS: Final = ("csv", "http", "ncsa", "parquet", "tcp")
+#: Connectors whose tuples are generated.
+GENERATED: Final = ("packets", "nexmark")
 #: Columns of the connectors with fixed columns.
 TRACE_SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
     "http": {"time": "time", "host": "str", "file": "str", "directory": "str", "operation": "str", "request": "str"},
@@ -85,6 +92,43 @@ TRACE_SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "peers": {"time": "time", "peer": "str", "metric": "str", "target": "str", "value": "float"},
 }
+#: Tables of connector ``nexmark``, with their columns.
+NEXMARK: Final[Mapping[str, Mapping[str, str]]] = {
+    "person": {
+        "time": "time",
+        "id": "int",
+        "name": "str",
+        "emailAddress": "str",
+        "creditCard": "str",
+        "city": "str",
+        "state": "str",
+        "extra": "str",
+    },
+    "auction": {
+        "time": "time",
+        "id": "int",
+        "itemName": "str",
+        "description": "str",
+        "initialBid": "int",
+        "reserve": "int",
+        "expires": "time",
+        "seller": "int",
+        "category": "int",
+        "extra": "str",
+    },
+    "bid": {
+        "time": "time",
+        "auction": "int",
+        "bidder": "int",
+        "price": "int",
+        "channel": "str",
+        "url": "str",
+        "extra": "str",
+    },
+}
+_SHARES: Final = {"person": 1 / 50, "auction": 3 / 50, "bid": 46 / 50}  # of all events
+#: Connectors whose tuples have a value in each column.
+WITHOUT_NULL: Final = ("nexmark", "packets")
 #: Default names of the column with the event time; the first existing one is used.
 TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
 
@@ -231,6 +275,21 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         ),
         "start": Parameter(number(-1e10, 1e11), "event time of the beginning, seconds since 1970", 0.0),
     },
+    "nexmark": {
+        "table": Parameter(choice(*NEXMARK), "which of its events: `person`, `auction` or `bid`"),
+        "seed": Parameter(integer(0), "seed of all random choices: equal parameters give equal events", 0),
+        "rate": Parameter(
+            RATE,
+            "events per second of event time, of all three tables: of 50 one is a person, 3 are auctions, 46 bids",
+            DEFAULT_RATE,
+        ),
+        "signature": _SIGNATURE,
+        "duration": Parameter(POSITIVE, "event time after which the stream ends", None, "never"),
+        "speed": Parameter(FACTOR, _SPEED, 1.0),
+        "heartbeat": _HEARTBEAT,
+        "count": Parameter(integer(1), "events of all three tables after which the stream ends", None, "never"),
+        "start": Parameter(number(-1e10, 1e11), "event time of the beginning, seconds since 1970", 0.0),
+    },
     "peers": {
         "interval": Parameter(POSITIVE, "time between two samples", 1.0),
         "rate": _EXPECTED_RATE._replace(absent="10 tuples an interval"),
@@ -272,26 +331,32 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
 
 #: Description of valid connectors, for errors.
 CONNECTOR: Final = (
-    f"one of {', '.join(CONNECTORS)}; a file can use trace, packets and peers, while tables and functions of your own "
+    f"one of {', '.join(CONNECTORS)}; a file can use all but python, while tables and functions of your own "
     "are sources in Python: source(table), or source(rows(), columns={'user': 'str'})"
 )
 
 
 def rate_of(params: Mapping[str, Any]) -> float:
-    """Expected rate of a source with these parameters, tuples/s; that of packets is stated for event time."""
+    """Expected rate of a source with these parameters, tuples/s; that of generated ones is stated for event time."""
     stated = params.get("rate")
     if stated is not None:
-        return float(stated) * ((pace_of(params) or 1.0) if params.get("connector") == "packets" else 1.0)
+        pace = (pace_of(params) or 1.0) if params.get("connector") in GENERATED else 1.0
+        return float(stated) * pace * share_of(params)
     signature = params.get("signature")
     if signature:
         return float(sum(seconds * rate for seconds, rate in signature) / sum(seconds for seconds, _ in signature))
     return 10 / params["interval"] if params.get("connector") == "peers" else DEFAULT_RATE
 
 
+def share_of(params: Mapping[str, Any]) -> float:
+    """Share of the events that its ``rate`` and ``count`` state which a source emits."""
+    return _SHARES[params["table"]] if params.get("connector") == "nexmark" else 1.0
+
+
 def is_endless(params: Mapping[str, Any]) -> bool:
-    """Whether a source with these parameters never ends: measurements of peers, or packets without a limit."""
+    """Whether a source with these parameters never ends: measurements of peers, or generated tuples without a limit."""
     unbounded = params.get("count") is None and params.get("duration") is None
-    return params["connector"] == "peers" or (params["connector"] == "packets" and unbounded)
+    return params["connector"] == "peers" or (params["connector"] in GENERATED and unbounded)
 
 
 def pace_of(params: Mapping[str, Any]) -> float:
@@ -299,7 +364,7 @@ def pace_of(params: Mapping[str, Any]) -> float:
     match params.get("connector", "trace"):
         case "peers":
             return 1.0
-        case "packets":
+        case "packets" | "nexmark":
             return float(params.get("speed", 1.0))
         case "trace":
             return float(params.get("speed", 0.0))
@@ -312,6 +377,10 @@ def heartbeat_of(params: Mapping[str, Any]) -> float:
     return float(params.get("heartbeat", HEARTBEAT))
 
 
+#: Types of columns of files that may hold the event time.
+_CLOCKS: Final = ("time", "date", "int", "float")
+
+
 def _source(it: Derivation) -> Schema | None:
     params = it.params
     if SOURCE.shaping & set(it.faulty):
@@ -319,11 +388,13 @@ def _source(it: Derivation) -> Schema | None:
     connector: str = params["connector"]
     if connector in ("packets", "peers"):
         return {**TRACE_SCHEMAS[connector], **({"flags": "str"} if params.get("flags") else {})}
+    if connector == "nexmark":
+        return dict(NEXMARK[params["table"]]) if "table" in params else None
     if connector == "python":
         columns = {name: kind for name, kind in params["columns"].items() if (name, kind) != ("time", "time")}
         clock: str = params["time"]
-        if clock != "time" and columns.pop(clock, "time") == "bytes":
-            it.wrong("time", clock, "a column of type time, int, float or str, not bytes")
+        if clock != "time" and (own := columns.pop(clock, "time")) not in (*_CLOCKS, "str"):
+            it.wrong("time", clock, f"a column of type time, date, int, float or str, not {own}")
         return it.output("columns", columns, windowed=False)
     trace_format: str = params["format"]
     for field, where in (("encoding", trace_format != "parquet"), ("quotes", trace_format == "csv")):
@@ -346,24 +417,29 @@ def _source(it: Derivation) -> Schema | None:
         return None
     columns = dict(params["columns"])
     clock = params.setdefault("time", next((name for name in TIME_NAMES if name in columns), "time"))
-    if columns.pop(clock, "time") not in ("time", "int", "float"):
-        it.wrong("time", clock, f"a column of type time, int or float, not {params['columns'][clock]}")
+    if columns.pop(clock, "time") not in _CLOCKS:
+        it.wrong("time", clock, f"a column of type time, date, int or float, not {params['columns'][clock]}")
+    for name, kind in columns.items():
+        if trace_format == "csv" and family(kind) not in PLAIN:
+            it.wrong(
+                f"columns.{name}", kind, f"a type that text has, such as str: {trace_format} has no lists and structs"
+            )
     return it.output("columns", columns, windowed=False)
 
 
 def _off_spark(params: Mapping[str, Any]) -> str:
     connector = params.get("connector")
-    if connector not in ("trace", "packets"):
+    if connector != "trace" and connector not in GENERATED:
         return f"tuples of connector {connector} come from peers"
-    if params.get("speed", 1.0 if connector == "packets" else 0.0) > 0:
+    if pace_of(params) > 0:
         return "a peer has to time a stream with a speed"
-    if connector == "packets" and params.get("count") is None and params.get("duration") is None:
+    if is_endless(params):
         return "a peer has to produce a stream without an end"
     return ""
 
 
 def _brief(params: Mapping[str, Any]) -> str:
-    name = str(params.get("path", params.get("name", ""))).rpartition("/")[2]
+    name = str(params.get("path", params.get("name", params.get("table", "")))).rpartition("/")[2]
     return f"{params['connector']} {name}" if name else str(params["connector"])
 
 
@@ -375,7 +451,7 @@ SOURCE: Final = Declaration(
         "connector": Parameter(ValueType("connector", _connector, choices=tuple(CONNECTORS)), "origin of the tuples"),
     },
     columns=_source,
-    shaping=frozenset({"connector", "format", "columns", "time", "flags"}),
+    shaping=frozenset({"connector", "format", "columns", "time", "flags", "table"}),
     component="connector",
     agrees="replicas of a source read the same tuples",
     off_spark=_off_spark,

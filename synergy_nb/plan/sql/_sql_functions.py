@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from synergy_nb.plan.sql.patterns import read_pattern, read_replacement
 from synergy_nb.plan.terms.units import WrongValue
 
-__all__ = ["CALLS", "MONTHS", "UNITS", "Call", "Constant", "check_constants", "literal_value"]
+__all__ = ["CALLS", "MONTHS", "PART", "UNITS", "Call", "Constant", "check_constants", "literal_value"]
 
 #: Units of time, from short to long: microseconds, or None for those in :data:`MONTHS`.
 UNITS: Final[dict[str, int | None]] = {
@@ -24,6 +24,10 @@ UNITS: Final[dict[str, int | None]] = {
 MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
 _LONGEST: Final = 10_000  # characters of padded text
 _UNIT: Final = f"one of the units {', '.join(map(repr, UNITS))}"
+
+
+#: Type of an element of the list, or of the field of the struct, that is the first argument of a call.
+PART: Final = "part"
 
 
 class Constant(NamedTuple):
@@ -39,7 +43,8 @@ class Call(NamedTuple):
     Attributes
     ----------
     arguments
-        Type of each value, or a :class:`Constant`. ``number`` is an int or a float, and what is computed is a float.
+        Type of each value, or a :class:`Constant`. ``number`` is any number, and what is computed is a float; a date
+        is taken as a ``time``; ``moment`` is a time or a duration; ``sized`` text or a list.
     result
         Type of the result.
     written
@@ -82,6 +87,7 @@ _SOME_TEXT: Final = Constant(lambda value: value if isinstance(value, str) and v
 _ANY_TEXT: Final = Constant(lambda value: value if isinstance(value, str) else None, "a literal text")
 _GLOBAL: Final = Constant(lambda value: value if value == "g" else None, "'g', for all matches")
 _TRUNCATED: Final = Constant(_unit, _UNIT)
+_NAME: Final = Constant(lambda value: value if isinstance(value, str) else None, "the name of a field, as text")
 _ZONE: Final = Constant(_zone, "a time zone by its name, such as 'Europe/Berlin'")
 _FLOATS: Final = ("sqrt", "exp", "ln", "log10", "log2", "sin", "cos", "tan")
 _PARTS: Final = ("year", "quarter", "month", "week", "day", "dayofweek", "isodow", "dayofyear", "hour", "minute",
@@ -90,7 +96,7 @@ _PARTS: Final = ("year", "quarter", "month", "week", "day", "dayofweek", "isodow
 #: Name of each function of the table; those with the same arguments in groups.
 CALLS: Final[dict[str, Call]] = {
     **{name: Call(("str",), "str", f"{name}(text)") for name in ("lower", "upper", "reverse")},
-    "length": Call(("str",), "int", "length(text)"),
+    "length": Call(("sized",), "int", "length(text) or length(list)"),
     "substr": Call(
         ("str", _whole(1, 10**9), _whole(0, 10**9)), "str", "substr(text, start) or substr(text, start, length)", 2
     ),
@@ -121,11 +127,14 @@ CALLS: Final[dict[str, Call]] = {
     "sign": Call(("number",), "int", "sign(number)"),
     **{name: Call(("number",), "bool", f"{name}(number)") for name in ("isnan", "isfinite")},
     **{name: Call(("time",), "int", f"{name}(time)") for name in _PARTS},
-    "epoch": Call(("time",), "float", "epoch(time)"),
+    "epoch": Call(("moment",), "float", "epoch(time)"),
     **{name: Call(("time",), "str", f"{name}(time)") for name in ("dayname", "monthname")},
     "date_trunc": Call((_TRUNCATED, "time"), "time", "date_trunc('unit', time)"),
     "date_diff": Call((_TRUNCATED, "time", "time"), "int", "date_diff('unit', from, to)"),
     "local_time": Call(("time", _ZONE), "time", "local_time(time, 'zone')"),
+    "list_extract": Call(("list", "int"), PART, "list[number]"),
+    "list_contains": Call(("list", PART), "bool", "list_contains(list, element)"),
+    "struct_extract": Call(("struct", _NAME), PART, "struct.field"),
 }  # fmt: skip
 
 

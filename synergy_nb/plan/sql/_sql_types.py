@@ -7,17 +7,31 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from synergy_nb.plan.sql._sql_functions import CALLS, Constant, check_constants, literal_value
+from synergy_nb.plan.sql._sql_calls import AGGREGATES, NATIVE, OVER, TABLE, call_name
+from synergy_nb.plan.sql._sql_functions import CALLS, PART, Constant, check_constants, literal_value
+from synergy_nb.plan.terms.column_types import (
+    PLAIN,
+    arithmetic,
+    column_type,
+    common,
+    decimal_of_text,
+    decimal_type,
+    digits_of,
+    element_of,
+    family,
+    fields_of,
+    sum_of,
+)
 from synergy_nb.plan.terms.units import WrongValue, nearest
 
 #: Functions whose arguments depend on each other: sqlglot's nodes.
 _OWN_RULES: Final = ("abs", "ceil", "coalesce", "concat", "floor", "greatest", "least", "round", "trunc")
 #: Scalar functions of the subset.
 FUNCTIONS: Final = tuple(sorted((*_OWN_RULES, *CALLS)))
-#: Aggregate functions, only in the values of an aggregate.
-AGGREGATES: Final = ("avg", "count", "max", "min", "sum")
 #: sqlglot's key of a function's node to its name in the subset.
-NAME_OF_KEY: Final = {name: name for name in (*_OWN_RULES, *AGGREGATES)}
+NAME_OF_KEY: Final = {name: name for name in (*_OWN_RULES, *NATIVE)}
+#: Where an expression stands, to the calls over several rows that it may hold.
+MAY_CALL: Final = {"row": (), "aggregate": AGGREGATES, "over": OVER, "any": tuple(TABLE) + NATIVE}
 #: sqlglot's key of a comparison's node to its sign.
 COMPARISONS: Final = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 SUBSET: Final = "SQL of the documented subset (docs/plans.md)"
@@ -38,29 +52,52 @@ NOT_A_PLAIN_WORD: Final = frozenset(
     }
 )  # fmt: skip
 
-_NUMERIC: Final = frozenset({"int", "float"})
-_ORDERED: Final = frozenset({"int", "float", "str", "time"})
-_CASTABLE: Final = frozenset({"int", "float", "str", "bool"})
-_WORDS: Final = {_NUMERIC: "a number", frozenset({"bool"}): "a condition", frozenset({"str"}): "text (str)"}
+_NUMERIC: Final = frozenset({"int", "float", "decimal"})
+_INSTANTS: Final = frozenset({"time", "date"})
+_MOMENTS: Final = _INSTANTS | {"duration"}
+_ORDERED: Final = _NUMERIC | _MOMENTS | {"str"}
+_PLAIN: Final = frozenset({"int", "float", "str", "bool"})
+#: Family that a CAST makes to those that it takes.
+_CASTS: Final = {
+    "int": _PLAIN | {"decimal"}, "float": _PLAIN | {"decimal"}, "str": _PLAIN | {"decimal", "date"}, "bool": _PLAIN,
+    "decimal": frozenset({"int", "float", "str", "decimal"}), "date": _INSTANTS, "time": _INSTANTS,
+}  # fmt: skip
+_WORDS: Final = {
+    _NUMERIC: "a number", frozenset({"bool"}): "a condition", frozenset({"str"}): "text (str)",
+    frozenset(PLAIN): "a value without parts", frozenset({"list"}): "a list", frozenset({"struct"}): "a struct",
+    frozenset({"str", "list"}): "text or a list", _INSTANTS: "a time or a date",
+    _MOMENTS: "a time, a date or a duration",
+}  # fmt: skip
+#: Kinds of arguments of functions to the families that they take.
+_GIVEN: Final = {"number": _NUMERIC, "time": _INSTANTS, "moment": _MOMENTS, "sized": frozenset({"str", "list"})}
+_EQUAL: Final = frozenset(PLAIN)
+_TAKES: Final = {"number": _NUMERIC, "ordered": _ORDERED, "plain": frozenset(PLAIN), "str": frozenset({"str"})}
 _ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "mod", "intdiv"})
 _NOT_PART: Final = {
     "select": "subquery", "subquery": "subquery", "exists": "subquery", "union": "subquery",
     "window": "window function", "alias": "alias", "placeholder": "parameter", "parameter": "parameter",
-    "star": "'*'", "interval": "INTERVAL but after '+' or '-' and a time",
-    "filter": "FILTER (WHERE ...) but of an aggregate call",
+    "star": "'*'",
+    "filter": "FILTER (WHERE ...) but of an aggregate call other than first and last",
     "escape": "ESCAPE", "ilike": "ILIKE but with a literal pattern", "array": "array", "struct": "struct",
-    "tuple": "list of expressions", "dot": "field of a struct", "bracket": "subscript", "lambda": "lambda",
+    "tuple": "list of expressions", "dot": "field of a struct but by its name",
+    "bracket": "slice of a list", "lambda": "lambda",
     "bitwisexor": "'^'", "bitwiseand": "'&'", "bitwiseor": "'|'", "distinct": "DISTINCT here",
     "attimezone": "AT TIME ZONE: local_time(time, 'zone') is the time there",
+    "order": "ORDER BY within a call", "withingroup": "WITHIN GROUP but of percentile_cont or percentile_disc",
 }  # fmt: skip
 TYPE_OF_NAME: Final = {
     "INT": "int", "BIGINT": "int", "SMALLINT": "int", "TINYINT": "int", "INTEGER": "int", "LONG": "int",
     "FLOAT": "float", "DOUBLE": "float", "REAL": "float",
     "TEXT": "str", "VARCHAR": "str", "STRING": "str", "CHAR": "str", "STR": "str",
     "BOOLEAN": "bool", "BOOL": "bool",
-    "TIMESTAMP": "time", "DATETIME": "time", "DATE": "time",
+    "TIMESTAMP": "time", "DATETIME": "time", "DATE": "date",
 }  # fmt: skip
 _INSTANT: Final = "ISO 8601 text, such as '2026-01-31' or '2026-01-31 12:30:00'"
+_NO_SUCH: Final = (
+    "a time or a date and a duration, two times, two dates, a date and an int, or a duration and an int as factor, "
+    "not {} and {}"
+)
+_DAY: Final = "ISO 8601 text, such as '2026-01-31'"
 _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTED: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
@@ -85,6 +122,39 @@ def instant(text: str) -> dt.datetime | None:
         return None
 
 
+def day(text: str) -> dt.date | None:
+    """Read ISO 8601 text as a date; None if it is none.
+
+    >>> day("2026-01-31"), day("2026-01-31 12:30")
+    (datetime.date(2026, 1, 31), None)
+    """
+    try:
+        return dt.date.fromisoformat(text.strip())
+    except ValueError:
+        return None
+
+
+def cast_type(to: Any) -> str | None:
+    """Type that a CAST makes, from sqlglot's node of it; None if there is no such type."""
+    name = str(to.this.value if hasattr(to.this, "value") else to.this).upper()
+    if name in ("DECIMAL", "NUMERIC"):
+        parts = [part.name for part in to.expressions]
+        return column_type(f"decimal({', '.join(parts)})" if parts else "decimal")
+    return None if to.expressions else TYPE_OF_NAME.get(name)
+
+
+def kinds_of_literals(nodes: list[Any], kinds: list[str]) -> list[str]:
+    """Types of operands, of which literals with a fraction are decimals beside decimals, as in DuckDB."""
+    if not any(family(kind) == "decimal" for kind in kinds):
+        return kinds
+    found = []
+    for node, kind in zip(nodes, kinds, strict=True):
+        number = node.this if node.key == "neg" else node
+        exact = decimal_of_text(number.name) if kind == "float" and number.key == "literal" else None
+        found.append(exact or kind)
+    return found
+
+
 def unquoted_hint(text: Any, columns: Iterable[str]) -> str:
     """Name a column that stands in an invalid expression without the double quotes that it needs; empty if none does.
 
@@ -99,6 +169,17 @@ def unquoted_hint(text: Any, columns: Iterable[str]) -> str:
     return ""
 
 
+def rounded(kind: str, decimals: Any) -> str:
+    """Type of a number that is rounded to a literal number of ``decimals``, None for none: that of the number, but for
+    decimals, which have no more digits behind the point.
+    """
+    if family(kind) != "decimal":
+        return kind
+    digits, scale = digits_of(kind)
+    kept = min(scale, int(decimals.name)) if decimals is not None and decimals.name.isdigit() else 0
+    return decimal_type(digits, kept)
+
+
 class Checker:
     """Infer the types of all nodes of one tree, and append mistakes to ``wrongs``."""
 
@@ -107,15 +188,21 @@ class Checker:
         self.wrongs = wrongs  # mistakes, in the order of the text
         #: Type of every node by its id (nodes compare by value).
         self.kinds: dict[int, str] = {}
+        self._where = "row"
+        self._may_call: tuple[str, ...] = ()  # calls over several rows that may stand here
+        self._columns = True  # whether columns may stand here, or only within a call
 
-    def outermost(self, node: Any, aggregate: bool | None) -> str:
-        """Type of the whole tree, which must (True), may (None) or must not (False) be an aggregate call."""
-        is_call = node.key in AGGREGATES
-        if aggregate is True and not is_call:
-            near = nearest(node.name, sorted(AGGREGATES)) if node.key == "anonymous" else None
-            return self._wrong_call(node, "one call of count, sum, min, max or avg", near)
-        if is_call and aggregate is not False:
-            return self._call(node)
+    def outermost(self, node: Any, where: str) -> str:
+        """Type of the whole tree, which stands in a ``row``, or in a value of an ``aggregate`` or of an ``over``.
+
+        In an aggregate it needs a call, and columns stand within calls; ``any`` accepts what one of these accepts.
+        """
+        self._where, self._may_call = where, MAY_CALL[where]
+        self._columns = where != "aggregate"
+        if where == "aggregate" and not any(map(call_name, node.walk())):
+            near = nearest(node.name, AGGREGATES) if node.key == "anonymous" else None
+            self._columns = True
+            return self._wrong_call(node, f"an aggregate call, such as {_example(node)}", near)
         return self.of(node)
 
     def _wrong(self, node: Any, expected: str, near: str | None = None) -> str:
@@ -139,25 +226,31 @@ class Checker:
     def _of(self, node: Any) -> str:
         key = node.key
         if key == "column":
+            if not self._columns:
+                self._wrong(node, f"a call of it, such as {_example(node)}, as it has a value in each tuple")
             return self._column(node)
+        if call_name(node) in self._may_call:
+            return self._over_rows(node)
         if key == "literal":
             return self._literal(node)
         if key in ("boolean", "null"):
             return "bool" if key == "boolean" else "null"
         if key in ("add", "sub") and node.expression.key == "interval":
-            self._need(node.this, {"time"})
-            return "time"
+            kind = self._need(node.this, _MOMENTS)
+            if kind != "duration":
+                return "time"
+            self.of(node.expression)
+            return kind
+        if key == "interval":
+            if node.unit.name.lower() == "month":
+                return self._wrong(node, "an interval of months only after '+' or '-' and a time or a date")
+            return "duration"
         if key in _ARITHMETIC:
-            kinds = frozenset({"int"}) if key == "intdiv" else _NUMERIC
-            left, right = self.of(node.this), self.of(node.expression)
-            if key == "sub" and left == right == "time":
-                return self._wrong(node, "date_diff('second', from, to), or another unit, for the time between times")
-            left, right = self._fits(node.this, left, kinds), self._fits(node.expression, right, kinds)
-            return "float" if key == "div" or "float" in (left, right) else _either(left, right)
+            return self._arithmetic(node, self.of(node.this), self.of(node.expression))
         if key == "neg":
             if node.this.key == "literal" and node.this.name == str(2**63):  # the least integer has no positive one
                 return "int"
-            return self._need(node.this, _NUMERIC)
+            return self._need(node.this, _NUMERIC | {"duration"})
         if key in ("and", "or"):
             self._need(node.this, {"bool"})
             self._need(node.expression, {"bool"})
@@ -166,12 +259,12 @@ class Checker:
             self._need(node.this, {"bool"})
             return "bool"
         if key in COMPARISONS:
-            self._alike(node, [node.this, node.expression], None if key in ("eq", "neq") else _ORDERED)
+            self._alike(node, [node.this, node.expression], _EQUAL if key in ("eq", "neq") else _ORDERED)
             return "bool"
         if key == "in":
             if not node.expressions or any(node.args.get(part) for part in ("query", "unnest", "field")):
                 return self._wrong(node, "a list of values after IN, not a subquery")
-            self._alike(node, [node.this, *node.expressions], None)
+            self._alike(node, [node.this, *node.expressions], _EQUAL)
             return "bool"
         if key == "between":
             self._alike(node, [node.this, node.args["low"], node.args["high"]], _ORDERED)
@@ -194,11 +287,32 @@ class Checker:
             return self._alike(node, results if default is None else [*results, default], None)
         if key == "cast":
             return self._cast(node)
-        if key in NAME_OF_KEY and key not in AGGREGATES:
+        if key in NAME_OF_KEY and key not in NATIVE:
             return self._function(node)
         if key == "anonymous" and node.name in CALLS:
             return self._called(node, node.name)
         return self._foreign(node)
+
+    def _arithmetic(self, node: Any, left: str, right: str) -> str:
+        """Type of an operation; the operands are not looked at here, as deep nesting takes few frames for each."""
+        operands = [node.this, node.expression]
+        left, right = kinds_of_literals(operands, [left, right])
+        if "any" in (left, right):
+            numeric = {family(left), family(right)} <= {"int", "float", "decimal", "any", "null"}
+            return "float" if numeric and (node.key == "div" or "float" in (left, right)) else "any"
+        found = arithmetic(node.key, left, right)
+        if found is not None:
+            return found
+        families = {family(left), family(right)}
+        if families & _MOMENTS:
+            return self._wrong(node, _NO_SUCH.format(left, right))
+        if node.key == "mul" and families == {"decimal"}:
+            return self._wrong(node, "factors of at most 38 digits behind the point in all: CAST one to fewer")
+        kinds = _NUMERIC - {"decimal"} if node.key == "mod" else {"int"} if node.key == "intdiv" else _NUMERIC
+        for each, kind in zip(operands, (left, right), strict=True):
+            if family(kind) not in kinds and kind != "null":
+                return self._fits(each, kind, kinds)
+        return "any"
 
     def _column(self, node: Any) -> str:
         if node.this.key == "star" or len(node.parts) > 1:
@@ -232,57 +346,67 @@ class Checker:
         return self._fits(node, self.of(node), kinds)
 
     def _fits(self, node: Any, kind: str, kinds: frozenset[str] | set[str]) -> str:
-        if kind in kinds or kind in ("any", "null"):
+        if family(kind) in kinds or kind in ("any", "null"):
             return kind
         return self._wrong(node, f"{_WORDS.get(frozenset(kinds), ' or '.join(sorted(kinds)))}, not {kind}")
 
     def _alike(self, whole: Any, nodes: list[Any], kinds: frozenset[str] | None) -> str:
         """Common type of ``nodes``: all numbers, or all of one type; text beside a time is a time."""
         found = [self.of(node) if kinds is None else self._need(node, kinds) for node in nodes]
-        if "time" in found and "str" in found:
-            found = [
-                self._instant(node) if kind == "str" and node.key == "literal" else kind
-                for node, kind in zip(nodes, found, strict=True)
-            ]
+        beside = "time" if "time" in found else "date" if "date" in found else ""
+        if beside:
+            found = [self._beside(node, kind, beside) for node, kind in zip(nodes, found, strict=True)]
+        if "any" in found:
+            return "any"
         result = "null"
-        for kind in found:
-            if kind == "any" or result == "null":
-                result = kind if result != "any" else result
-            elif kind not in ("null", result) and result != "any":
-                if not {kind, result} <= _NUMERIC:
-                    remedy = f"; a time is written as {_INSTANT}" if "time" in (kind, result) else ""
-                    return self._wrong(whole, f"operands of one type, not {result} and {kind}{remedy}")
-                result = "float"
+        for kind in kinds_of_literals(nodes, found):
+            both = common((result, kind))
+            if both is None:
+                written = {"time": f"; a time is written as {_INSTANT}", "date": f"; a date is written as {_DAY}"}
+                remedy = written.get(beside, "")
+                return self._wrong(whole, f"operands of one type, not {result} and {kind}{remedy}")
+            result = both
         return result
 
-    def _instant(self, literal: Any) -> str:
-        """Replace a literal text by a cast to a time."""
+    def _beside(self, node: Any, kind: str, beside: str) -> str:
+        """Type of an operand beside times or dates, for which a literal is replaced by one of that type."""
+        is_date = node.key == "cast" and kind == "date" and node.this.key == "literal"
+        if (kind == "str" and node.key == "literal") or (is_date and beside == "time"):
+            return self._instant(node, beside)
+        return kind
+
+    def _instant(self, literal: Any, kind: str = "time") -> str:
+        """Replace a literal text, or a date that is one, by a cast to a time or a date."""
         from sqlglot import exp  # noqa: PLC0415
 
-        cast = exp.Cast(this=literal.copy(), to=exp.DataType(this=exp.DataType.Type.TIMESTAMP))
+        name = exp.DataType.Type.TIMESTAMP if kind == "time" else exp.DataType.Type.DATE
+        text = literal.this if literal.key == "cast" else literal
+        cast = exp.Cast(this=text.copy(), to=exp.DataType(this=name))
         literal.replace(cast)
         return self.of(cast)
 
     def _cast(self, node: Any) -> str:
         to = node.args["to"]
-        name = str(to.this.value if hasattr(to.this, "value") else to.this).upper()
-        target = TYPE_OF_NAME.get(name) if not to.expressions else None
+        target = cast_type(to)
         if target is None:
-            words = sorted({"int", "float", "str", "bool"})
+            words = sorted({"int", "float", "str", "bool", "date", "time", "decimal(18, 2)"})
+            name = str(to.this.value if hasattr(to.this, "value") else to.this)
             return self._wrong(node, f"CAST to {', '.join(words)}", nearest(name, words))
         if node.args.get("format") or node.args.get("action"):
             return self._wrong(node, "CAST without FORMAT")
-        if target == "time":
-            literal = node.this
-            if literal.key != "literal" or not literal.is_string:
-                return self._wrong(node, f"CAST to bool, float, int, str; a time is written as {_INSTANT}")
-            moment = instant(literal.name)
+        if target in _INSTANTS and node.this.key == "literal" and node.this.is_string:
+            literal, read, form = node.this, *((instant, _INSTANT) if target == "time" else (day, _DAY))
+            moment = read(literal.name)
             if moment is None:
-                return self._wrong(literal, f"a time as {_INSTANT}")
-            literal.set("this", moment.isoformat(sep=" "))
-            node.to.set("this", type(node.to.this).TIMESTAMP)
+                return self._wrong(literal, f"a {target} as {form}")
+            literal.set("this", str(moment))
+            node.to.set("this", getattr(type(node.to.this), "TIMESTAMP" if target == "time" else "DATE"))
             return target
-        self._need(node.this, _CASTABLE)
+        kind = self.of(node.this)
+        if target in _INSTANTS and kind == "str":
+            form = _INSTANT if target == "time" else _DAY
+            return self._wrong(node, f"CAST of a time or a date, not of text; a {target} is written as {form}")
+        self._fits(node.this, kind, _CASTS[family(target)])
         return target
 
     def _function(self, node: Any) -> str:
@@ -298,7 +422,8 @@ class Checker:
                 return self._wrong(node, f"{name} of one number")
             if name == "round":
                 self._small(node, node.args.get("decimals"), 0, 15)
-            return self._need(node.this, _NUMERIC)
+            kind = self._need(node.this, _NUMERIC)
+            return kind if name == "abs" else rounded(kind, node.args.get("decimals"))
         kinds = None if name == "coalesce" else _ORDERED
         return self._alike(node, [node.this, *node.expressions], kinds)
 
@@ -308,20 +433,41 @@ class Checker:
         if not call.needed <= len(given) <= len(call.arguments):
             return self._wrong_call(node, call.written)
         constants: list[Any] = []
+        kinds: list[str] = []
         for argument, taken in zip(given, call.arguments, strict=False):
             constants.append(None)
             if isinstance(taken, Constant):
                 constants[-1] = taken.read(literal_value(argument)) if argument.key == "literal" else None
                 if constants[-1] is None:
                     self._wrong(node, f"{taken.expected} where {_fragment(argument)} stands, as in {call.written}")
-            elif taken == "time" and argument.key == "literal" and argument.is_string:
+            elif taken in ("time", "moment") and argument.key == "literal" and argument.is_string:
                 self._instant(argument)
+            elif taken == PART:
+                self._element(node, argument, kinds[0])
             else:
-                self._need(argument, _NUMERIC if taken == "number" else {taken})
+                kinds.append(self._need(argument, _GIVEN.get(taken, {taken})))
         absent = any(isinstance(of, Constant) and it is None for it, of in zip(constants, call.arguments, strict=False))
         if not absent and (wrong := check_constants(name, constants)) is not None:
             self.wrongs.append(wrong[1])
-        return call.result
+        return self._part(node, kinds[0], constants) if call.result == PART else call.result
+
+    def _part(self, node: Any, kind: str, constants: list[Any]) -> str:
+        """Type of an element of a list, or of the field of a struct."""
+        if family(kind) == "list":
+            return element_of(kind)
+        if family(kind) != "struct" or not isinstance(constants[1], str):
+            return "any" if kind != "null" else kind
+        fields = fields_of(kind)
+        if constants[1] in fields:
+            return fields[constants[1]]
+        self.wrongs.append(WrongValue(constants[1], f"a field of {kind}", nearest(constants[1], fields)))
+        return "any"
+
+    def _element(self, node: Any, argument: Any, kind: str) -> None:
+        """Check what is looked for in a list."""
+        own = self._need(argument, _EQUAL)
+        if family(kind) == "list" and own != "any" and common((element_of(kind), own)) != element_of(kind):
+            self._wrong(node, f"an element of type {element_of(kind)}, not {own}")
 
     def _small(self, whole: Any, node: Any, least: int, most: int) -> None:
         if node is None:
@@ -329,16 +475,38 @@ class Checker:
         if node.key != "literal" or node.is_string or not node.name.isdigit() or not least <= int(node.name) <= most:
             self._wrong(whole, f"an integer literal from {least} to {most} where {_fragment(node)} stands")
 
-    def _call(self, node: Any) -> str:
-        """Type of an aggregate call."""
+    def _over_rows(self, node: Any) -> str:
+        """Type of a call over several rows, which holds no other."""
+        before = self._may_call, self._columns
+        self._may_call, self._columns = (), True
+        kind = self._of_table(node) if node.key == "anonymous" else self._native(node)
+        self._may_call, self._columns = before
+        return kind
+
+    def _of_table(self, node: Any) -> str:
+        call, given = TABLE[node.name], node.expressions
+        most = bool(call.takes) + bool(call.constant)
+        if not most - call.optional <= len(given) <= most:
+            return self._wrong_call(node, call.written)
+        for constant in given[1:]:
+            if (expected := _unlike(constant, call.constant)) is not None:
+                self._wrong(node, f"{expected} where {_fragment(constant)} stands, as in {call.written}")
+        if not call.takes:
+            return call.result
+        kind = self._need(given[0], _TAKES[call.takes]) if call.takes in _TAKES else self.of(given[0])
+        return call.result or kind
+
+    def _native(self, node: Any) -> str:
         argument = node.this
         if argument is None or node.expressions or any(node.args.get(part) for part in ("expression", "having")):
             return self._wrong(node, f"{node.key} of one expression")
         if node.key == "count":
+            if argument.key == "distinct" and self._where == "over":
+                return self._wrong(node, "count(distinct x) only in a value of an aggregate")
             if argument.key == "distinct":
                 if len(argument.expressions) != 1 or argument.args.get("on"):
                     return self._wrong(node, "count(distinct x) of one expression")
-                self.of(argument.expressions[0])
+                self._need(argument.expressions[0], _EQUAL)
             elif argument.key != "star":
                 self.of(argument)
             elif any(argument.args.values()):
@@ -347,29 +515,50 @@ class Checker:
         if argument.key == "distinct":
             return self._wrong(node, f"{node.key} without DISTINCT")
         kind = self._need(argument, _ORDERED if node.key in ("min", "max") else _NUMERIC)
-        return "float" if node.key == "avg" else kind
+        return "float" if node.key == "avg" else sum_of(kind) if node.key == "sum" else kind
 
     def _foreign(self, node: Any) -> str:
         """Record a construct that the subset lacks, by its name."""
-        if node.key in AGGREGATES:
-            return self._wrong_call(node, "aggregate calls only as the whole of a value of an aggregate operator")
+        if name := call_name(node):
+            return self._wrong_call(node, _misplaced(name, self._may_call))
         if node.key == "anonymous" or _is_function(node):
             name = node.name if node.key == "anonymous" else node.sql_name().lower()
-            known = (*FUNCTIONS, *AGGREGATES)
+            known = (*FUNCTIONS, *(self._may_call or AGGREGATES))
             near = nearest(name, known)
             named = "of the documented subset (docs/plans.md)" if near else f"of the subset ({', '.join(FUNCTIONS)})"
             return self._wrong_call(node, f"a function {named}, not {name}()", near)
         return self._wrong(node, f"{SUBSET}, which has no {_NOT_PART.get(node.key, node.key.upper())}")
 
 
+def _example(node: Any) -> str:
+    return f"sum({_fragment(node)})" if node.key == "column" else "sum(x)"
+
+
+def _misplaced(name: str, may_call: tuple[str, ...]) -> str:
+    """Say where a call over several rows may stand, or which may stand in its place."""
+    if may_call:
+        return f"a call of {', '.join(may_call)}"
+    where = [kind for kind, calls in (("an aggregate", AGGREGATES), ("an over", OVER)) if name in calls]
+    return f"{name}() only in a value of {' or of '.join(where)}, and not within another such call"
+
+
+def _unlike(literal: Any, what: str) -> str | None:
+    """Say what the second argument of a call over several rows has to be; None if it is that."""
+    is_literal = literal.key == "literal"
+    if what == "text":
+        return None if is_literal and literal.is_string else "a literal text"
+    number = float(literal.name) if is_literal and not literal.is_string else None
+    if what == "fraction":
+        return None if number is not None and number <= 1.0 else "a number literal from 0 to 1"
+    return (
+        None if number is not None and literal.name.isdigit() and 1 <= number <= 10**6 else "a number of rows, from 1"
+    )
+
+
 def _is_function(node: Any) -> bool:
     from sqlglot import exp  # noqa: PLC0415
 
     return isinstance(node, exp.Func) and node.key not in _NOT_PART
-
-
-def _either(left: str, right: str) -> str:
-    return right if left in ("any", "null") else left
 
 
 def _fragment(node: Any) -> str:

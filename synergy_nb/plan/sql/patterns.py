@@ -26,6 +26,9 @@ from synergy_nb.plan.terms.units import WrongValue
 __all__ = ["RegularExpression", "read_pattern", "read_replacement"]
 
 _MOST_REPEATS: Final = 1000  # limit of RE2 and of the engine of Polars
+# of a pattern whose repetitions are written out: engines need some hundred bytes for each, and that of Polars has 10 MB
+_MOST_STATES: Final = 50_000
+_ANY: Final = 10  # states of what is one of many characters of Unicode
 _CLASSES: Final = {"d": r"0-9", "w": r"0-9A-Za-z_", "s": r"\t\n\x0B\f\r "}
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 _FLAGS: Final = re.compile(r"\(\?([is]+)\)")
@@ -97,18 +100,20 @@ def read_replacement(text: str, groups: int) -> list[str | int]:
 
 
 class _Written(NamedTuple):
-    """A part of a pattern: its text for each engine, and whether it may match nothing."""
+    """A part of a pattern: its text for each engine, whether it may match nothing, and how many states it needs."""
 
     plain: str
     java: str
     empty: bool
+    states: int = 1
 
 
 _NOTHING: Final = _Written("", "", empty=True)
 
 
 def _joined(parts: list[_Written], between: str = "") -> _Written:
-    return _Written(between.join(part.plain for part in parts), between.join(part.java for part in parts), empty=False)
+    texts = (between.join(part.plain for part in parts), between.join(part.java for part in parts))
+    return _Written(*texts, empty=False, states=sum(part.states for part in parts))
 
 
 def _letter(sign: str) -> str:
@@ -174,7 +179,7 @@ class _Reader:
 
     def repeated(self, atom: _Written) -> _Written:
         start = self.at
-        written, least = self.repeat()
+        written, least, copies = self.repeat()
         if not written:
             return atom
         if atom in _ANCHORS.values():
@@ -185,21 +190,25 @@ class _Reader:
         follows = self.at
         if self.repeat()[0] or self.sign == "+":
             raise self.wrong("with one repetition, and no possessive one,", follows)
-        return _Written(atom.plain + written, atom.java + written, empty=atom.empty or least == 0)
+        states = atom.states * max(copies, 1)
+        if states > _MOST_STATES:  # engines write a repetition out
+            raise self.wrong(f"whose repetitions, written out, have at most {_MOST_STATES:,} characters", start)
+        return _Written(atom.plain + written, atom.java + written, atom.empty or least == 0, states)
 
-    def repeat(self) -> tuple[str, int]:
-        """Read a repetition; return its text, empty if there is none, and the least number of times."""
+    def repeat(self) -> tuple[str, int, int]:
+        """Read a repetition: its text, empty if there is none, the least number of times, and the number of copies."""
         if self.sign and self.sign in "*+?":
             self.at += 1
-            return self.text[self.at - 1], int(self.text[self.at - 1] == "+")
+            return self.text[self.at - 1], int(self.text[self.at - 1] == "+"), 1
         found = _REPEAT.match(self.text, self.at)
         if found is None or not (found[1] or found[3]):
-            return "", 1
+            return "", 1, 1
         least, most = int(found[1] or 0), int(found[3]) if found[3] else None if found[2] else int(found[1])
         if max(least, most or 0) > _MOST_REPEATS or (most is not None and most < least):
             raise self.wrong(f"with {{m,n}} in order and at most {_MOST_REPEATS}")
         self.at = found.end()
-        return (f"{{{least}}}" if most == least else f"{{{least},{'' if most is None else most}}}"), least
+        written = f"{{{least}}}" if most == least else f"{{{least},{'' if most is None else most}}}"
+        return written, least, max(least, most or 0)
 
     def atom(self) -> _Written:
         sign = self.sign
@@ -215,7 +224,7 @@ class _Reader:
         if sign in "^$":
             return _ANCHORS[sign]
         if sign == ".":
-            return _Written(self.dot, self.dot, empty=False)
+            return _Written(self.dot, self.dot, empty=False, states=_ANY)
         if sign != "\\":
             return self.one(sign)
         letter = self.sign
@@ -225,7 +234,7 @@ class _Reader:
         if letter and letter in "dwsDWS":
             self.at += 1
             written = f"[{'^' if letter.isupper() else ''}{_CLASSES[letter.lower()]}]"
-            return _Written(written, written, empty=False)
+            return _Written(written, written, empty=False, states=_ANY if letter.isupper() else 1)
         return self.one(self.escaped())
 
     def one(self, sign: str) -> _Written:
@@ -272,7 +281,7 @@ class _Reader:
         if self.sign != ")":
             raise self.wrong("with a closing parenthesis for '('", start)
         self.at += 1
-        return _Written(f"{opened}{inner.plain})", f"{opened}{inner.java})", empty=inner.empty)
+        return _Written(f"{opened}{inner.plain})", f"{opened}{inner.java})", inner.empty, inner.states)
 
     def characters(self) -> _Written:
         start = self.at
@@ -297,7 +306,8 @@ class _Reader:
         if self.sign != "]":
             raise self.wrong("with a closing bracket for '['", start)
         self.at += 1
-        return _Written(f"{written}]", f"{written}]", empty=False)
+        many = written.startswith("[^") or not written.isascii()
+        return _Written(f"{written}]", f"{written}]", empty=False, states=_ANY if many else 1)
 
     def other_range(self, low: str, high: str) -> str:
         """The letters of ASCII within a range, in their other case."""

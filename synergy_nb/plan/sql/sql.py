@@ -12,8 +12,11 @@ The subset
 * a time, + or -, and a literal INTERVAL; ``//`` of integers, ILIKE as LIKE of lower()
 * a literal time: ISO 8601 text beside a time, ``TIMESTAMP '2026-01-31 12:00:00'`` or a CAST of literal text
 * concat abs round floor ceil trunc coalesce least greatest, and the functions of the table in ``_sql_functions``
-* only in the values of an aggregate, and only as the outermost call: count(*), count(x), count(distinct x), sum(x),
-  min(x), max(x), avg(x), any_value(x), which is min(x), count_if(p), and FILTER (WHERE p), which is CASE within a call
+* only in the values of an aggregate, and not within each other: count(*), count(x), count(distinct x), sum(x), min(x),
+  max(x), avg(x), any_value(x), which is min(x), count_if(p), median(x), which is quantile_cont(x, 0.5), those of the
+  table in ``_sql_calls``, and FILTER (WHERE p), which is CASE within a call; columns stand within calls there
+* only in the values of an over, and not within each other: row_number(), rank(), dense_rank(), lag(x), lead(x), and
+  count, sum, min, max, avg of the rows up to the present one
 
 Meaning, on every engine
 ------------------------
@@ -41,30 +44,34 @@ The tree that :func:`parse` returns
 sqlglot nodes, and only these: Column, Literal, Boolean, Null, Neg, Add, Sub, Mul, Div, Mod, EQ, NEQ, LT, LTE, GT, GTE,
 And, Or, Not, In (``expressions``), Is (of Null), Like, Case (no ``this``), If (inside Case), Cast (DataType
 BIGINT, DOUBLE, TEXT, BOOLEAN; TIMESTAMP of a literal), IntDiv, Interval (right of Add or Sub), Concat, Abs, Round,
-Floor, Ceil, Trunc, Coalesce, Least, Greatest, Anonymous (a function of the table), Count (of Star, Distinct or an
-expression), Sum, Min, Max, Avg. No Paren.
+Floor, Ceil, Trunc, Coalesce, Least, Greatest, Anonymous (a function of one of the tables), Count (of Star, Distinct or
+an expression), Sum, Min, Max, Avg. No Paren.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from synergy_nb.plan.sql._sql_calls import AGGREGATES, OF_ORDER, OVER, TABLE, call_name
 from synergy_nb.plan.sql._sql_functions import CALLS, MONTHS, UNITS
 from synergy_nb.plan.sql._sql_precedence import with_parentheses
 from synergy_nb.plan.sql._sql_types import (
-    AGGREGATES,
     COMPARISONS,
     FUNCTIONS,
     NAME_OF_KEY,
     SUBSET,
     TYPE_OF_NAME,
     Checker,
+    cast_type,
     quoted,
     unquoted_hint,
 )
+from synergy_nb.plan.terms.column_types import decimal_of_text
+from synergy_nb.plan.terms.naming import internal
 from synergy_nb.plan.terms.units import WrongValue, WrongValues
 
 if TYPE_CHECKING:
@@ -74,7 +81,15 @@ __all__ = [
     "AGGREGATES",
     "CALLS",
     "FUNCTIONS",
+    "OF_ORDER",
+    "OVER",
+    "TYPE_OF_NAME",
+    "UNITS",
     "SqlError",
+    "aligned",
+    "call_name",
+    "call_types",
+    "calls",
     "canonical",
     "columns",
     "growth",
@@ -82,10 +97,14 @@ __all__ = [
     "literal_text",
     "parse",
     "quoted",
+    "read",
+    "written",
 ]
 
 _LONGEST: Final = 10_000  # maximum number of characters of one expression
-_ENGINE_TYPE: Final = {"int": "BIGINT", "float": "DOUBLE", "str": "STRING", "bool": "BOOLEAN", "time": "TIMESTAMP"}
+_ENGINE_TYPE: Final = {
+    "int": "BIGINT", "float": "DOUBLE", "str": "STRING", "bool": "BOOLEAN", "time": "TIMESTAMP", "date": "DATE",
+}  # fmt: skip
 _EXACT: Final = 2**53
 _FLIPPED: Final = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte", "eq": "eq", "neq": "neq"}
 _MOST_MONTHS: Final = 10_000 * 12
@@ -99,12 +118,16 @@ _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "in
 class SqlError(WrongValues):
     """An expression is outside the SQL subset, or does not fit its columns; the text lists all mistakes."""
 
+    place: tuple[int, int] | None = None  # line and column at which the parser gave up, from 1
 
-def parse(text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool = False) -> exp.Expression:
+
+def parse(
+    text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool = False, over: bool = False
+) -> exp.Expression:
     """Parse ``text`` to a checked and normalised sqlglot tree.
 
     ``text``: SQL expression; ``schema``: column to type; None checks only the syntax and the subset; ``aggregate``:
-    whether ``text`` must be one aggregate call (True) or must hold none (False).
+    whether ``text`` is an expression over aggregate calls; ``over``: whether it may hold calls over rows in order.
 
     Raises ``SqlError`` if the expression is invalid; it holds all mistakes.
 
@@ -113,7 +136,45 @@ def parse(text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool
     >>> canonical(parse("bytes>1 and 'B' = link", {"bytes": "int", "link": "str"}))
     "bytes > 1 AND link = 'B'"
     """
-    return _checked(text, None if schema is None else tuple(schema.items()), aggregate)[0].copy()
+    where = "over" if over else "aggregate" if aggregate else "row"
+    return _checked(text, None if schema is None else tuple(schema.items()), where)[0].copy()
+
+
+def calls(tree: exp.Expression) -> tuple[exp.Expression, dict[str, exp.Expression]]:
+    """Take the calls over several rows out of a tree of :func:`parse`.
+
+    Returns what is left, with a column in the place of each call, and the column to its call.
+
+    >>> left, found = calls(parse("sum(bytes) / count(*)", {"bytes": "int"}, aggregate=True))
+    >>> canonical(left), {name: canonical(call) for name, call in found.items()}
+    ('" sum(bytes)" / " count(*)"', {' sum(bytes)': 'sum(bytes)', ' count(*)': 'count(*)'})
+    """
+    from sqlglot import exp  # noqa: PLC0415 - sqlglot takes 0.2 s to import, and most peers never need it
+
+    found: dict[str, exp.Expression] = {}
+
+    def taken(node: exp.Expression) -> exp.Expression:
+        if not call_name(node):
+            return node
+        name = internal(_text(node))
+        found[name] = node
+        return exp.Column(this=exp.Identifier(this=name, quoted=True))
+
+    return tree.copy().transform(taken, copy=False), found
+
+
+def call_types(found: Mapping[str, exp.Expression], schema: Mapping[str, str], *, half_life: bool) -> dict[str, str]:
+    """Types of calls that :func:`calls` took out; with a half-life, sums and counts are floats.
+
+    >>> call_types(calls(parse("sum(bytes)", {"bytes": "int"}, aggregate=True))[1], {"bytes": "int"}, half_life=True)
+    {' sum(bytes)': 'float'}
+    """
+    weighed = {
+        name
+        for name, call in found.items()
+        if half_life and call.key in ("sum", "count", "avg") and call.this.key != "distinct"
+    }
+    return {name: "float" if name in weighed else infer_type(call, schema) for name, call in found.items()}
 
 
 def canonical(expression: exp.Expression | str, schema: Mapping[str, str] | None = None) -> str:
@@ -126,8 +187,48 @@ def canonical(expression: exp.Expression | str, schema: Mapping[str, str] | None
     ``schema``: column to type of a text, as for :func:`parse`.
     """
     if isinstance(expression, str):
-        expression = _checked(expression, None if schema is None else tuple(schema.items()), None)[0]
+        expression = _checked(expression, None if schema is None else tuple(schema.items()), "any")[0]
     return _text(expression)
+
+
+def read(text: str) -> exp.Expression:
+    """Read an expression as it is written; names may have the name of a table before them.
+
+    It is not checked: :func:`written` and :func:`parse` do so. Raises ``SqlError`` if it cannot be read.
+    """
+    try:
+        return _read(text)
+    except RecursionError:
+        raise SqlError([WrongValue(text, "an expression that is nested less deeply")]) from None
+
+
+def aligned(text: str) -> list[int]:
+    """Place in ``text`` of each character of what :func:`read` parses, which may have more parentheses.
+
+    >>> aligned("a = b IS NULL")[:3]
+    [0, 0, 1]
+    """
+    clear = with_parentheses(text)
+    places, at = [], 0
+    for letter in clear if isinstance(clear, str) else text:
+        places.append(min(at, len(text) - 1))
+        at += at < len(text) and letter == text[at]
+    return places
+
+
+def written(tree: exp.Expression) -> str:
+    """Write a tree of :func:`read` as text that is read as the same tree.
+
+    Raises ``SqlError`` if it is outside the subset; it holds all mistakes.
+    """
+    wrongs: list[WrongValue] = []
+    try:
+        Checker(None, wrongs).outermost(tree, "any")
+    except RecursionError:
+        wrongs.append(WrongValue("...", "an expression that is nested less deeply"))
+    if wrongs:
+        raise SqlError(wrongs)
+    return _text(tree)
 
 
 def infer_type(expression: exp.Expression | str, schema: Mapping[str, str]) -> str:
@@ -137,14 +238,14 @@ def infer_type(expression: exp.Expression | str, schema: Mapping[str, str]) -> s
     'float'
     """
     text = expression if isinstance(expression, str) else _text(expression)
-    return _checked(text, tuple(schema.items()), None)[1]
+    return _checked(text, tuple(schema.items()), "any")[1]
 
 
 def columns(expression: exp.Expression | str) -> tuple[str, ...]:
     """Names of the columns that ``expression`` uses, sorted."""
     from sqlglot import exp  # noqa: PLC0415 - sqlglot takes 0.2 s to import, and most peers never need it
 
-    tree = _checked(expression, None, None)[0] if isinstance(expression, str) else expression
+    tree = _checked(expression, None, "any")[0] if isinstance(expression, str) else expression
     return tuple(sorted({column.name for column in tree.find_all(exp.Column)}))
 
 
@@ -157,7 +258,7 @@ def growth(expression: str) -> tuple[int, int]:
     from sqlglot import exp  # noqa: PLC0415
 
     factor, characters = 1, 0
-    for call in _checked(expression, None, None)[0].find_all(exp.Anonymous):
+    for call in _checked(expression, None, "any")[0].find_all(exp.Anonymous):
         if call.name in ("replace", "regexp_replace"):  # each character, or the place between two, may be a match
             factor *= 1 + len(call.expressions[2].name)
         elif call.name in ("lpad", "rpad"):
@@ -174,15 +275,13 @@ def literal_text(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _checked(
-    text: Any, schema: tuple[tuple[str, str], ...] | None, aggregate: bool | None
-) -> tuple[exp.Expression, str]:
-    """Return the normalised tree and its type; ``aggregate=None`` accepts either kind."""
+def _checked(text: Any, schema: tuple[tuple[str, str], ...] | None, where: str) -> tuple[exp.Expression, str]:
+    """Return the normalised tree and its type; ``where``: see :meth:`.Checker.outermost`."""
     wrongs: list[WrongValue] = []
     try:
-        tree = _read(text)
+        tree = _with_fields(_read(text))
         checker = Checker(None if schema is None else dict(schema), wrongs)
-        kind = checker.outermost(tree, aggregate)
+        kind = checker.outermost(tree, where)
         if not wrongs:
             tree = _logical(_normal(tree, checker.kinds))
     except RecursionError:
@@ -215,7 +314,9 @@ def _read(text: Any) -> exp.Expression:
         details = getattr(error, "errors", None) or [{}]
         where = details[0].get("highlight")
         at = f"{SUBSET}; it cannot be read at column {details[0].get('col')}, {where!r}" if where else SUBSET
-        raise SqlError([WrongValue(text, at)]) from None
+        refused = SqlError([WrongValue(text, at)])
+        refused.place = (details[0]["line"], details[0]["col"] - len(where) + 1) if where else None
+        raise refused from None
     except RecursionError:
         raise
     except Exception as error:  # noqa: BLE001 - any error of the parser becomes a SqlError
@@ -230,14 +331,18 @@ def _dialect() -> Any:
     from sqlglot import parser, tokens  # noqa: PLC0415
     from sqlglot.dialects.dialect import Dialect  # noqa: PLC0415
 
-    ours = {name.upper() for name in (*CALLS, *_ALIASES)}
+    ours = {name.upper() for name in (*CALLS, *TABLE, *_ALIASES, "median")}
 
     class Subset(Dialect):
         class Tokenizer(tokens.Tokenizer):
             KEYWORDS = {**tokens.Tokenizer.KEYWORDS, "//": tokens.Tokenizer.KEYWORDS["DIV"]}  # noqa: RUF012
+            KEYWORDS.pop("SESSION")  # a window of a query
 
         class Parser(parser.Parser):
             FUNCTIONS = {name: make for name, make in parser.Parser.FUNCTIONS.items() if name not in ours}  # noqa: RUF012
+            FUNCTION_PARSERS = {  # noqa: RUF012
+                name: make for name, make in parser.Parser.FUNCTION_PARSERS.items() if name != "STRING_AGG"
+            }
 
     return Subset
 
@@ -266,6 +371,12 @@ def _simpler(node: Any, exp: Any) -> Any:
         return _called(node, exp)
     if key == "interval":
         return _interval(node, exp)
+    if key == "dot" and node.expression.key == "identifier":
+        return exp.Anonymous(this="struct_extract", expressions=[node.this, exp.Literal.string(node.expression.name)])
+    if key == "bracket" and len(node.expressions) == 1 and node.expressions[0].key != "slice":
+        part = node.expressions[0]
+        name = "struct_extract" if part.key == "literal" and part.is_string else "list_extract"
+        return exp.Anonymous(this=name, expressions=[node.this, part])
     if key == "add" and node.this.key == "interval":
         return exp.Add(this=node.expression, expression=node.this)
     if key in ("add", "sub") and node.expression.key == "interval" and node.expression.this.name.startswith("-"):
@@ -279,8 +390,12 @@ def _simpler(node: Any, exp: Any) -> Any:
         return exp.Count(this=_where(exp.Literal.number(1), node.this, exp))
     if key == "anyvalue" and node.this is not None:
         return exp.Min(this=node.this)  # any value will do, so it is one that does not depend on their order
-    if key == "filter" and node.this.key in AGGREGATES and node.this.this is not None:
+    if key == "filter" and call_name(node.this) in _FILTERED and _argument(node.this) is not None:
         return _filtered(node.this, node.expression.this, exp)
+    if key == "withingroup" and node.this.key in _QUANTILES and node.expression.key == "order":
+        (by, *more), fraction = node.expression.expressions, node.this.this
+        if not more and not by.args.get("desc"):
+            return exp.Anonymous(this=_QUANTILES[node.this.key], expressions=[by.this, fraction])
     if key == "nullif":
         same = exp.EQ(this=node.this.copy(), expression=node.expression)
         return exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=node.this)
@@ -296,14 +411,38 @@ def _simpler(node: Any, exp: Any) -> Any:
     return node
 
 
+def _with_fields(tree: Any) -> Any:
+    """Write fields of structs, ``a.b``, as calls; :func:`read` leaves them, as names of tables are written alike."""
+    from sqlglot import exp  # noqa: PLC0415
+
+    def extracted(node: Any) -> Any:
+        if node.key != "column" or len(node.parts) < 2 or node.this.key == "star":
+            return node
+        first, *names = node.parts
+        found: Any = exp.Column(this=first.copy())
+        for name in names:
+            found = exp.Anonymous(this="struct_extract", expressions=[found, exp.Literal.string(name.name)])
+        return found
+
+    return tree.transform(extracted) if tree.find(exp.Column) is not None else tree
+
+
 def _where(value: Any, condition: Any, exp: Any) -> Any:
     """A value where a condition holds, and NULL elsewhere, which aggregates ignore."""
     return exp.Case(ifs=[exp.If(this=condition, true=value)])
 
 
+def _argument(call: Any) -> Any:
+    """The first argument of a call over several rows; None if it has none."""
+    return next(iter(call.expressions), None) if call.key == "anonymous" else call.this
+
+
 def _filtered(call: Any, condition: Any, exp: Any) -> Any:
     """Write an aggregate call with FILTER as one without."""
-    argument = call.this
+    argument = _argument(call)
+    if call.key == "anonymous":
+        value = _where(argument, condition, exp)
+        return exp.Anonymous(this=call.this, expressions=[value, *call.expressions[1:]])
     if argument.key == "distinct" and len(argument.expressions) == 1:
         return type(call)(this=exp.Distinct(expressions=[_where(argument.expressions[0], condition, exp)]))
     value = exp.Literal.number(1) if argument.key == "star" else argument
@@ -312,12 +451,22 @@ def _filtered(call: Any, condition: Any, exp: Any) -> Any:
 
 #: Other names of functions.
 _ALIASES: Final = {
-    "len": "length", "char_length": "length", "character_length": "length", "lcase": "lower", "ucase": "upper",
+    "len": "length", "array_length": "length", "list_element": "list_extract", "array_contains": "list_contains",
+    "list_has": "list_contains", "char_length": "length", "character_length": "length", "lcase": "lower",
+    "ucase": "upper",
     "substring": "substr", "instr": "strpos", "regexp_like": "regexp_matches", "pow": "power",
     "datetrunc": "date_trunc", "datediff": "date_diff", "dayofmonth": "day", "weekofyear": "week", "doy": "dayofyear",
     "dow": "dayofweek", "day_of_week": "dayofweek", "day_of_month": "day", "day_of_year": "dayofyear",
     "week_of_year": "week", "minutes": "minute", "hours": "hour",
+    "stddev": "stddev_samp", "variance": "var_samp", "quantile": "quantile_disc", "listagg": "string_agg",
+    "group_concat": "string_agg", "approx_distinct": "approx_count_distinct",
 }  # fmt: skip
+
+
+#: Calls with a FILTER, which is CASE within them as they ignore NULLs.
+_FILTERED: Final = frozenset(AGGREGATES) - {"first", "last"}
+#: sqlglot's key of a node before WITHIN GROUP to the name of its call.
+_QUANTILES: Final = {"percentilecont": "quantile_cont", "percentiledisc": "quantile_disc"}
 
 
 def _trim(node: Any) -> tuple[str, list[Any]]:
@@ -339,7 +488,7 @@ def _part(name: str) -> str:
     """Return the function of a part of a time, such as HOUR; of another part what is refused by its name."""
     lower = name.lower()
     lower = _ALIASES.get(lower, lower)
-    return lower if lower in CALLS and CALLS[lower].arguments == ("time",) else f"extract {lower}"
+    return lower if lower in CALLS and CALLS[lower].arguments in (("time",), ("moment",)) else f"extract {lower}"
 
 
 def _called(node: Any, exp: Any) -> Any:
@@ -349,12 +498,16 @@ def _called(node: Any, exp: Any) -> Any:
     parts = node.expressions
     if name == "date_part" and len(parts) == 2 and parts[0].key == "literal":
         return exp.Anonymous(this=_part(parts[0].name), expressions=parts[1:])
+    if name == "median" and len(parts) == 1:
+        return exp.Anonymous(this="quantile_cont", expressions=[parts[0], exp.Literal.number("0.5")])
+    if name == "string_agg" and len(parts) == 1:
+        parts = [*parts, exp.Literal.string(",")]
     if name == "mod" and len(parts) == 2:
         return exp.Mod(this=parts[0], expression=parts[1])
     if name in ("date_trunc", "date_diff") and parts and parts[0].key == "literal":
         unit = exp.Literal.string(parts[0].name.lower().removesuffix("s"))
         return exp.Anonymous(this=name, expressions=[unit, *parts[1:]])
-    return exp.Anonymous(this=name if name in CALLS else node.name, expressions=parts)
+    return exp.Anonymous(this=name if name in CALLS or name in TABLE else node.name, expressions=parts)
 
 
 _LENGTH: Final = re.compile(r"\s*([+-]?\d+)\s*([a-z]+)")
@@ -513,7 +666,8 @@ def _listed(operands: list[Any], *, negated: bool) -> list[Any]:
 def _literal_kind(node: Any) -> str:
     """Type of a literal; empty for anything else."""
     if node.key == "cast":
-        return "time" if node.this.key == "literal" and TYPE_OF_NAME[node.args["to"].this.value] == "time" else ""
+        kind = cast_type(node.args["to"]) or ""
+        return kind if node.this.key == "literal" and kind in ("time", "date") else ""
     number = node.this if node.key == "neg" else node
     if number.key == "literal":
         return "str" if number.is_string else "int" if number.name.isdigit() else "float"
@@ -597,7 +751,8 @@ def _written(node: Any) -> tuple[str, int]:
         default = node.args.get("default")
         return f"CASE{branches}{'' if default is None else f' ELSE {_text(default)}'} END", _ATOM
     if key == "cast":
-        return f"CAST({_text(node.this)} AS {_ENGINE_TYPE[TYPE_OF_NAME[node.args['to'].this.value]]})", _ATOM
+        kind = cast_type(node.args["to"]) or ""
+        return f"CAST({_text(node.this)} AS {_ENGINE_TYPE.get(kind, kind.upper())})", _ATOM
     if key in ("star", "distinct"):
         return ("*" if key == "star" else f"DISTINCT {_text(node.expressions[0])}"), _ATOM
     if key == "interval":
@@ -628,4 +783,6 @@ def _literal(node: Any) -> str:
         return literal_text(node.name)
     if node.name.isdigit():
         return str(int(node.name))
-    return repr(float(node.name)).replace("e+", "e")
+    text = repr(float(node.name)).replace("e+", "e")
+    exact = decimal_of_text(node.name) is not None and Decimal(text) != Decimal(node.name)
+    return node.name if exact else text  # beside a decimal all of its digits count

@@ -5,14 +5,19 @@ table per engine maps each operation to a function that makes the engine's expre
 arguments of their functions:
 
 * ``null`` (type; ``null`` for a bare NULL), ``column`` (name), ``literal`` (value, type), ``boolean`` (value)
-* ``widen`` (an int, to a float), ``cast`` (value, its type, type, node), ``is null`` (value)
+* ``widen`` (value, its type, type: a number to a wider one, a date to a time), ``cast`` (value, its type, type, node),
+  ``is null`` (value)
 * ``add``, ``sub``, ``mul``, ``div`` (of floats), ``mod int``, ``mod float``, ``neg``
+* ``add decimal``, ``sub decimal``, ``mul decimal`` (two decimals, type of the result); those of times, dates and
+  durations by their operands, such as ``sub time duration`` and ``add date int``
 * ``and``, ``or``, ``not``, ``eq``, ``neq``, ``lt``, ``lte``, ``gt``, ``gte``
 * ``in`` (value, list of others without NULLs, type, whether NULL is among them, the literals if all are literals)
 * ``like`` (text, pattern), ``case`` (conditions, values, value otherwise, type)
-* ``abs``, and of floats ``floor``, ``ceil``, ``trunc``, ``round`` (number, decimals); ``int div``
+* ``abs``, and of floats ``floor``, ``ceil``, ``trunc``, ``round`` (number, decimals); ``int div``; of decimals ``floor
+  decimal`` and so on (number, its type, that of the result)
 * ``concat`` (texts), ``coalesce``, ``least``, ``greatest`` (values, type)
-* ``instant`` (a literal time), ``shift`` (time, months, microseconds)
+* ``instant`` (a literal time or date, its type), ``shift`` (time, months, microseconds); ``epoch duration``, ``length
+  list``
 * each function of the table in ``_sql_functions``, by its name: its values, and its constants as Python values, None
   where they are absent
 """
@@ -20,10 +25,20 @@ arguments of their functions:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
-from synergy_nb.plan.sql._sql_functions import CALLS, MONTHS, UNITS, Constant, literal_value
-from synergy_nb.plan.sql._sql_types import COMPARISONS, TYPE_OF_NAME, instant
+from synergy_nb.plan.sql._sql_functions import CALLS, MONTHS, PART, UNITS, Constant, literal_value
+from synergy_nb.plan.sql._sql_types import COMPARISONS, cast_type, day, instant, kinds_of_literals, rounded
+from synergy_nb.plan.terms.column_types import (
+    arithmetic,
+    common,
+    decimal_type,
+    digits_of,
+    element_of,
+    family,
+    fields_of,
+)
 
 __all__ = ["BLANKS", "FIRST", "LAST", "MONTHS", "UNITS", "Operations", "Translation"]
 
@@ -76,52 +91,91 @@ class Translation(Generic[E]):
         expression, own = part
         if own == "null" != kind:
             return self._does["null"](kind)
-        return self._does["widen"](expression) if kind == "float" and own == "int" else expression
+        return expression if own == kind else self._does["widen"](expression, own, kind)
 
     def _alike(self, *nodes: Any) -> tuple[list[E], str]:
         """Translate nodes in their common type; return the type, too, which is ``null`` only if all are bare NULLs."""
-        return self._common([self.of(node) for node in nodes])
-
-    def _common(self, parts: Sequence[tuple[E, str]]) -> tuple[list[E], str]:
-        kinds = {kind for _, kind in parts} - {"null"}
-        kind = "float" if kinds == {"int", "float"} else next(iter(sorted(kinds)), "null")
+        parts = self._exact(nodes, [self.of(node) for node in nodes])
+        kind = common(own for _, own in parts)
+        if kind is None:
+            raise ValueError(f"expression: {', '.join(own for _, own in parts)}; expected operands of one type")
         return [self._as(part, kind) for part in parts], kind
 
+    def _exact(self, nodes: Sequence[Any], parts: Sequence[tuple[E, str]]) -> list[tuple[E, str]]:
+        """Make literals that stand beside decimals decimals of their digits."""
+        found = list(parts)
+        for number, kind in enumerate(kinds_of_literals(list(nodes), [own for _, own in parts])):
+            if kind != parts[number][1]:
+                node = nodes[number]
+                text = f"-{node.this.name}" if node.key == "neg" else node.name
+                found[number] = self._does["literal"](Decimal(text), kind), kind
+        return found
+
     def _arithmetic(self, node: Any) -> tuple[E, str]:
-        if node.expression.key == "interval":
-            return self._shifted(node)
-        parts = [self.of(node.this), self.of(node.expression)]
-        operands, kind = self._common(parts)
-        if node.key == "div":
-            operands, kind = [self._as(part, "float") for part in parts], "float"
-        if "null" in (parts[0][1], parts[1][1]):
-            kind = "int" if kind == "null" else kind
+        key, nodes = node.key, (node.this, node.expression)
+        left = self.of(node.this)
+        if node.expression.key == "interval" and key in ("add", "sub") and left[1] != "duration":
+            return self._shifted(left, node)
+        parts = self._exact(nodes, [left, self.of(node.expression)])
+        own = [each for _, each in parts]
+        kind = arithmetic(key, *own)
+        if kind is None:
+            raise ValueError(f"expression: {' and '.join(own)}; expected operands of {key}")
+        if "null" in own:
             return self._does["null"](kind), kind
-        name = f"mod {kind}" if node.key == "mod" else "int div" if node.key == "intdiv" else node.key
+        families = [family(each) for each in own]
+        if not {*families} <= {"int", "float", "decimal"}:
+            if kind == "duration" and "time" in families:
+                parts, families = [(self._as(part, "time"), "time") for part in parts], ["time", "time"]
+            elif kind == "time":
+                parts = [(self._as(part, "time"), "time") if part[1] == "date" else part for part in parts]
+                families = [family(each) for _, each in parts]
+            return self._does[f"{key} {' '.join(families)}"](*(part for part, _ in parts)), kind
+        if family(kind) == "decimal":
+            operands = [self._as(part, decimal_type(*digits_of(part[1]))) for part in parts]
+            return self._does[f"{key} decimal"](*operands, kind), kind
+        operands = [self._as(part, kind) for part in parts]
+        name = f"mod {kind}" if key == "mod" else "int div" if key == "intdiv" else key
         return self._does[name](*operands), kind
 
-    def _shifted(self, node: Any) -> tuple[E, str]:
+    def _shifted(self, moved: tuple[E, str], node: Any) -> tuple[E, str]:
         unit, number = node.expression.unit.name.lower(), int(node.expression.this.name)
         number = -number if node.key == "sub" else number
         size = UNITS[unit]
         months, microseconds = (number, 0) if size is None else (0, number * size)
-        if node.this.key == "null":
+        if moved[1] == "null":
             return self._does["null"]("time"), "time"
-        return self._does["shift"](self.typed(node.this, "time"), months, microseconds), "time"
+        return self._does["shift"](self._as(moved, "time"), months, microseconds), "time"
+
+    def _on_interval(self, node: Any) -> tuple[E, str]:
+        size = UNITS[node.unit.name.lower()]
+        if size is None:
+            raise ValueError("expression: an interval of months; expected a time before it")
+        return self._does["literal"](int(node.this.name) * size, "duration"), "duration"
 
     def _on_anonymous(self, node: Any) -> tuple[E, str]:
         call = CALLS.get(node.name)
         if call is None:
             raise ValueError(f"expression: {node.name}(); expected a function of the subset of sql.py")
         if any(argument.key == "null" for argument in node.expressions):  # all functions of the table are NULL of NULL
-            return self._does["null"](call.result), call.result
+            kind = "null" if call.result == PART else call.result
+            return self._does["null"](kind), kind
         parts: list[Any] = [None] * len(call.arguments)
+        name, first = node.name, ""
         for number, (argument, taken) in enumerate(zip(node.expressions, call.arguments, strict=False)):
             if isinstance(taken, Constant):
                 parts[number] = taken.read(literal_value(argument))
             else:
-                parts[number] = self.typed(argument, "float" if taken == "number" else taken)
-        return self._does[node.name](*parts), call.result
+                value = self.of(argument)
+                first = first or value[1]
+                lasts, listed = taken == "moment" and value[1] == "duration", taken == "sized" and value[1] != "str"
+                name += " duration" * lasts + " list" * listed
+                kinds = {"number": "float", "moment": "duration" if lasts else "time", "sized": value[1]}
+                kinds |= {"list": value[1], "struct": value[1], PART: element_of(first)}
+                parts[number] = self._as(value, kinds.get(taken, taken))
+        if call.result != PART:
+            return self._does[name](*parts), call.result
+        return self._does[name](*parts), element_of(first) if family(first) == "list" else fields_of(first)[parts[1]]
 
     def _on_column(self, node: Any) -> tuple[E, str]:
         if node.name not in self._schema:
@@ -158,10 +212,10 @@ class Translation(Generic[E]):
             raise ValueError("expression: in; expected a list of values")
         listed = [(each, self.of(each)) for each in node.expressions]
         given = [(each, part) for each, part in listed if part[1] != "null"]
-        (value, *others), kind = self._common([self.of(node.this), *(part for _, part in given)])
+        (value, *others), kind = self._alike(node.this, *(each for each, _ in given))
         if kind == "null" or not others:
             return self._does["null"]("bool"), "bool"
-        literals = [_value(each.name, kind) for each, _ in given if each.key == "literal"]
+        literals = [_value(each.name, family(kind)) for each, _ in given if each.key == "literal"]
         known = literals if len(literals) == len(given) else None
         return self._does["in"](value, others, kind, len(given) < len(listed), known), "bool"
 
@@ -176,15 +230,15 @@ class Translation(Generic[E]):
         return self._does["case"]([self.typed(each.this, "bool") for each in branches], values, otherwise), kind
 
     def _on_cast(self, node: Any) -> tuple[E, str]:
-        to = node.args["to"].this
-        target = TYPE_OF_NAME.get(str(getattr(to, "value", to)).upper())
-        moment = instant(node.this.name) if target == "time" and node.this.key == "literal" else None
-        if moment is not None:
-            return self._does["instant"](moment), "time"
-        if target in (None, "time"):
-            raise ValueError(f"expression: CAST to {to}; expected int, float, str or bool")
+        to = node.args["to"]
+        target = cast_type(to)
+        if target is None:
+            raise ValueError(f"expression: CAST to {to}; expected a type of the subset")
+        if target in ("time", "date") and node.this.key == "literal":
+            moment = (instant if target == "time" else day)(node.this.name)
+            return self._does["instant"](moment, target), target
         value, kind = self.of(node.this)
-        if kind in ("null", target):
+        if kind in ("null", target) or (kind, target) == ("date", "time"):
             return self._as((value, kind), target), target
         return self._does["cast"](value, kind, target, node), target
 
@@ -197,13 +251,18 @@ class Translation(Generic[E]):
 
     def _on_round(self, node: Any) -> tuple[E, str]:
         number, kind = self.of(node.this)
-        if kind != "float":  # rounding does not change an integer
+        if kind in ("int", "null"):  # rounding does not change an integer
             return self._as((number, kind), "int"), "int"
         decimals = node.args.get("decimals")
-        return self._does[node.key](number, 0 if decimals is None else int(decimals.name)), kind
+        kept = 0 if decimals is None else int(decimals.name)
+        if kind == "float":
+            return self._does[node.key](number, kept), kind
+        made = rounded(kind, decimals)
+        return (number if made == kind else self._does[f"{node.key} decimal"](number, kind, made)), made
 
     _on_floor = _on_ceil = _on_trunc = _on_round
 
 
-def _value(text: str, kind: str) -> str | int | float:
-    return text if kind == "str" else int(text) if kind == "int" else float(text)
+def _value(text: str, kind: str) -> str | int | float | Decimal:
+    read: Callable[[str], str | int | float | Decimal] = {"str": str, "int": int, "decimal": Decimal}.get(kind, float)
+    return read(text)

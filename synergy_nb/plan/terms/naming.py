@@ -67,7 +67,7 @@ def suggested_id(text: Any, taken: Collection[str] = ()) -> str | None:
     >>> suggested_id("in/out"), suggested_id("a > b", taken={"a b"}), suggested_id("??")
     ('in out', 'a b 2', None)
     """
-    kept = "".join(each if _allowed(each) else " " for each in str(text))
+    kept = "".join(each if _allowed(each) else " " for each in str(text)[:1000])
     found = " ".join(kept.split())[: _LONGEST_ID - 4].strip()
     while found and not is_id(found):
         found = found[1:].lstrip()

@@ -7,6 +7,7 @@ tuples/s). Units exist only in the interfaces for users: the builder, YAML files
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ from synergy_nb.errors import SynergyError
 
 __all__ = [
     "FRACTION_EXPECTED",
+    "LONGEST",
     "WrongValue",
     "WrongValues",
     "amount",
@@ -82,10 +84,13 @@ _SIZES: Final[dict[str, _Unit]] = {
     "kbit": (1e3, 8),
     "bit": (1, 8),
 }
+_IN_BYTES: Final = {name: unit for name, unit in _SIZES.items() if "bit" not in name}
 _SIZE_SPELLINGS: Final = {"bytes": "B", "byte": "B", "b": "B", "KB": "kB", "kb": "kB", "mb": "MB", "gb": "GB"}
 _COUNTS: Final[dict[str, _Unit]] = {"M tuples": (1e6, 1), "k tuples": (1e3, 1), "tuples": (1, 1)}
 _COUNT_SPELLINGS: Final = {"tuple": "tuples", "ktuples": "k tuples", "Mtuples": "M tuples", "": "tuples"}
 
+SHOWN: Final = 2000  # characters of a value that an error shows
+SPELLED: Final = 200  # characters of a name of which a similar one is looked for
 _NUMBER: Final = r"[-+]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _TERM: Final = re.compile(rf"\s*({_NUMBER})\s*([^\d\s+\-.][^\d+\-.]*)?")
 
@@ -111,7 +116,17 @@ class WrongValue(WrongValues):
 
     def __str__(self) -> str:
         hint = f"; did you mean {self.nearest!r}?" if self.nearest is not None else ""
-        return f"{self.value!r}; expected {self.expected}{hint}"
+        return f"{_shown(self.value)}; expected {self.expected}{hint}"
+
+
+def _shown(value: Any) -> str:
+    """Write a value for an error; of a long one its beginning.
+
+    >>> len(_shown("x" * 10_000_000))
+    2003
+    """
+    shown = repr(value if not isinstance(value, str) else value[: SHOWN + 1])
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
 
 
 def nearest(name: Any, valid: Iterable[str]) -> str | None:
@@ -122,9 +137,9 @@ def nearest(name: Any, valid: Iterable[str]) -> str | None:
     """
     import difflib  # noqa: PLC0415 - only bad input needs it
 
-    if not isinstance(name, str):
+    if not isinstance(name, str) or len(name) > SPELLED:
         return None
-    names = list(valid)
+    names = [each for each in valid if len(each) <= SPELLED]
     folded = {candidate.casefold(): candidate for candidate in reversed(names)}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.55)
     return folded[close[0]] if close else None
@@ -192,6 +207,7 @@ def _shortest(value: float, units: Mapping[str, _Unit]) -> str | None:
     return best
 
 
+LONGEST: Final = 1e10  # seconds of a duration; later times have no microsecond in 64 bits
 _DURATION_EXPECTED: Final = "a duration such as '2 s', '500 ms', '20 min' or '1 h', or a number of seconds"
 
 
@@ -204,7 +220,7 @@ def parse_duration(value: Any) -> float:
     Raises ``WrongValue`` if the value has another form, is negative or is not finite.
     """
     if not isinstance(value, str):
-        return _finite(value, _DURATION_EXPECTED)
+        return _within(value, _finite(value, _DURATION_EXPECTED))
     text = value.strip()
     position, total, terms = 0, 0.0, 0
     while position < len(text):
@@ -222,7 +238,13 @@ def parse_duration(value: Any) -> float:
         position = match.end()
     if not terms:
         raise WrongValue(value, _DURATION_EXPECTED)
-    return total
+    return _within(value, total)
+
+
+def _within(value: Any, seconds: float) -> float:
+    if seconds > LONGEST:
+        raise WrongValue(value, "a duration of at most 300 years")
+    return seconds
 
 
 def duration(field: str, value: Any, *, least: float = math.ulp(0.0)) -> float:
@@ -287,6 +309,7 @@ def format_fraction(fraction: float) -> str:
     return f"{percent} %" if len(percent) <= _PERCENT_DIGITS else repr(float(fraction))
 
 
+@functools.lru_cache(64)  # the shares of quantiles are asked for once a second for each sink
 def ratio_of(fraction: float) -> tuple[int, int]:
     """Numerator and denominator of the decimal number that a fraction is written as, for exact shares of integers.
 
@@ -321,8 +344,12 @@ def parse_size(value: Any) -> float:
 
 
 def format_size(size: float) -> str:
-    """Write bytes as text that :func:`parse_size` parses to exactly ``size``."""
-    return "0 B" if size == 0 else _shortest(size, _SIZES) or f"{size!r} B"
+    """Write bytes as text that :func:`parse_size` parses to exactly ``size``.
+
+    >>> format_size(5e8)  # not 4 Gbit, which is as short
+    '500 MB'
+    """
+    return "0 B" if size == 0 else _shortest(size, _IN_BYTES) or f"{size!r} B"
 
 
 def _parse(value: Any, units: Mapping[str, _Unit], spellings: Mapping[str, str], expected: str, default: str) -> float:

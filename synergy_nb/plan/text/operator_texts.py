@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from synergy_nb.plan.checks.validation import Operator
 from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
+from synergy_nb.plan.terms.units import counted
 
 __all__ = ["brief", "own_requests", "parameters"]
 
@@ -33,7 +34,10 @@ def parameters(operator: Operator) -> str:
         parameter = known.get(name)
         if parameter is None or value in (parameter.default, None, [], ""):
             continue
-        texts.append(f"{name}: {parameter.write(value) if parameter.write is not None else _written(value)}")
+        if parameter.type.name == "table":
+            texts.append(f"{name}: {value.get('path', 'a data frame')} of {counted(value['rows'], 'row')}")
+        else:
+            texts.append(f"{name}: {parameter.write(value) if parameter.write is not None else _written(value)}")
     return "; ".join(texts)
 
 

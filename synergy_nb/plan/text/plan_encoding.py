@@ -14,13 +14,16 @@ from synergy_nb.plan.checks.validation import (
     Operator,
     PlanError,
     Problem,
+    StreamWork,
     check_graph,
     check_parameters,
     check_profile,
     check_replicas,
 )
 from synergy_nb.plan.operators.catalogue import KINDS, PART, TAP, parameters_of
-from synergy_nb.plan.operators.parameter_types import COLUMN_BYTES, SIGNATURE
+from synergy_nb.plan.operators.parameter_types import SIGNATURE, TYPES
+from synergy_nb.plan.operators.tables import TABLE, is_whole
+from synergy_nb.plan.terms.column_types import column_type
 from synergy_nb.plan.terms.qos import QoS
 from synergy_nb.plan.terms.units import WrongValues
 
@@ -50,6 +53,7 @@ class _Tap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rate: float
     providers: dict[str, tuple[str, str]]
     signature: list[tuple[float, float]] | None = None
+    form: tuple[str, list[str], list[tuple[str, str]] | None, list[str]] | None = None  # a `StreamForm`
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -113,20 +117,35 @@ def decode(data: bytes) -> tuple[str, QoS, Checked, dict[str, tuple[str, ...]], 
         if operator.kind not in KINDS:
             problems.append(Problem(name, "kind", operator.kind, f"one of {', '.join(KINDS)}"))
             continue
+        if not (_says_all(operator) and (operator.makes is None or _says_all(operator.makes))):
+            problems.append(Problem(name, "table", "some of its terms", "all of them: a peer reads no table for them"))
+            continue
         if check_parameters(operator, problems) != operator.params:
             problems.append(Problem(name, "params", operator.params, "parameters in normal form"))
+        if operator.makes is not None:
+            made = Operator(name, operator.makes.kind, operator.makes.params)
+            known = made.kind in KINDS and len(operator.makes.inputs) == len(operator.streams) > 0
+            if not known or check_parameters(made, problems) != made.params:
+                problems.append(Problem(name, "makes", made.kind, "the work of an operator that names its stream"))
         check_profile(name, "cost", operator.cost, problems)
         check_profile(name, "selectivity", operator.selectivity, problems)
         check_replicas(operator, problems)
     kinds = {kind for schema in wire.schemas.values() for kind in schema.values()}
-    if not kinds <= COLUMN_BYTES.keys():
-        problems.append(Problem("", "schemas", sorted(kinds), f"types among {', '.join(COLUMN_BYTES)}"))
+    if any(column_type(kind) != kind for kind in kinds):
+        problems.append(Problem("", "schemas", sorted(kinds), f"types among {', '.join(TYPES)}"))
     for name, size in wire.sizes.items():
         if name not in operators or not size.is_valid():
             problems.append(Problem(name, "sizes", str(size), "sizes of its sources: finite numbers of at least 0"))
     if problems:
         raise PlanError(problems)
     return wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows), wire.stated, wire.sizes
+
+
+def _says_all(work: Operator | StreamWork) -> bool:
+    """Whether received parameters state all of each table: one of which they do not would be read from its file."""
+    parameters = parameters_of(work.kind, work.params) if work.kind in KINDS else {}
+    tables = (work.params.get(name) for name, parameter in parameters.items() if parameter.type is TABLE)
+    return all(table is None or (isinstance(table, Mapping) and is_whole(table)) for table in tables)
 
 
 def _check_part(operator: Operator, problems: list[Problem]) -> None:

@@ -123,6 +123,7 @@ class Application(Synchronous[AsyncApplication], OneSided):
     explain = synchronous(AsyncApplication.explain)
     replay = synchronous(AsyncApplication.replay)
     stop = synchronous(AsyncApplication.stop)
+    share = synchronous(AsyncApplication.share)
 
     def watch(self) -> Any:
         """Return the live view of it, as ``watch(application)`` does."""

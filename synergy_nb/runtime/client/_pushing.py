@@ -8,7 +8,9 @@ second request waits for that. If a source has no backups, nobody could take it 
 retained.
 
 Where a source has backups and its peer does not answer, or says that it has no such source, the origin knows who has
-taken it over. That peer's answer states where its copy ended, and the window goes on from there.
+taken it over. That peer's answer states where its copy ended, and the window goes on from there. A connection that
+breaks is no end of a source without backups either: its peer is asked again over a new one, and has each row once, as
+an item is retained until it is answered.
 """
 
 from __future__ import annotations
@@ -194,10 +196,10 @@ class Pushing:
     async def _turn_away(self, host: str, error: ClusterError) -> None:
         """Find the peer to ask next, after one without an answer or without the source.
 
-        Raises ``ClusterError``: the ``error``, if the source has no backups, or for as long as that nobody takes it
-        over.
+        Raises ``ClusterError``: the ``error``, if the source has no backups and its peer has not only lost the
+        connection, or if nobody takes it over, or nobody answers, for long.
         """
-        if not self._backed_up:
+        if not self._backed_up and not _broke(error):
             raise error
         now = self._clock()
         self._silent_since = now if self._silent_since is None else self._silent_since
@@ -205,6 +207,11 @@ class Pushing:
             raise error
         if not await self._replaced(host):
             await asyncio.sleep(AGAIN_S)
+
+
+def _broke(error: ClusterError) -> bool:
+    """Whether an error says that a connection broke, while the process at its other end may live and has the source."""
+    return isinstance(error, PeerUnreachable) and not error.ended and not isinstance(error.__cause__, TimeoutError)
 
 
 async def _next(items: AsyncIterator[Item]) -> Item | None:

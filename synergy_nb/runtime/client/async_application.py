@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
+from synergy_nb.control.identity import is_name
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import LASTING
@@ -38,6 +39,7 @@ from synergy_nb.runtime.process.requests import (
     ClosedClusterError,
     ClusterError,
     FetchedResults,
+    GrantRight,
     PeerUnreachable,
     RowsDropped,
     SinksMeasured,
@@ -491,6 +493,26 @@ class AsyncApplication(LedApplication):
         self.cluster.forget(self.id)
         answer = await self.ask("stop", pack(ApplicationId(self.id)))
         self.last = unpack(answer, ApplicationState)
+
+    async def share(self, user: str, right: str | None = "read") -> None:
+        """Grant another user a right to this application; only its owner and the owners of the cluster may.
+
+        Parameters
+        ----------
+        user
+            Name of the user, as :meth:`Cluster.invite` was given it.
+        right
+            ``"read"``, its state, its events and its results; ``"control"``, also to stop and to change it; None: what
+            was granted before is withdrawn.
+
+        Raises
+        ------
+        ClusterError
+            If there is no such right, or this user may not share the application.
+        """
+        if not is_name(user):
+            raise ClusterError(f"user: {user!r}; expected the name of a user, such as 'ann'")
+        await self.ask("grant", pack(GrantRight(self.id, user, right)))
 
     async def _collect(self, sink: str) -> None:
         async with self._results[sink].fetching:

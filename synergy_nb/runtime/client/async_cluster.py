@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from synergy_nb.control.identity import USER, WrongIdentity
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.peer_names import readable
 from synergy_nb.lifecycle.requests.submission import check_detached, check_submission, known_peers_phrase, unknown_peers
@@ -27,6 +29,7 @@ from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_list import Applications, Identified, chosen_id
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
+from synergy_nb.runtime.client._content_shipping import ContentShipping
 from synergy_nb.runtime.client._lease_renewals import LEASE, LeaseRenewals
 from synergy_nb.runtime.client._led_application import SUCCEEDS
 from synergy_nb.runtime.client._origins import Origins
@@ -38,6 +41,9 @@ from synergy_nb.runtime.client.feeds import Rows, check_rows_or_feed
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.client.waiting_display import displays_waiting
 from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
+from synergy_nb.runtime.identity.credential_folder import write_new
+from synergy_nb.runtime.identity.renewals import Renewals
+from synergy_nb.runtime.process.error_publisher import NEWCOMERS
 from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
     ApplicationId,
@@ -46,6 +52,7 @@ from synergy_nb.runtime.process.requests import (
     ListApplications,
     Listed,
     Move,
+    Newcomer,
     Outcome,
     PeerUnreachable,
     SparkState,
@@ -54,12 +61,13 @@ from synergy_nb.runtime.process.requests import (
     unpack,
 )
 from synergy_nb.runtime.process.ring_joining import form_ring
-from synergy_nb.runtime.transport.link import Links
+from synergy_nb.runtime.transport.link import LinkFull, Links, RemoteError
 from synergy_nb.runtime.transport.wide_area import WideArea
 from synergy_nb.traces.rows import row_reader
 from synergy_nb.traces.trace_sizes import sizes_of_rows
 
 __all__ = ["AsyncCluster"]
+
 
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take until they take tuples
 MOST_ENDED = 1000  # ended applications that are retained with their results, so that they can be found again
@@ -71,6 +79,13 @@ def _submitting(cluster: AsyncCluster, plan: Plan, *, placement: str = "composed
     name = getattr(plan, "name", "the plan")
     placing = f"placing {name}: a peer that does so for the first time loads its solver"
     return cluster.spark.doing or (placing if placement == "resilient" else f"composing {name}")
+
+
+class Admitting(Protocol):
+    """What lets other hosts join."""
+
+    async def token(self, within: float, hosts: int, /) -> object:
+        """Return a token that counts for so many seconds and hosts."""
 
 
 class AsyncCluster(PeerRequests):
@@ -90,6 +105,10 @@ class AsyncCluster(PeerRequests):
         Spark server of the peers: ``local``, URLs, or none (:func:`~synergy_nb.runtime.data.spark_servers.checked`).
     notices
         Writer of the errors of peers, for users; None: the errors are only in the journals of the peers.
+    security
+        ``distributed.Security`` with which the scheduler and the peers are reached; None: without TLS.
+    renewals
+        Renewal and revocation of certificates, if the authority is this client's; else None.
 
     Attributes
     ----------
@@ -126,24 +145,31 @@ class AsyncCluster(PeerRequests):
         local: object = None,
         spark: Sequence[str] = (),
         notices: ErrorNotices | None = None,
+        security: Any = None,
+        renewals: Renewals | None = None,
     ) -> None:
         self.closed = False
+        self.security = security
+        self.renewals = renewals
+        self.admission: Admitting | None = None
         self.area: WideArea | None = None
         self.recording = ""
         self.notices = notices
         self.local = local
         self.links = links
-        self.peers = dict(peers)
-        self._names = {address: name for name, address in self.peers.items()}
+        self.peers: dict[str, str] = dict(peers)
+        self._names: dict[str, str] = {address: name for name, address in self.peers.items()}
         if notices is not None:
             notices.names = self._names
         self._closing = closing
+        self._meeting: set[asyncio.Task[None]] = set()
         self.spark = SparkServers(spark, self._publish_spark)
         self.before_close: list[Callable[[], Awaitable[object]]] = []
         self._numbers = itertools.count(1)
         self._origins = Origins(self._request_all, same_machine=local is not None)
         self._applications: dict[str, AsyncApplication] = {}  # submitted here; stopped when this closes
         self._renewals = LeaseRenewals(self._applications, self.request)
+        self._contents = ContentShipping(self._request_all, self.request, self.name)
         self._ended: dict[str, AsyncApplication] = {}
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
 
@@ -177,10 +203,38 @@ class AsyncCluster(PeerRequests):
         await form_ring(self.peers, self.links.request, patience, on_progress)
 
     async def listen(self) -> None:
-        """Subscribe to the errors of all peers from now on."""
+        """Subscribe to the errors of all peers from now on, and to the peers that come later."""
+        self.links.on_channel(NEWCOMERS, self._introduced)
+        await asyncio.gather(*(self._subscribe(address) for address in self.peers.values()))
+
+    async def _subscribe(self, address: str) -> None:
         request = msgspec.msgpack.encode(self.links.address)
-        requests = (self.links.request(address, "errors", request, 5.0) for address in self.peers.values())
-        await asyncio.gather(*requests, return_exceptions=True)  # a peer that does not answer sends no errors
+        with contextlib.suppress(*UNREACHABLE, RemoteError, LinkFull):  # a peer that does not answer sends no errors
+            await self.links.request(address, "errors", request, 5.0)
+
+    def _introduced(self, sender: str, payload: bytes) -> None:
+        """Learn of a peer that has joined."""
+        newcomer = unpack(payload, Newcomer)
+        if sender in self._names and newcomer.address not in self._names and not self.closed:
+            task = asyncio.get_running_loop().create_task(self._meet(newcomer))
+            self._meeting.add(task)
+            task.add_done_callback(self._meeting.discard)
+
+    async def _meet(self, newcomer: Newcomer) -> None:
+        """Add a peer that answers; never in the place of another one that does, as what a peer says may be false."""
+        before = self.peers.get(newcomer.name)
+        if before is not None and await self._answers(before):
+            return
+        if await self._answers(newcomer.address):
+            self.peers[newcomer.name] = newcomer.address
+            self._names[newcomer.address] = newcomer.name
+            await self._subscribe(newcomer.address)
+
+    async def _answers(self, address: str) -> bool:
+        try:
+            return await self.links.request(address, "joined", b"", 5.0) == address.encode()
+        except (*UNREACHABLE, RemoteError, LinkFull):
+            return False
 
     async def warm(self) -> None:
         """Have the peer at which resilient plans are submitted load the code of resilient placement in advance."""
@@ -212,6 +266,85 @@ class AsyncCluster(PeerRequests):
                 if self._closing is not None:
                     closing, self._closing = self._closing, None
                     await closing()
+
+    async def invite(self, user: str, file: str | os.PathLike[str]) -> None:
+        """Give a guest a certificate, with which he may submit plans within what the peers accept (``guests``).
+
+        He connects by ``Cluster(scheduler, security=file)``, with the address of this cluster's scheduler. The
+        certificate is valid for a day; :meth:`revoke` ends it before.
+
+        Parameters
+        ----------
+        user
+            Name of the guest.
+        file
+            New file for his credentials, which only you can read: whoever has it is that guest.
+
+        Raises
+        ------
+        ClusterError
+            If the name is none, or was revoked; if there is such a file already, or none can be written there; or if
+            the cluster was not started here: its authority is where it was started.
+        """
+        self._check_open()
+        if self.renewals is None:
+            raise ClusterError("invite: the authority of this cluster is elsewhere; expected where it was started")
+        try:
+            credentials = self.renewals.authority.issue(USER, user)
+        except WrongIdentity as error:
+            raise ClusterError(f"user: {error}") from None
+        try:
+            await asyncio.to_thread(write_new, file, credentials)
+        except OSError as error:
+            raise ClusterError(f"file: {os.fspath(file)!r}: {error.strerror}; expected a new file") from None
+
+    async def join_token(self, within: float | str = "1 h", hosts: int = 1) -> str:
+        """Return a token with which ``synergy up --join TOKEN`` on another host adds its peers to this cluster.
+
+        It is secret: whoever has it can add peers, which get parts of plans and see their tuples.
+
+        Parameters
+        ----------
+        within
+            Time for which it counts, in seconds or as ``"1 h"``.
+        hosts
+            Number of hosts that it lets in.
+
+        Raises
+        ------
+        ClusterError
+            If the cluster was not started here: its authority is where it was started.
+        """
+        self._check_open()
+        lasts = duration("within", within)
+        if isinstance(hosts, bool) or not isinstance(hosts, int) or hosts < 1:
+            raise ValueError(f"hosts: {hosts!r}; expected a whole number of at least 1")
+        if self.admission is None:
+            raise ClusterError("join_token: the authority of this cluster is elsewhere; expected where it was started")
+        return str(await self.admission.token(lasts, hosts))
+
+    async def revoke(self, name: str) -> None:
+        """Refuse a peer, a user or a session of the cluster from now on.
+
+        Its open connections are closed, and new ones are refused by name. A name that was revoked is not given again.
+
+        Parameters
+        ----------
+        name
+            Name of a peer, as ``"peer-3"``, or ``"user/ada"`` or ``"spark/ada"``.
+
+        Raises
+        ------
+        ClusterError
+            If the name is none of these, or the cluster was not started here: its authority is where it was started.
+        """
+        self._check_open()
+        if self.renewals is None:
+            raise ClusterError("revoke: the authority of this cluster is elsewhere; expected where it was started")
+        try:
+            await self.renewals.revoke(name)
+        except WrongIdentity as error:
+            raise ClusterError(str(error)) from None
 
     # -- peers ---------------------------------------------------------------------------------------------------
 
@@ -295,6 +428,7 @@ class AsyncCluster(PeerRequests):
         except ValueError as error:
             raise ClusterError(str(error)) from None
         lease = 0.0 if detach else LEASE
+        await self._contents.send(plan, self.peers.values())
         sized = plan.sized(sizes_of_rows(plan, feeding))
         address, state = await self._decided(sized, origin, placement, patience, lease=lease)
         running = AsyncApplication(self, plan, address, state)
@@ -340,6 +474,7 @@ class AsyncCluster(PeerRequests):
         """
         self._check_open()
         placement = placement_of(plan, placement, spread=spread, peers=len(self.peers))
+        await self._contents.send(plan, self.peers.values())
         sized = plan.sized(sizes_of_rows(plan, plan.rows))
         _, state = await self._decided(sized, origin, placement, duration("timeout", timeout), trial=True)
         events = await self._journaled("events", state.application, _alive(await self.states()))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.control.cuts import Cut
+from synergy_nb.control.rights import Acceptance
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
 from synergy_nb.lifecycle.changes.knobs import Knobs
@@ -91,6 +92,10 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         Order in which peers execute waiting tuples: ``"fcfs"`` (first come, first served), ``"edf"`` (earliest deadline
         first) or ``"least_slack"`` (least time until the deadline beyond the remaining work). A plan may state its own
         (``scheduling`` of ``sink``).
+    functions
+        Functions of users' own that the peers execute: ``"off"``, none; ``"installed"``, those that can be imported at
+        the peers; ``"notebook"``, also those that a notebook declares, whose code comes with the plan. Default:
+        ``"notebook"`` for peers that are started here, ``"installed"`` for those of an existing Dask cluster.
     hotspots
         Treatment of hot spots, which are operators whose tuples have no time left until their limit: ``"on"``, peers
         predict them and have operators move to other peers; ``"observe"``, they predict them, and the journal states
@@ -105,13 +110,26 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
     patience
         Time for which an application waits for a silent peer without which it cannot continue, in seconds or as
         ``"1 min"``. One whose process has ended is not waited for.
+    guests
+        Limits of what the peers accept of guests, who have got a certificate by :meth:`invite`: whose plans, on how
+        much of the cores, which functions, which files; an :class:`~synergy_nb.Acceptance`. Default: plans of all of
+        them, on half of the cores of each peer, without code, and without files of the owner's.
     seed
         Seed of the peers' random generators, and of the sites in a wide area.
     spark
         Server that executes parts of plans on Spark: True, a server of this machine, which is started when it is first
         needed and ends with the cluster; a URL, ``sc://host:port``, or several, which peers use in turn; False, none.
     security
-        ``distributed.Security`` of the cluster, for TLS.
+        ``distributed.Security`` with certificates of your own, or the file of a guest that :meth:`invite` has written.
+        By default a cluster that is started here has an
+        authority, which gives each part a certificate, and the credentials of a cluster that you have started elsewhere
+        on this machine are found by its address.
+    insecure
+        Whether to use a Dask cluster beyond this machine that has no TLS: everybody who reaches its ports can then do
+        what you can.
+    host
+        Address of this machine at which peers that are started here listen, and their scheduler. With one that other
+        hosts reach, their peers can join: :meth:`join_token`.
     record
         New file to which all peers record their inputs and effects, for ``synergy replay FILE``; all peers have to be
         on this machine. It contains plans, but no keys and no rows of streams.
@@ -139,16 +157,22 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         keys: Mapping[str, bytes] | None = None,
         composition: CompositionConfig | None = None,
         discipline: str = "fcfs",
+        functions: str | None = None,
         hotspots: str | HotSpotConfig = "on",
         replication: ReplicationConfig | None = None,
         overload: bool = False,
         patience: float | str = 60.0,
+        guests: Acceptance | None = None,
         seed: int = 0,
         spark: bool | str | Sequence[str] = True,
         security: Any = None,
+        insecure: bool = False,
+        host: str = "127.0.0.1",
         record: str | os.PathLike[str] | None = None,
     ) -> None:
         options = {name: value for name, value in locals().items() if name in ClusterOptions.__annotations__}
+        if security is None and not isinstance(peers, str):
+            options["security"] = _own_security(peers)
         peers = _scheduler_address(peers)
         self._thread = LoopThread()
         self._scheduler = peers if isinstance(peers, str) else ""
@@ -211,6 +235,17 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         local = self._asynchronous.local
         return str(local.scheduler_address) if isinstance(local, PeerCluster) else self._scheduler
 
+    @property
+    def security(self) -> Any:
+        """``distributed.Security`` for a Dask client of your own; None if the cluster has no TLS.
+
+        ``Client(cluster.scheduler, security=cluster.security)`` uses the cluster for ordinary work of Dask.
+        """
+        return self._asynchronous.security
+
+    invite = synchronous(AsyncCluster.invite)
+    join_token = synchronous(AsyncCluster.join_token)
+    revoke = synchronous(AsyncCluster.revoke)
     states = synchronous(AsyncCluster.states)
     events = synchronous(AsyncCluster.events)
     spark_session = synchronous(AsyncCluster.spark_session)
@@ -350,6 +385,12 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         if self._closed:
             return "<p>Cluster (closed)</p>"
         return as_html(f"Cluster of {counted(len(self.peers), 'peer')}", HEADING, self._rows())
+
+
+def _own_security(cluster: Any) -> Any:
+    """Return the TLS configuration of a Dask cluster or client, if it has one."""
+    security = getattr(cluster, "security", None)
+    return security if getattr(security, "tls_client_cert", None) else None
 
 
 def _scheduler_address(peers: Any) -> Any:

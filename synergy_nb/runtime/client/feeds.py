@@ -19,8 +19,8 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame
-from synergy_nb.plan.operators.parameter_types import TYPES
 from synergy_nb.plan.operators.sources import TIME_UNITS
+from synergy_nb.plan.terms.column_types import EXAMPLES, column_type
 from synergy_nb.plan.terms.units import counted, did_you_mean, duration
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.traces.late_rows import EventOrder
@@ -70,16 +70,18 @@ class Feed:
         if not isinstance(columns, Mapping) or not columns:
             raise FeedError(f"columns: {columns!r}; expected column to type, as in {{'user': 'str'}}")
         for name, kind in columns.items():
-            if kind not in TYPES:
-                hint = did_you_mean(kind, TYPES)
-                raise FeedError(f"columns: {name!r}: {kind!r}; expected one of {', '.join(TYPES)}{hint}")
+            if column_type(kind) is None:
+                hint = did_you_mean(kind, EXAMPLES)
+                raise FeedError(f"columns: {name!r}: {kind!r}; expected one of {', '.join(EXAMPLES)}{hint}")
         if time_unit is not None and time_unit not in TIME_UNITS:
             hint = did_you_mean(time_unit, TIME_UNITS)
             raise FeedError(f"time_unit: {time_unit!r}; expected one of {', '.join(TIME_UNITS)}{hint}")
         if isinstance(room, bool) or not isinstance(room, int) or room < 1:
             raise FeedError(f"room: {room!r}; expected a number of rows of at least 1")
         #: What :func:`~synergy_nb.plan.builder.source` takes from a feed.
-        self.source_columns = {"time": "time", **{name: kind for name, kind in columns.items() if name != time}}
+        self.source_columns = {
+            "time": "time", **{name: column_type(kind) or kind for name, kind in columns.items() if name != time}
+        }  # fmt: skip
         self.reader = RowReader("feed", self.source_columns, time, time_unit)
         self._room = room
         self._pieces: deque[Any] = deque()  # rows as dictionaries, and tables

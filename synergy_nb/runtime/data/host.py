@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -32,12 +32,14 @@ from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.allowed_paths import refused_paths
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.runtime.data._ended_sinks import EndedSink, EndedSinks
 from synergy_nb.runtime.data._pushed_sources import PushedSources
 from synergy_nb.runtime.data._sinks import DeliveredSink, Portion, Sinks
 from synergy_nb.runtime.data._spark_part import SparkPart
 from synergy_nb.runtime.data._standstill import STANDSTILL_S, Standstills
+from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.data.instances import (
     ExecutionContext,
     feed_of,
@@ -88,7 +90,7 @@ class Host:
         keys: Mapping[str, bytes] | None = None,  # name to secret, for `encrypt` and `decrypt`
         # function that returns this peer's load and ping times, for sources with connector `peers`; None: without
         samples: Callable[[], Iterable[Sample]] | None = None,
-        # function that opens the stream of a source with connector `trace` or `packets`, see `read_paced`
+        # function that opens the stream of a source with connector `trace`, `packets` or `nexmark`, see `read_paced`
         read: Callable[[Mapping[str, Any], Skipped], tuple[Stream, bool]] = read_paced,
         measure_s: float = 1.0,  # seconds between two measurements of the sinks
         # unused_cores, on_unused_cores: function that returns the unused cores of this peer, for its producers;
@@ -99,10 +101,13 @@ class Host:
         # its own
         machine: Callable[[], str] = str,
         spark: SparkHost | None = None,  # Spark servers of this peer; None if it executes no parts on Spark
+        functions: FunctionProcesses | None = None,  # functions of users' own; None: it gets some without a policy
         # overheads of the peer, which record the measured time of items beside the processing of their tuples
         overheads: Overheads | None = None,
         share: ProcessorShare | None = None,  # share of a processor that this process gets; None: a whole one
         hotspots: HotSpotConfig | None = None,
+        # function that returns the folders from which an application may read files; None: from all
+        folders: Callable[[str], Sequence[str] | None] = lambda _application: None,
         # callback with the measurements and predictions of the components once a second, and with each component whose
         # tuples persistently have no slack
         predicted: Callable[[DriverMessage], None] = lambda _message: None,
@@ -113,6 +118,7 @@ class Host:
         self._finished = finished
         self._prepared = prepared
         self._copies = copies
+        self._folders = folders
         self._driver = StreamDriver(
             runtime,
             self._create,
@@ -144,8 +150,9 @@ class Host:
             prepared=self._part_prepared,
             room=self._make_room,
             committed=self._driver.committed,
-            ready=self._driver.soon,
+            ready=self._driver.given,
             spark=spark,
+            functions=FunctionProcesses() if functions is None else functions,
         )
         #: Sources into which clients push rows.
         self.pushed = PushedSources(self._driver.feeds, self._deployed_plan)
@@ -210,13 +217,16 @@ class Host:
         operator = plan.operators.get(name)
         if operator is None:
             raise ValueError(f"operator: {name!r}; expected one of {', '.join(plan.operators)}")
+        folders = self._folders(deployment.application)
+        if folders is not None and (refusal := refused_paths(plan, folders, name)):
+            raise ValueError(refusal)
         configure(component, plan, deployment)
         if operator.kind == PART:
             return part_of(operator, component, self.context)
         if operator.kind == "source":
             return None
-        logic = logic_of(operator, plan, component, self.context)
-        if operator.kind not in self._warm:
+        logic = logic_of(operator, plan, component, self.context, compares=deployment.compares)
+        if not component.apart and operator.kind not in self._warm:
             self._warm.add(operator.kind)
             self._driver.beside(warm, operator, plan)
         return logic
@@ -239,6 +249,7 @@ class Host:
 
     def _gone(self, component: Component) -> None:
         self._started.discard(component)
+        self.context.functions.end(component)
         self._driver.drop(component)
         sink = self._sinks.get(component.application, component.operator)
         if sink is not None:
@@ -273,6 +284,7 @@ class Host:
         self._standstills.close()
         for component in tuple(self.hosting.components.values()):
             self._gone(component)
+        self.context.functions.close()
         await self._driver.close()
 
     # -- data ----------------------------------------------------------------------------------------------------
@@ -295,7 +307,8 @@ class Host:
         if component.kind != "sink":
             return
         sink = self._sinks.get(component.application, component.operator)
-        losses = component.losses.carried(component.log.end.position)
+        thinned = component.losses.thinned
+        losses = component.losses.carried(component.log.end.position) if thinned else ()
         if sink is None or not sink.arrived(outcome.chunks, outcome.finished, losses):
             return
         self._sinks.measure(sink)  # before the end is reported and the sink may be removed
@@ -331,6 +344,7 @@ class Host:
             case FactKind.COMPONENT_FAILED:
                 component = self.hosting.components.get((application, operator))
                 if component is not None:
+                    self.context.functions.end(component)
                     self._driver.drop(component)
                 self._runtime.record(events.OperatorFailed, application, operator=operator, reason=fact.reason)
                 self._failed(application, operator, fact.reason)
@@ -338,6 +352,8 @@ class Host:
                 self._runtime.record(events.StreamReplicaLost, application, operator=operator, reason=fact.reason)
             case FactKind.COPY_READY | FactKind.COPIES_BEHIND:
                 self._copies(fact, self.hosting)
+            case FactKind.FRAME_REFUSED:
+                self._runtime.record(events.DataRefused, fact.peers[0], reason=fact.reason)
             case FactKind.TAKEN_OVER:
                 self._runtime.record(events.ComponentTakenOver, application, operator=operator)
 
@@ -396,6 +412,10 @@ class Host:
     def qos(self, application: str, operator: str | None = None) -> dict[str, Any]:
         """Return the quality of service of a sink since it began, see :meth:`DeliveredSink.qos`."""
         return dict(self._sinks.find(application, operator).qos())
+
+    def mean_delay(self, application: str, operator: str) -> float | None:
+        """Return the mean delay of the tuples of a sink since it began, seconds; None before the first."""
+        return self._sinks.find(application, operator).mean_delay
 
     def sinks(self, application: str) -> list[DeliveredSink]:
         """Return the sinks of an application at this peer."""

@@ -14,7 +14,7 @@ import polars as pl
 
 from synergy_nb import traces
 from synergy_nb.dataflow.logic import ANYTHING, Logic
-from synergy_nb.dataflow.operators import create, exact_code
+from synergy_nb.dataflow.operators import create, exact_code, lookup_code
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_metrics import ComponentMetrics
 from synergy_nb.dataflow.streams.component.component_settings import merged
@@ -26,8 +26,9 @@ from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
 from synergy_nb.plan.operators.sources import heartbeat_of, pace_of
-from synergy_nb.runtime.data._spark_part import SparkPart
+from synergy_nb.runtime.data._spark_part import PartCallbacks, SparkPart
 from synergy_nb.runtime.data.changed_values import ChangedValues
+from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Sample, SourceFeed, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_servers import SparkHost
 
@@ -42,6 +43,7 @@ __all__ = [
     "warm",
 ]
 
+LARGE_TABLE: Final = 10_000  # rows from which a look-up is worth compiled code
 _NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
 PIECES: Final = 16  # number of pieces of output that fill the memory of an operator
 LONGEST_S: Final = 0.1  # longest excess of a wait that later waits make up for, seconds
@@ -49,7 +51,7 @@ SPAN: Final = 0.005  # seconds of replay in one batch: shorter ones would have m
 
 
 def read_paced(params: Mapping[str, Any], skipped: traces.Skipped) -> tuple[Stream, bool]:
-    """Open the stream of a trace or of generated packets with due times, and whether these count (speed is not 0).
+    """Open the stream of a trace or of generated tuples with due times, and whether these count (speed is not 0).
 
     ``skipped`` is a callback for the malformed lines of a trace, see :func:`synergy_nb.traces.read`.
     """
@@ -80,6 +82,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     committed: Callable[[Component], None]
     ready: Callable[[], None]  # callback on the loop for a feed that has something to emit
     spark: SparkHost | None
+    functions: FunctionProcesses
     changed: ChangedValues = msgspec.field(default_factory=ChangedValues)  # costs and paces that users have changed
 
     @property
@@ -107,8 +110,12 @@ class Waiting:
         self._over = min(max(self._over + waited - seconds, 0.0), LONGEST_S)
 
 
-def logic_of(operator: Operator, plan: Plan, component: Component, context: ExecutionContext) -> Logic:
+def logic_of(
+    operator: Operator, plan: Plan, component: Component, context: ExecutionContext, *, compares: bool
+) -> Logic:
     """Create the logic of an operator; with little memory it makes small pieces. Compiled code loads meanwhile.
+
+    ``compares``: whether streams of active replicas are compared.
 
     Raises ``ValueError`` if the operator cannot be created, for example without a key.
     """
@@ -116,10 +123,16 @@ def logic_of(operator: Operator, plan: Plan, component: Component, context: Exec
         duplicate_code.COMPILED.load_in_background()
     if operator.kind == "aggregate" and sums_exactly(operator, plan.operators.values(), plan.qos):
         exact_code.COMPILED.load_in_background()
-    logic = create(operator, plan, keys=context.keys, wait=Waiting(component))
+    if operator.kind == "lookup" and operator.params["table"]["rows"] >= LARGE_TABLE:
+        lookup_code.COMPILED.load_in_background()
+    logic = create(
+        operator, plan, keys=context.keys, wait=Waiting(component), functions=context.functions.calls(component)
+    )
+    if "function" in operator.params:
+        component.stand_apart()
     context.changed.created(component, logic)
     logic.piece_bytes = int(min(logic.piece_bytes, component.share.limit / PIECES))
-    return merged(logic, component, plan)
+    return merged(logic, component, plan, compares=compares)
 
 
 def part_of(operator: Operator, component: Component, context: ExecutionContext) -> SparkPart:
@@ -138,12 +151,14 @@ def part_of(operator: Operator, component: Component, context: ExecutionContext)
         application=component.application,
         operator=operator,
         keys=context.keys,
-        failed=partial(context.failed, component),
-        skipped=partial(context.skipped, component),
-        prepared=partial(context.prepared, component),
-        executed=lambda rows, seconds: component.executed(rows, seconds, context.clock()),
-        room=partial(context.room, component),
-        committed=partial(context.committed, component),
+        told=PartCallbacks(
+            failed=partial(context.failed, component),
+            prepared=partial(context.prepared, component),
+            executed=lambda rows, seconds: component.executed(rows, seconds, context.clock()),
+            room=partial(context.room, component),
+            skipped=partial(context.skipped, component),
+            committed=partial(context.committed, component),
+        ),
         epoch=component.epoch,
     )
 

@@ -83,7 +83,7 @@ class SourceFeed:
 
         Raises ``ValueError`` if the stream has no pace of its own.
         """
-        raise ValueError("its rows come when somebody sends them; expected a trace or packets with a speed")
+        raise ValueError("its rows come when somebody sends them; expected a trace or generated tuples with a speed")
 
     def emitted(self, chunk: Chunk) -> None:
         """Handle that the driver has removed ``chunk`` from :attr:`pending`."""
@@ -103,6 +103,29 @@ class SourceFeed:
         if chunks:
             self.point = chunks[-1].end
         return chunks
+
+
+class _Halt:
+    """An event that a thread waits for, once for each item: in one call, where those of ``threading`` take twelve."""
+
+    def __init__(self) -> None:
+        self._until = threading.Lock()  # which is released once it is set
+        self._until.acquire()
+        self._set = False
+
+    def set(self) -> None:
+        """Let nobody wait any more."""
+        if not self._set:
+            self._set = True
+            self._until.release()
+
+    def is_set(self) -> bool:
+        """Whether nobody waits any more."""
+        return self._set
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for so many seconds at most; return whether it is set."""
+        return self._set or self._until.acquire(timeout=seconds)
 
 
 class ThreadFeed(SourceFeed):
@@ -141,7 +164,7 @@ class ThreadFeed(SourceFeed):
         self._permits: SimpleQueue[None] = SimpleQueue()  # one for each item that the thread may read
         for _ in range(AHEAD):
             self._permits.put(None)
-        self.halt = threading.Event()
+        self.halt = _Halt()
         self._last: deque[Chunk] = deque()  # last chunk of each pending group of items
         self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -77,8 +77,7 @@ def named(url: str) -> str:
     """Return the address of a server without the options of its URL, which may contain a token."""
     from spark_stream.address import parse_url  # noqa: PLC0415 - only who uses Spark needs it
 
-    address = parse_url(url)
-    return f"sc://{address.host}:{address.port}"
+    return parse_url(url).name
 
 
 class SparkServers:
@@ -368,8 +367,11 @@ class SparkHost:
         if self._endpoint is None:
             from spark_stream.peer_endpoint import PeerEndpoint  # noqa: PLC0415 - only who uses Spark needs it
 
-            self._endpoint = PeerEndpoint()
+            self._endpoint = PeerEndpoint(folder=self._server_folder)
         return self._endpoint
+
+    def _server_folder(self) -> Path | None:
+        return Path(self._state.folder).parent if self._state.folder else None
 
     def measured(self, seconds: float) -> None:
         """Record the time of a micro-batch."""

@@ -64,6 +64,7 @@ LIGHT_SECONDS: Final = 0.6e-3
 LIGHT_BYTES: Final = 1 << 20  # most memory that their execution may need
 HEAVY_SECONDS: Final = 0.05  # seconds of an execution from which on the loop's thread must not wait for it
 HEAVY_BYTES: Final = 64 << 20  # bytes of an execution from which on it is expected to take so long
+MOST_APART: Final = 64  # components that may wait for other processes at a time
 TURN_SECONDS: Final = 1e-3  # time on the loop's thread before other tasks run
 
 Key = tuple[str, str]
@@ -84,6 +85,7 @@ class StreamDriver:
         on_fact: Callable[[Fact], None],  # callback for each fact
         # callback with application and operator of a sink that has results to collect
         arrived: Callable[[str, str], None] = lambda _application, _operator: None,
+        # callback for each execution of a sink, and for what another engine was given
         executed: Callable[[Work, ExecutionOutcome], None] = lambda _work, _outcome: None,
         limits: Limits = LIMITS,  # limits of each log, bytes
         memory: Memory | None = None,  # memory that all components of the peer share; None: no limit
@@ -125,6 +127,9 @@ class StreamDriver:
         self._predicted = predicted
         self._overheads = Overheads() if overheads is None else overheads
         self._pool = ThreadPoolExecutor(2, thread_name_prefix=f"synergy streams {runtime.address}")
+        # for components that wait for other processes: a function that blocks must not block the others
+        self._apart = ThreadPoolExecutor(MOST_APART, thread_name_prefix=f"synergy functions {runtime.address}")
+        self._waiting: set[Component] = set()  # components whose execution is in such a thread
         self._saving = ThreadPoolExecutor(1, thread_name_prefix=f"synergy snapshots {runtime.address}")
         self._executing: dict[
             Component, float
@@ -144,15 +149,19 @@ class StreamDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None  # time of the clock at which it is due, seconds
         self._called = False
+        self._given = False  # whether any feed may have something to emit
         self._closed = False
+        self._has_apart = False  # whether any component waits for another process
         self._idle = asyncio.Event()
         self._idle.set()
 
     # -- inputs of the peer --------------------------------------------------------------------------------
 
     def converge(self, deployment: Deployment) -> None:
-        """Carry out a deployment on this peer."""
+        """Carry out a deployment on this peer, after what has happened to the components that it may remove."""
+        self._carry_out(self.hosting.settle(self._clock()))
         self._carry_out(self.hosting.converge(deployment, self._clock()))
+        self._has_apart = any(each.apart for each in self.hosting.components.values())
         self.soon()
         for feed in self.feeds.values():
             feed.copied()
@@ -166,12 +175,11 @@ class StreamDriver:
             self._on_unused_cores(sender, frame.unused_cores)
         elif isinstance(frame, Subscribe):
             self._shared.note_machine(sender, frame.machine)
-        effects = self.hosting.receive(sender, frame, self._clock())
+        self.hosting.take(sender, frame, self._clock())
         if began is not None and isinstance(frame, Data) and frame.chunks:
             first, last = frame.chunks[0], frame.chunks[-1]
             if 0 < last.end.position - first.start.position < LIGHT_ROWS:
                 self._overheads.observe(HOP, self._clock() - began)
-        self._carry_out(effects)
         self.soon()
 
     def _refuse(self, sender: str, error: BaseException) -> None:
@@ -238,6 +246,7 @@ class StreamDriver:
             await asyncio.gather(*self._ending)
         await self._idle.wait()
         self._pool.shutdown()
+        self._apart.shutdown()
         self._saving.shutdown()
 
     # -- effects -------------------------------------------------------------------------------------------------
@@ -249,7 +258,7 @@ class StreamDriver:
                     self._send(to, frame)
                 case Capture():
                     self._begin(effect.component)
-                    self._pool.submit(self._save, effect)
+                    self._threads(effect.component).submit(self._save, effect)
                 case Restore():
                     self._restore(effect)
                 case Open(application, operator, since):
@@ -259,7 +268,8 @@ class StreamDriver:
                 case Arrived(application, operator):
                     self._arrived(application, operator)
                 case Copied(application, operator):
-                    if (feed := self.feeds.get(self.hosting.components[application, operator])) is not None:
+                    component = self.hosting.components.get((application, operator))
+                    if component is not None and (feed := self.feeds.get(component)) is not None:
                         feed.copied()
                 case Fact():
                     self._on_fact(effect)
@@ -275,7 +285,7 @@ class StreamDriver:
             self._runtime.loop.call_soon(self.link_down, to)
 
     def _open(self, component: Component, since: Point) -> None:
-        feed = self._read(component, since, self.soon)
+        feed = self._read(component, since, self.given)
         if feed is not None:
             self.feeds[component] = feed
             feed.encode = self.hosting.encoder(component)
@@ -286,6 +296,11 @@ class StreamDriver:
             self.drop(component)
 
     # -- turns of the loop ---------------------------------------------------------------------------------------
+
+    def given(self) -> None:
+        """Emit soon what feeds have."""
+        self._given = True
+        self.soon()
 
     def soon(self) -> None:
         """Schedule a turn after the present callbacks of the loop."""
@@ -298,19 +313,23 @@ class StreamDriver:
         if self._closed:
             return
         began = now = self._clock()
-        timer = self.hosting.next_timer
-        if timer is not None and timer <= now:
+        if self._timer_at is not None and self._timer_at <= now:
             self._carry_out(self.hosting.tick(now))
-        while now - began < TURN_SECONDS:
-            emitted = self._emit(now)
-            executed = bool(self.hosting.runnable) and self._execute(now)
+        hosting, changes = self.hosting, self.hosting.changes
+        while True:
+            emitted = self._given and self._emit(now)
+            # what has arrived, was emitted and executed is settled at once
+            if changes.touched or changes.effects or changes.inside:
+                self._carry_out(hosting.settle(now))
+            if now - began >= TURN_SECONDS:
+                self.soon()
+                break
+            executed = bool(hosting.runnable) and self._execute(now)
             if not emitted and not executed:
                 break
             now = self._clock()
-        else:
-            self.soon()
-        at = self.hosting.next_timer
-        if at == self._timer_at:
+        at = hosting.next_timer
+        if at == self._timer_at and self._timer is not None:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -321,28 +340,27 @@ class StreamDriver:
 
     def _due(self) -> None:
         """Take a turn as the timer is due; it has to be set again, even if the clock has not come so far."""
-        self._timer = self._timer_at = None
+        self._timer = None
         self.soon()
 
     def _emit(self, now: float) -> bool:
         """Emit one chunk, with its promise, of each feed that has room downstream: so all sharers keep up."""
-        emitted = False
+        emitted = self._given = False
         for component, feed in tuple(self.feeds.items()):
             if not feed.pending:
                 continue
-            key = component.application, component.operator
-            if self.hosting.hosts(component) and self.hosting.may_emit(*key):
+            if self.hosting.emitting(component.application, component.operator) is component:
                 chunks = [chunk := feed.pending.popleft()]
                 while chunk.rows and feed.pending and not feed.pending[0].rows:
                     chunks.append(feed.pending.popleft())
-                effects = self.hosting.emit(*key, chunks, now)
+                self.hosting.append(component, chunks, now)
                 feed.encode = self.hosting.encoder(component)
                 if feed.timed and chunk.rows and not feed.pending and not component.feeds:
                     self._overheads.observe(SOURCE, now - chunk.born)
                 for chunk in chunks:
                     feed.emitted(chunk)
-                self._carry_out(effects)
                 emitted = True
+            self._given = self._given or bool(feed.pending)
         return emitted
 
     # -- execution -----------------------------------------------------------------------------------------------
@@ -353,14 +371,19 @@ class StreamDriver:
             work = self.hosting.next(now, together=TOGETHER_ROWS)
         else:
             work = self.hosting.next(now, self._light, together=LIGHT_ROWS - 1) if not self.occupied else None
+            if work is None and self._has_apart:
+                work = self.hosting.next(now, _is_apart, together=TOGETHER_ROWS)
         if work is None:
             return False
         if self._is_light(work):
-            self._complete(work, work.run(self._clock, self.hosting.limits.window, on_loop=True), now)
+            self._complete(work, work.run(self._clock, self.hosting.limits.window), now)
         else:
             self._begin(work.component, heavy=work.needs >= HEAVY_BYTES)
-            self._pool.submit(self._run, self.hosting.chained(work), now)
+            self._threads(work.component).submit(self._run, self.hosting.chained(work), now)
         return True
+
+    def _threads(self, component: Component) -> ThreadPoolExecutor:
+        return self._apart if component.apart else self._pool
 
     @property
     def occupied(self) -> bool:
@@ -373,29 +396,40 @@ class StreamDriver:
     def _is_light(self, work: Work) -> bool:
         if not work.chunks or work.rows >= LIGHT_ROWS:  # without chunks it continues earlier work
             return False
-        if self._executing and self.occupied:
+        if work.component.apart or (self._executing and self.occupied):
             return False
         component, dropped = work.component, work.dropped
         tuples, promises = component.light_s < LIGHT_SECONDS, component.light_punctuation_s < LIGHT_SECONDS
+        # without state there is nothing to close, however long earlier promises took while the machine was busy
+        promises = promises or not (component.share.used or work.rows)
         for chunk in work.chunks:
             if not (dropped or tuples if chunk.rows else promises):
                 return False
         return work.needs < LIGHT_BYTES
 
     def _light(self, component: Component, chunk: Chunk) -> bool:
-        expected = component.light_s if chunk.rows else component.light_punctuation_s
-        return chunk.rows < LIGHT_ROWS and expected < LIGHT_SECONDS
+        if component.apart:
+            return False
+        if not chunk.rows:
+            return component.light_punctuation_s < LIGHT_SECONDS or not component.share.used
+        return chunk.rows < LIGHT_ROWS and component.light_s < LIGHT_SECONDS
 
     def _begin(self, component: Component, *, heavy: bool = False) -> None:
-        self._executing[component] = -math.inf if heavy else self._clock()
+        if component.apart:
+            self._waiting.add(component)
+        else:
+            self._executing[component] = -math.inf if heavy else self._clock()
         self._idle.clear()
 
     def _end(self, component: Component) -> None:
-        del self._executing[component]
+        if component.apart:
+            self._waiting.remove(component)
+        else:
+            del self._executing[component]
         self._rest()
 
     def _rest(self) -> None:
-        if not self._executing and not self._beside:
+        if not self._executing and not self._waiting and not self._beside:
             self._idle.set()
 
     def _run(self, work: Work, started: float) -> None:
@@ -405,22 +439,22 @@ class StreamDriver:
         self._end(work.component)
         if not self._closed:
             self._complete(work, outcome, started)
-            self.soon()
+            self._turn()
 
     def _complete(self, work: Work, outcome: ExecutionOutcome, started: float) -> None:
         component, chained = work.component, outcome.then
         note_speeds(work, outcome, self._share.at(outcome.finished))
-        now = self._clock()
-        effects = self.hosting.finished(work, outcome, now)
+        self.hosting.finish(work, outcome, self._clock())
         if chained is None and not component.external and outcome.error is None and not outcome.unfinished:
             rows = work.rows
             if rows < LIGHT_ROWS and work.chunks and rows_of(outcome.chunks):
                 self._overheads.observe(component.kind, self._clock() - started - rows * component.planned_s)
-        self._report(work, outcome)
-        while chained is not None:
-            self._report(*chained)
-            chained = chained[1].then
-        self._carry_out(effects)
+        made: tuple[Work, ExecutionOutcome] | None = work, outcome
+        while made is not None:
+            executed, found = made
+            if executed.component.kind == "sink" or executed.component.external:
+                self._report(executed, found)
+            made = found.then
 
     def _report(self, work: Work, outcome: ExecutionOutcome) -> None:
         if self.hosting.hosts(work.component) and not work.component.failed:
@@ -472,10 +506,11 @@ class StreamDriver:
 
     def _restore(self, restore: Restore) -> None:
         self._begin(restore.component, heavy=restore.size >= HEAVY_BYTES)
-        if restore.size < LARGE:
+        if restore.size < LARGE and not restore.component.apart:
             self._restored(restore, restore.attempt())
         else:
-            self._pool.submit(lambda: self._on_loop(self._restored, restore, restore.attempt()))
+            threads = self._threads(restore.component)
+            threads.submit(lambda: self._on_loop(self._restored, restore, restore.attempt()))
 
     def _restored(self, restore: Restore, error: BaseException | None) -> None:
         self._end(restore.component)
@@ -488,3 +523,8 @@ class StreamDriver:
             self._runtime.loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:  # the loop was closed without closing the driver
             return
+
+
+def _is_apart(component: Component, _chunk: Chunk) -> bool:
+    """Whether a component is executed beside the others."""
+    return component.apart

@@ -25,6 +25,7 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.operators.declaration import Declaration
 from synergy_nb.runtime.process._peer_reports import MeasuredOverheads
+from synergy_nb.runtime.process.fork_server import without_threads
 
 SOON: Final = 0.05  # seconds from the start to the first measurement
 LONGER: Final = 1.15  # ratio of an interval to the previous one
@@ -76,14 +77,25 @@ def make_plans() -> list[tuple[Plan, str]]:
     """Make a plan for each kind of operator that has an example (and needs no key), the reference first, once.
 
     They took nearly half of the processor time of a peer's start, so a fork server makes them before it forks.
+
+    Raises ``ProcessStartError`` if one of them starts threads.
     """
-    first = sorted(KINDS.values(), key=lambda each: each.kind != REFERENCE)
-    return [_example(declaration) for declaration in first if declaration.example is not None]
+    made = []
+    for declaration in _with_examples():
+        with without_threads(f"the example of operator {declaration.kind!r}"):
+            made.append(_example(declaration))
+    return made
+
+
+def _with_examples() -> list[Declaration]:
+    """Return the declarations that have an example, the reference first."""
+    found = (each for each in KINDS.values() if each.example is not None)
+    return sorted(found, key=lambda each: each.kind != REFERENCE)
 
 
 def calibration_cases() -> Iterator[CalibrationCase]:
     """Yield one case for each kind of operator that has an example (and needs no key), the reference first."""
-    return itertools.starmap(CalibrationCase, make_plans())
+    return itertools.starmap(CalibrationCase, map(_example, _with_examples()))
 
 
 def _two_tuples(schema: dict[str, str]) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 import msgspec
 
+from synergy_nb.control.identity import MESSAGES, OPERATIONS, OWNERS, PEERS, NotAllowed, guest_of, holder_of, role_of
 from synergy_nb.control.peer import (
     DRIVER,
     Codec,
@@ -28,9 +29,11 @@ from synergy_nb.control.peer import (
     Send,
     UnknownMessage,
 )
+from synergy_nb.control.shedding import Allowance, Allowances
 from synergy_nb.events import (
     REFUSED,
     Event,
+    FloodShed,
     HandlerFailed,
     LinkBroken,
     LinkClosed,
@@ -43,10 +46,15 @@ from synergy_nb.events.journal import Journal
 from synergy_nb.plan.terms.units import nearest
 from synergy_nb.runtime.process._peer_reports import LinkBandwidths
 from synergy_nb.runtime.transport.cut_links import CuttableLinks
-from synergy_nb.runtime.transport.link import REPLACED, LinkLimits
+from synergy_nb.runtime.transport.link import REPLACED, Identities, LinkLimits
 from synergy_nb.runtime.transport.wide_area import WideArea
 
 JOURNALED: Final = 16 << 20  # bytes of older events that a peer's journal retains
+# control messages that a peer takes of one sender; an honest one sends some hundreds a second
+CONTROL: Final = Allowance(rate=4000.0, burst=40_000.0)
+SUBMISSIONS: Final = Allowance(rate=20.0, burst=1000.0)  # plans that one client may submit or try
+TROUBLES: Final = Allowance(rate=2.0, burst=200.0)  # errors about one subject that are journaled
+ALL_TROUBLES: Final = Allowance(rate=20.0, burst=2000.0)  # and about all of them
 P = ParamSpec("P")
 Operation = Callable[[bytes], Awaitable[bytes]]
 
@@ -83,6 +91,7 @@ class PeerRuntime:
         *,
         limits: LinkLimits | None = None,
         area: WideArea | None = None,
+        identities: Identities | None = None,  # who is at the other end of a comm; None: who its hello says
     ) -> None:
         self.address = address
         self.name = name
@@ -96,6 +105,8 @@ class PeerRuntime:
             "journal": self._journal,
             "area": self._area,
         }
+        # coroutine function (name of a guest, operation, payload) that answers guests; None: as everybody
+        self.serve_guest: Callable[[str, str, bytes], Awaitable[bytes]] | None = None
         self.on_start: list[Callable[[], None]] = []
         # called with each wide area that is imposed on the links; None for none
         self.on_area: list[Callable[[WideArea | None], None]] = []
@@ -112,6 +123,8 @@ class PeerRuntime:
             limits=limits,
             shape=None if area is None else area.shape(address),
             on_mark=self._on_mark,
+            identities=identities,
+            on_shed=self.shed,
         )
         self.send_data = self.links.send_data  #: queues a data frame on the link to a peer
         self.on_channel = self.links.on_channel  #: has the frames of a channel be passed to a function
@@ -122,11 +135,15 @@ class PeerRuntime:
         self._wall = time.time() - self._monotonic()
         self._effects: deque[Effect] = deque()
         self._carrying = False
+        self._messages = Allowances(CONTROL)
+        self._submissions = Allowances(SUBMISSIONS)
+        self._troubles, self._all_troubles = Allowances(TROUBLES), Allowances(ALL_TROUBLES)
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._closed = False
         self.peer, self.host = factory(self, config)
         self.codec = Codec(self.peer.message_types)
+        self._senders = {kind: MESSAGES.get(kind.__name__, PEERS) for kind in self.peer.message_types}
 
     @property
     def now(self) -> float:
@@ -186,7 +203,24 @@ class PeerRuntime:
         """Append an event of the driver or the host to the journal, on the loop's thread: subject and event fields."""
         self._append(kind(self.now, self.address, *fields, **named))
 
+    def shed(self, sender: str, what: str, limit: str) -> None:
+        """Count what is not done for a sender that is beyond its ``limit``, and record it now and then."""
+        number = self.peer.sheds.note(sender, what, self.now)
+        if number:
+            self._journal_event(FloodShed(self.now, self.address, sender, what=what, shed=number, limit=limit))
+
     def _append(self, event: Event) -> None:
+        if isinstance(event, PeerTrouble) and not isinstance(event, FloodShed):
+            # each of them is an answer to what somebody has sent: who floods must not have all else forgotten
+            if not self._troubles.take(event.subject, self.now):
+                self.shed(event.subject, "journaled errors", f"{TROUBLES.rate:g} a second")
+                return
+            if not self._all_troubles.take("", self.now):
+                self.shed("all senders", "journaled errors", f"{ALL_TROUBLES.rate:g} a second")
+                return
+        self._journal_event(event)
+
+    def _journal_event(self, event: Event) -> None:
         self.journal.append(event)
         if isinstance(event, PeerTrouble) and not self._closed:
             for listener in self.on_trouble:
@@ -255,12 +289,19 @@ class PeerRuntime:
     # -- inside: the links ---------------------------------------------------------------------------------------
 
     def _on_message(self, sender: str, data: bytes) -> None:
+        if not self._messages.take(sender, self.now):
+            self.shed(sender, "control messages", f"{CONTROL.burst:g} at once and {CONTROL.rate:g} a second")
+            return
         self._refused.discard(sender)
         try:
             message = self.codec.decode(data)
         except (UnknownMessage, MalformedMessage) as error:
             kind = "unknown message" if isinstance(error, UnknownMessage) else "malformed message"
             self.record(MessageRefused, sender, reason=kind, message=str(error)[:500])
+            return
+        senders = self._senders[type(message)]
+        if role_of(sender) not in senders:
+            self.links.refuse(sender, f"the message {type(message).__name__}", senders)
             return
         self._receive(sender, message)
 
@@ -278,12 +319,23 @@ class PeerRuntime:
             for listener in self.on_down:
                 listener(address, reason)
 
-    async def _on_request(self, _sender: str, operation: str, payload: bytes) -> bytes:
+    async def _on_request(self, sender: str, operation: str, payload: bytes) -> bytes:
+        if operation == "submit" and not self._submissions.take(sender, self.now):
+            limit = f"{SUBMISSIONS.burst:g} at once and {SUBMISSIONS.rate:g} a second"
+            self.shed(sender, "submissions", limit)
+            raise ValueError(f"submissions: more than {self.name} takes of one client; expected at most {limit}")
         handler = self.operations.get(operation)
         if handler is None:
             near = nearest(operation, self.operations)
             expected = f"{near!r}" if near is not None else f"one of {', '.join(sorted(self.operations))}"
             raise ValueError(f"operation: {operation!r} is unknown to {self.name}; expected {expected}")
+        roles = OPERATIONS.get(operation, OWNERS)
+        if role_of(sender) not in roles and sender != self.address:
+            self.links.refuse(sender, f"the operation {operation!r}", roles)
+            expected = " or ".join(sorted(roles))
+            raise NotAllowed(f"operation: {operation!r} is not for {holder_of(sender)}; expected {expected}")
+        if self.serve_guest is not None and (guest := guest_of(sender)):
+            return await self.serve_guest(guest, operation, payload)
         return await handler(payload)
 
     async def _ping(self, payload: bytes) -> bytes:

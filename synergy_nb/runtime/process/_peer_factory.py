@@ -12,6 +12,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.peer import Peer
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.recording.construction import Construction, construct
+from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.data.instances import SPAN
 from synergy_nb.runtime.process._peer_driver import PeerRuntime
 from synergy_nb.runtime.process._peer_recorder import PeerRecorder
@@ -45,18 +46,19 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
 
     ``keys`` in ``config`` has secrets of ``encrypt`` and ``decrypt`` by name; ``spark`` states whether the peer accepts
     parts on Spark; ``memory`` is the limit of all its operators together, in bytes; ``discipline`` is its scheduling
-    discipline; ``record`` is the file of its recording.
+    discipline; ``functions`` states which functions of users' own it accepts; ``record`` is the file of its recording.
     """
     settings = dict(config)
     memory = float(settings.pop("memory", None) or "inf")
     spark = bool(settings.pop("spark", False))
     discipline = str(settings.pop("discipline", "fcfs"))
     file = str(settings.pop("record", ""))
+    functions = FunctionProcesses(str(settings.pop("functions", "installed")))
     keys = {name: bytes(secret) for name, secret in (settings.pop("keys", None) or {}).items()}
     construction = made_from(runtime.address, runtime.name, settings, spark=spark)
     recorder = PeerRecorder(runtime, file, construction) if file else None
     synergy = construct(construction, Peer if recorder is None else recorder.kernel)
-    service = Service(runtime, synergy, keys, recorder)
+    service = Service(runtime, synergy, keys, recorder, functions)
     service.host.hosting.memory.limit = memory
     service.host.hosting.discipline = discipline
     return service.synergy.peer, service

@@ -14,7 +14,8 @@ import asyncio
 import importlib
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,10 +24,16 @@ from distributed.comm.core import connect as dask_connect
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from synergy_nb.control.identity import OWNER, link_name
 from synergy_nb.events import REFUSED, FrameRefused
+from synergy_nb.runtime.identity.dask_doors import AT_WORKER
+from synergy_nb.runtime.identity.renewals import OPERATION, NextCredentials
+from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._peer_driver import PeerRuntime
+from synergy_nb.runtime.process._ring_entry import enter
+from synergy_nb.runtime.process.requests import JoinCommand, pack
 from synergy_nb.runtime.transport.link import HANDLER, LinkLimits, Links
-from synergy_nb.runtime.transport.listening import bound
+from synergy_nb.runtime.transport.listening import Door, bound
 from synergy_nb.runtime.transport.wide_area import WideArea
 
 if TYPE_CHECKING:
@@ -121,18 +128,22 @@ class SynergyPlugin(WorkerPlugin):
         factory: str,  # importable name `package.module:function` of a `Factory`
         config: Mapping[str, Any] | None = None,  # plain values for the factory
         *,
+        enters: bool = False,  # whether a peer enters the ring of the others by itself, as nobody else does it
         area: bytes | None = None,  # delays and bandwidths to impose on the links (`to_bytes`), or None
         limits: LinkLimits | None = None,
     ) -> None:
         load_factory(factory)  # a wrong name is refused before anything is started
         self._factory = factory
         self._config = msgspec.msgpack.encode(dict(config or {}))  # plain values only: refused here, not on the worker
+        self._enters = enters
+        self._entering: asyncio.Task[None] | None = None
         self._area = area
         self._limits = limits or LinkLimits()
         self.runtime: PeerRuntime | None = None  # running peer, between `setup` and `teardown`
 
     async def setup(self, worker: Worker) -> None:
         """Create the peer and start it."""
+        security = worker.security if isinstance(worker.security, IdentitySecurity) else None
         runtime = PeerRuntime(
             worker.address,
             str(worker.name),
@@ -141,14 +152,26 @@ class SynergyPlugin(WorkerPlugin):
             msgspec.msgpack.decode(self._config),
             limits=self._limits,
             area=None if self._area is None else WideArea.from_bytes(self._area),
+            identities=security,
         )
+        if security is not None:
+            security.on_revoked.append(runtime.links.end_revoked)
+            runtime.operations[OPERATION] = partial(_next_credentials, security)
         self.runtime = runtime
         worker.handlers[HANDLER] = self.synergy_link
-        bound(worker, lambda address, reason: runtime.record(FrameRefused, address, reason=reason))
+        door = None
+        if security is not None:
+            door = Door(security.identify, security.revoked, AT_WORKER)
+            security.on_revoked.append(door.end_revoked)
+        bound(worker, lambda address, reason: runtime.record(FrameRefused, address, reason=reason), door=door)
         runtime.start()
+        if self._enters and "join" in runtime.operations:
+            self._entering = asyncio.create_task(_enter(worker, runtime), name="enter the ring")
 
     async def teardown(self, worker: Worker) -> None:
         """Stop the peer."""
+        if self._entering is not None:
+            self._entering.cancel()
         worker.handlers.pop(HANDLER, None)
         runtime, self.runtime = self.runtime, None
         if runtime is not None:
@@ -161,6 +184,29 @@ class SynergyPlugin(WorkerPlugin):
         else:
             await self.runtime.links.accept(comm, hello if isinstance(hello, Mapping) else {})
         return Status.dont_reply
+
+
+async def _enter(worker: Worker, runtime: PeerRuntime) -> None:
+    """Let the peer of a worker enter the ring of the peers of the others."""
+
+    async def workers() -> Iterable[str]:
+        found: Mapping[str, Any] = (await worker.scheduler.identity(n_workers=-1))["workers"]
+        return found
+
+    async def join(contact: str) -> None:
+        await runtime.operations["join"](pack(JoinCommand(contact)))
+
+    joined = partial(runtime.operations["joined"], b"")
+    await enter(runtime.address, joined, join, workers, runtime.links.request)
+
+
+async def _next_credentials(security: IdentitySecurity, payload: bytes) -> bytes:
+    """Take the next certificate of a peer, and the ids that were revoked."""
+    told = msgspec.msgpack.decode(payload, type=NextCredentials)
+    if told.certificate:
+        security.renew(told.certificate)
+    security.revoke(told.revoked)
+    return b""
 
 
 def runtime_of(worker: Worker) -> PeerRuntime:
@@ -188,7 +234,7 @@ def install(
 
     Returns: worker name to peer address, for the present workers; a coroutine of it if the client is asynchronous.
     """
-    plugin = SynergyPlugin(factory, config, area=area, limits=limits)
+    plugin = SynergyPlugin(factory, config, enters=True, area=area, limits=limits)
     return client.sync(_install, client, plugin)
 
 
@@ -220,9 +266,15 @@ def client_links(
     channels: Mapping[str, Callable[[str, bytes], None]] | None = None,
     on_down: Callable[[str, str], None] | None = None,
     limits: LinkLimits | None = None,
+    security: IdentitySecurity | None = None,  # credentials of the client, if the cluster has an authority
 ) -> Links:
     """Create the links of a client: it sends requests to peers, and peers may send data to it by ``links.address``."""
     limits = limits or LinkLimits()
     asyncio.get_running_loop()  # links belong to a loop: raise here rather than at the first request
-    name = f"client-{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
-    return Links(name, connector(connection_args, limits), channels=channels, on_down=on_down, limits=limits)
+    process = f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
+    name = f"{OWNER}#{process}" if security is None else link_name(security.identity, process)
+    connect = connector(connection_args, limits)
+    links = Links(name, connect, channels=channels, on_down=on_down, limits=limits, identities=security)
+    if security is not None:
+        security.on_revoked.append(links.end_revoked)
+    return links

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +17,8 @@ from synergy_nb.assembly import SynergyPeer
 from synergy_nb.assembly.placement_by_rod import decided, warm
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Report, ResilientPlacementRequest
+from synergy_nb.control.rights import RIGHTS
+from synergy_nb.control.tables import tables
 from synergy_nb.events import REFUSED, LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED, Status
 from synergy_nb.lifecycle.records.request import Request
@@ -27,12 +29,15 @@ from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.deliveries import POLL, Deliveries
+from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.data.host import Host
 from synergy_nb.runtime.data.instances import SPAN
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process._calibration import Calibration
 from synergy_nb.runtime.process._delays import Delays
+from synergy_nb.runtime.process._guest_requests import GuestRequests
 from synergy_nb.runtime.process._machine_monitor import Counters, Row, read_counters, sample
+from synergy_nb.runtime.process._peer_contents import PeerContents
 from synergy_nb.runtime.process._peer_driver import PeerRuntime
 from synergy_nb.runtime.process._peer_knobs import PeerKnobs
 from synergy_nb.runtime.process._peer_metrics import PeerMetrics
@@ -45,11 +50,13 @@ from synergy_nb.runtime.process.requests import (
     ApplicationId,
     ApplicationState,
     FindHosts,
+    GrantRight,
     HostsFound,
     JoinCommand,
     Joined,
     ListApplications,
     Listed,
+    Newcomer,
     RowsDropped,
     SinksMeasured,
     SparkState,
@@ -59,6 +66,7 @@ from synergy_nb.runtime.process.requests import (
     unpack,
 )
 from synergy_nb.runtime.transport.arenas import machine
+from synergy_nb.runtime.transport.link import LinkDown, LinkFull, RemoteError
 from synergy_nb.runtime.transport.wide_area import WideArea
 from synergy_nb.traces.trace_sizes import sized_by_traces
 
@@ -86,6 +94,7 @@ class Service:
         synergy: SynergyPeer,
         keys: Mapping[str, bytes],  # name to secret
         recorder: PeerRecorder | None = None,
+        functions: FunctionProcesses | None = None,  # functions of users' own that it executes
     ) -> None:
         self._recorder = recorder
         self.runtime = runtime
@@ -101,6 +110,9 @@ class Service:
         self._advertised = Advertised(runtime.clock, runtime.report)
         self._loads = LoadReports(runtime.report)
         self._copy_reports = CopyReports(runtime.report_soon, runtime.loop, self.spark, keys)
+        functions = FunctionProcesses() if functions is None else functions
+        self._contents = PeerContents(functions, self._offer, runtime.links.request)
+        self._guests = GuestRequests(synergy, runtime.operations, self._submit_for, self._contents.receive_from_guest)
         self.host = Host(
             runtime,
             failed=self._failed,
@@ -117,10 +129,12 @@ class Service:
             on_unused_cores=self._advertised.receive,
             machine=lambda: "" if runtime.links.shape is not None else machine(),
             spark=self.spark,
+            functions=functions,
             overheads=self.overheads,
             share=self.overheads.share,
             hotspots=synergy.config.hotspots,
             predicted=runtime.report_soon,
+            folders=self._guests.folders,
         )
         self.calibration = Calibration(runtime.loop, runtime.clock, self.overheads, lambda: self.host.occupied)
         self.calibration.start()
@@ -144,8 +158,13 @@ class Service:
         operations: dict[str, Callable[[bytes], Any]] = {
             **self._knobs.operations,
             "join": self._join,
+            "joined": self._joined,
+            "newcomer": self._newcomer,
             "leave": self._leave,
             "where": self._where,
+            "contents": self._contents.find,
+            "content": self._contents.give,
+            "content sent": self._contents.receive,
             "submit": self._submit,
             "decision": self._decision,
             "application": self._application,
@@ -154,6 +173,7 @@ class Service:
             "halt": self._halt,
             "move": self._commands.move,
             "renew": self._commands.renew,
+            "grant": self._grant,
             "stop": self._stop,
             "release": self._release,
             "fetch": self._deliveries.fetch,
@@ -163,6 +183,7 @@ class Service:
             "await copies": self._deliveries.await_copies,
             "dropped": self._dropped,
             "state": self._state,
+            "tables": self._tables,
             "delays": Delays(runtime.links, synergy.latency, runtime.clock).measure,
             "events": self._events,
             "troubles": self._troubles,
@@ -172,6 +193,7 @@ class Service:
             "warm": self._warm,
         }
         runtime.operations.update(operations if recorder is None else {**operations, "record": recorder.flush})
+        runtime.serve_guest = self._guests
         runtime.on_area.append(self._limit_bandwidths)
         runtime.on_down.append(self._link_down)
         self._error_publisher = ErrorPublisher(runtime.send_data)
@@ -186,12 +208,17 @@ class Service:
         elif isinstance(instruction, driver.Answer | driver.HostsLookedUp):
             self._commands.answered(instruction)
         elif isinstance(instruction, ResilientPlacementRequest):
-            task = self.runtime.loop.create_task(self._decide(instruction))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(self._decide(instruction))
+        elif isinstance(instruction, driver.ObtainContents):
+            self._begin(self._contents.obtain(instruction))
         else:
             self.host.carry_out(instruction)
             self.measuring.wake()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.runtime.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         """Stop the operators."""
@@ -222,10 +249,9 @@ class Service:
             self.runtime.report_soon(driver.SinksEnded(application))
 
     def _measured(self, application: str, operator: str, _measured: dict[str, Any]) -> None:
-        record = self.host.qos(application, operator)
         if application in self.synergy.requests:
-            self._measurements[application].qos[operator] = record
-        if (delay := record["delay_mean_s"]) is not None:
+            self._measurements[application].qos[operator] = self.host.qos(application, operator)
+        if (delay := self.host.mean_delay(application, operator)) is not None:
             self.runtime.report(driver.DelayMeasured(application, delay))
 
     def _link_down(self, address: str, reason: str) -> None:
@@ -289,7 +315,25 @@ class Service:
                 f"contact: {request.contact!r}; expected a peer through which this one joins in {POLL:g} s"
             )
         self.calibration.renew()
+        if request.contact is not None:
+            self._begin(self._introduced_by(request.contact))
         return pack(Joined(sorted(self.synergy.probing.offers)))
+
+    async def _joined(self, _payload: bytes) -> bytes:
+        """Return the address of this peer if it is in a ring, else nothing."""
+        return self.runtime.address.encode() if self.synergy.pastry.joined else b""
+
+    async def _introduced_by(self, contact: str) -> None:
+        """Have the clients of another peer learn of this one."""
+        itself = pack(Newcomer(self.runtime.name, self.runtime.address))
+        with contextlib.suppress(LinkDown, LinkFull, RemoteError, TimeoutError):  # who connects later asks for all
+            await self.runtime.links.request(contact, "newcomer", itself, POLL)
+
+    async def _newcomer(self, payload: bytes) -> bytes:
+        """Tell the clients of a peer that has joined through this one."""
+        unpack(payload, Newcomer)
+        self._error_publisher.introduce(payload)
+        return b""
 
     async def _leave(self, payload: bytes) -> bytes:
         self.runtime.request(driver.LeaveRing())
@@ -302,8 +346,16 @@ class Service:
             raise ValueError(f"names: no answer of the directory; expected one within {POLL:g} s")
         return pack(HostsFound(found))
 
+    async def _offer(self, components: tuple[str, ...], told: bool) -> None:
+        """Offer components whose contents are here, and return when the directory knows it; see ``OfferComponents``."""
+        self.runtime.request(driver.OfferComponents(components, told))
+        await self._commands.until(lambda: self.synergy.directory.confirmed, POLL)
+
     async def _submit(self, payload: bytes) -> bytes:
-        request = unpack(payload, Submit)
+        return await self._submit_for(unpack(payload, Submit), "")
+
+    async def _submit_for(self, request: Submit, user: str) -> bytes:
+        """Submit a plan for a guest; ``user`` is empty for an owner."""
         application, requests = request.application, self.synergy.requests
         if application in requests or application in self._sizing:
             raise ValueError(f"application: {application!r}; expected a name that is not in use")
@@ -319,7 +371,7 @@ class Service:
         if on_spark:
             self._spark_reports.publish()
         try:
-            await self._commands.submit(msgspec.structs.replace(request, plan=plan.to_bytes()))
+            await self._commands.submit(msgspec.structs.replace(request, plan=plan.to_bytes()), user)
         finally:
             for forgotten in self._measurements.keys() - requests.keys():
                 del self._measurements[forgotten]
@@ -395,6 +447,13 @@ class Service:
         await self._commands.until(lambda: request.status not in LASTING, POLL)
         return pack(self._state_of(request))
 
+    async def _grant(self, payload: bytes) -> bytes:
+        asked = unpack(payload, GrantRight)
+        if asked.right not in (*RIGHTS, None):
+            raise ValueError(f"right: {asked.right!r}; expected one of {', '.join(RIGHTS)}, or None")
+        self.runtime.request(driver.ShareApplication(self._submission(asked.application).name, asked.user, asked.right))
+        return b""
+
     async def _stop(self, payload: bytes) -> bytes:
         self._sizing.discard(unpack(payload, ApplicationId).application)  # a client that gave up waiting stops it
         request = self._named_request(payload)
@@ -443,6 +502,11 @@ class Service:
             links={each: (ledger.bandwidth_from(each), rate) for each, rate in ledger.measured.items()},
         )
         return pack(state)
+
+    async def _tables(self, _payload: bytes) -> bytes:
+        """Return how much each table of this peer holds, and its tasks, for runs that look for growth."""
+        held = {**tables(self.runtime), "journal.bytes": self.runtime.journal.packed_bytes}
+        return msgspec.msgpack.encode({**held, "tasks": len(asyncio.all_tasks())})
 
     def _stages(self) -> dict[str, tuple[float, float]]:
         measured = self.overheads.measured()

@@ -1,4 +1,4 @@
-"""Errors that a peer reports to clients; nothing is sent while there are none."""
+"""Errors and newcomers that a peer reports to clients; nothing is sent while there are none."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from synergy_nb.events import Event, encode_events
 from synergy_nb.reporting.troubles import trouble
 from synergy_nb.runtime.transport.link import LinkFull
 
-__all__ = ["AGAIN", "CHANNEL", "KNOWN", "ErrorPublisher"]
+__all__ = ["AGAIN", "CHANNEL", "KNOWN", "NEWCOMERS", "ErrorPublisher"]
 
 CHANNEL: Final = "trouble"  # channel of the link for reports to clients
+NEWCOMERS: Final = "newcomer"  # channel of the link by which clients learn of peers that came later
 AGAIN: Final = 60.0  # seconds until the same error is reported again
+CLIENTS: Final = 512  # most clients that are told
 KNOWN: Final = 1000  # most reported errors that are remembered
 
 
@@ -26,7 +28,12 @@ class ErrorPublisher:
         self._reported: dict[str, float] = {}
 
     def add(self, client: str) -> None:
-        """Subscribe a client to errors from now on."""
+        """Subscribe a client to errors from now on.
+
+        Raises ``ValueError`` if there are too many.
+        """
+        if len(self._clients) >= CLIENTS and client not in self._clients:
+            raise ValueError(f"client: {client!r:.100}; expected one of at most {CLIENTS} that are told of errors")
         self._clients.add(client)
 
     def lost(self, address: str) -> None:
@@ -41,6 +48,13 @@ class ErrorPublisher:
         self._reported[text] = event.time
         if len(self._reported) > KNOWN:
             del self._reported[next(iter(self._reported))]
+        self._send_all(CHANNEL, encode_events([event]))
+
+    def introduce(self, newcomer: bytes) -> None:
+        """Tell all clients of a peer that has joined."""
+        self._send_all(NEWCOMERS, newcomer)
+
+    def _send_all(self, channel: str, payload: bytes) -> None:
         for client in tuple(self._clients):
             with contextlib.suppress(LinkFull):  # a client that is so far behind misses it; the journal has the error
-                self._send(client, CHANNEL, encode_events([event]))
+                self._send(client, channel, payload)

@@ -5,6 +5,9 @@ the named modules, and then forks children that have these already, and share th
 ``multiprocessing`` it ignores the user's ``__main__`` (so a script without a guard, a notebook and ``python -c`` are
 all alike) and changes nothing in the user's process, which is never forked itself.
 
+A child may have the fork server fork a process for it (:func:`fork_apart`), in a session of its own, with no more open
+than what it is given. That is killed with all that it has started when the child closes its end of a socket, or dies.
+
 Nothing outlives its parent. The fork server has one end of a socket whose other end is the user's process: when that
 process ends, for whatever reason, the fork server kills its children and ends. Children have one end of a pipe whose
 other end is the fork server, and end when the fork server does. All of them ignore SIGINT, which interrupts a cell of
@@ -27,16 +30,18 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 import psutil
 
 from synergy_nb.errors import SynergyError
 
-__all__ = ["PRELOAD", "ForkServer", "ProcessStartError", "import_all"]
+__all__ = ["PRELOAD", "Apart", "ForkServer", "ProcessStartError", "fork_apart", "import_all", "without_threads"]
 
 PRELOAD: Final = (
     "synergy_nb.runtime.process.processes:warm_name_lookups",
@@ -286,44 +291,69 @@ def _frames(buffer: bytearray) -> list[bytes]:
 # -- in the fork server's process ------------------------------------------------------------------------------------
 
 
+class _Wished(NamedTuple):
+    """A process that a child wished for."""
+
+    owner: socket.socket  # the other end is that child's
+    process: int  # descriptor of the process
+
+
+def _tell(owner: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # the child has died
+        owner.send(number.to_bytes(HEADER, signed=True))
+
+
 class _ServerProcess:
     """The fork server in its own process: forks children, forwards their reports, and reaps them."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, fault: str = "") -> None:
         self._control = control
+        self._fault = fault  # why no process can be forked; empty if they can
         self._children: dict[str, tuple[int, int]] = {}  # name: pid, read end of its pipe
         self._buffers: dict[str, bytearray] = {"": bytearray()}
         self._selector = selectors.DefaultSelector()
-        self._selector.register(control, selectors.EVENT_READ, "")
+        self._selector.register(control, selectors.EVENT_READ, partial(self._receive, ""))
         self._life_read, self._life_write = os.pipe()  # children see its end when this process ends
+        self._ended = False
+        self._wishes: socket.socket | None = None  # end that all children have, to wish for processes
+        if hasattr(os, "pidfd_open"):
+            self._wishes, wished = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._selector.register(wished, selectors.EVENT_READ, partial(self._fork_apart, wished))
+        self._apart: dict[int, _Wished] = {}  # by the id of the process
 
     def serve(self) -> None:
         """Serve until the user's process has ended."""
-        while True:
+        while not self._ended:
             for key, _ in self._selector.select():
-                name: str = key.data
-                try:
-                    data = os.read(key.fd, 1 << 16)
-                except OSError:
-                    data = b""
-                if name and not data:
-                    self._reap(name)
-                elif not data:
-                    return
-                else:
-                    buffer = self._buffers[name]
-                    buffer += data
-                    for frame in _frames(buffer):
-                        order = msgspec.msgpack.decode(frame)
-                        if name:
-                            self._send({"child": name, **order})
-                        elif "fork" in order:
-                            self._fork(order["fork"], order["target"], order["spec"])
-                        elif order["signal"] in self._children:
-                            os.kill(self._children[order["signal"]][0], order["number"])
+                # what came before may have closed the descriptor, and another one may have its number since
+                if self._selector.get_map().get(key.fileobj) is key:
+                    key.data()
+
+    def _receive(self, name: str) -> None:
+        """Read what a child reports, or the orders of the user's process."""
+        try:
+            data = os.read(self._children[name][1] if name else self._control.fileno(), 1 << 16)
+        except OSError:
+            data = b""
+        if name and not data:
+            self._reap(name)
+            return
+        self._ended = not data
+        buffer = self._buffers[name]
+        buffer += data
+        for frame in _frames(buffer):
+            order = msgspec.msgpack.decode(frame)
+            if name:
+                self._send({"child": name, **order})
+            elif "fork" in order:
+                self._fork(order["fork"], order["target"], order["spec"])
+            elif order["signal"] in self._children:
+                os.kill(self._children[order["signal"]][0], order["number"])
 
     def kill(self) -> None:
         """Kill all children."""
+        for pid in tuple(self._apart):
+            self._end_apart(pid)
         for pid, _ in self._children.values():
             os.kill(pid, signal.SIGKILL)  # not reaped yet, so the id is still its own
         for pid, _ in self._children.values():
@@ -335,21 +365,63 @@ class _ServerProcess:
             self._control.sendall(len(data).to_bytes(HEADER) + data)
 
     def _fork(self, name: str, target: str, spec: bytes) -> None:
+        if self._fault:
+            self._send({"child": name, "error": self._fault})
+            self._send({"child": name, "exited": 1})
+            return
         read, write = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about threads that libraries started; children do not have these
             pid = os.fork()
         if pid == 0:
-            self._control.close()
-            self._selector.close()
-            for descriptor in (read, self._life_write, *(pipe for _, pipe in self._children.values())):
+            for descriptor in (read, self._life_write, *(key.fd for key in self._selector.get_map().values())):
                 os.close(descriptor)
+            self._selector.close()
+            global _wishes  # noqa: PLW0603 - a process has one fork server
+            _wishes = self._wishes
             _child(target, spec, write, self._life_read)
         os.close(write)
         self._children[name] = (pid, read)
         self._buffers[name] = bytearray()
-        self._selector.register(read, selectors.EVENT_READ, name)
+        self._selector.register(read, selectors.EVENT_READ, partial(self._receive, name))
         self._send({"child": name, "pid": pid})
+
+    def _fork_apart(self, wished: socket.socket) -> None:
+        """Fork a process that a child wishes for."""
+        target, (told, *descriptors), _, _ = socket.recv_fds(wished, 1 << 12, 8)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pid = os.fork()
+        if pid == 0:
+            _apart(target.decode(), descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        owner, process = socket.socket(fileno=told), os.pidfd_open(pid)
+        self._apart[pid] = _Wished(owner, process)
+        self._selector.register(process, selectors.EVENT_READ, partial(self._tell_exit, pid))
+        self._selector.register(owner, selectors.EVENT_READ, partial(self._end_apart, pid))
+        _tell(owner, pid)
+
+    def _tell_exit(self, pid: int) -> None:
+        """Tell a child how the process has ended that it wished for: it keeps its id until the child lets it go."""
+        owner, process = self._apart[pid]
+        self._selector.unregister(process)
+        found = os.waitid(os.P_PIDFD, process, os.WEXITED | os.WNOWAIT)
+        if found is not None:
+            _tell(owner, found.si_status if found.si_code == os.CLD_EXITED else -found.si_status)
+
+    def _end_apart(self, pid: int) -> None:
+        """End a process, and all that it has started: the child that wished for it needs it no more, or has died."""
+        owner, process = self._apart.pop(pid)
+        for each in (owner.fileno(), process):
+            if each in self._selector.get_map():
+                self._selector.unregister(each)
+        for kill in (os.killpg, os.kill):  # the second, where it has no session of its own yet
+            with contextlib.suppress(OSError):
+                kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(process)
+        owner.close()
 
     def _reap(self, name: str) -> None:
         pid, read = self._children.pop(name)
@@ -360,18 +432,51 @@ class _ServerProcess:
         self._send({"child": name, "exited": os.waitstatus_to_exitcode(status)})
 
 
-def import_all(preload: Sequence[str]) -> None:
-    """Import modules, or import and call ``module:function``, for processes that will be forked."""
+@contextlib.contextmanager
+def without_threads(what: str) -> Iterator[None]:
+    """Context in which ``what`` may start no thread: a forked process would wait for it for ever.
+
+    The first expression that Polars executes starts its threads.
+
+    Raises ``ProcessStartError`` if it does.
+    """
+    process = psutil.Process()
+    before = process.num_threads()
+    yield
+    if process.num_threads() > before:
+        expected = "expected none, which also Polars starts with its first expression"
+        raise ProcessStartError(f"{what} has started threads, for which forked processes would wait; {expected}")
+
+
+def _load(name: str) -> str:
+    """Import a module, and call a function of it if one is named; return why no process can be forked then."""
+    module, _, function = name.partition(":")
+    imported = importlib.import_module(module)
+    if function:
+        try:
+            with without_threads(name):
+                getattr(imported, function)()
+        except ProcessStartError as error:
+            return str(error)
+    return ""
+
+
+def import_all(preload: Sequence[str]) -> str:
+    """Import modules, or import and call ``module:function``, for processes that will be forked.
+
+    Returns: the reason why no process can be forked now; empty if they can.
+    """
     gc.disable()  # imported objects stay: collections would find nothing, and take a tenth of the time
+    fault = ""
     for module in preload:
         with contextlib.suppress(Exception):  # only a head start: a child that needs it will report the error
-            name, _, function = module.partition(":")
-            imported = importlib.import_module(name)
-            if function:
-                getattr(imported, function)()
+            fault = _load(module)
+        if fault:
+            break
     gc.enable()
     gc.collect()
     gc.freeze()  # collections in the children skip these objects, and so share their pages
+    return fault
 
 
 def _main(control: int, path: list[str], preload: list[str]) -> None:
@@ -379,16 +484,97 @@ def _main(control: int, path: list[str], preload: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     sys.path[:] = path
-    import_all(preload)
-    server = _ServerProcess(socket.socket(fileno=control))
+    fault = import_all(preload)
+    server = _ServerProcess(socket.socket(fileno=control), fault)
     try:
         server.serve()
+    except BaseException:  # noqa: BLE001 - the last thing that this process does
+        traceback.print_exc()
     finally:
         server.kill()
         os._exit(0)
 
 
 # -- in the child ----------------------------------------------------------------------------------------------------
+
+_wishes: socket.socket | None = None  # socket by which this process wishes for others, if a fork server has forked it
+
+
+class Apart:
+    """A process that the fork server has forked for this one, and that ends with it."""
+
+    def __init__(self, told: socket.socket) -> None:
+        self._told = told
+        self._pid = 0
+
+    @property
+    def pid(self) -> int:
+        """Its id, which belongs to it until :meth:`end`."""
+        if not self._pid:
+            self._pid = self._number(None)
+        return self._pid
+
+    def wait(self, timeout: float) -> int:
+        """Return its exit code (negative: the signal that ended it).
+
+        Raises ``TimeoutExpired`` if it still runs after ``timeout`` seconds.
+        """
+        pid = self.pid
+        try:
+            return self._number(timeout)
+        except TimeoutError:
+            raise subprocess.TimeoutExpired(f"process {pid}", timeout) from None
+
+    def end(self) -> None:
+        """Kill it, with all that it has started."""
+        self._told.close()
+
+    def _number(self, timeout: float | None) -> int:
+        self._told.settimeout(timeout)
+        data = self._told.recv(HEADER)
+        if not data:
+            raise ProcessStartError("the fork server has ended")
+        return int.from_bytes(data, signed=True)
+
+
+def fork_apart(target: str, descriptors: Sequence[int]) -> Apart | None:
+    """Have the fork server of this process fork another one, in a session of its own.
+
+    ``target``: function to call with the descriptors, named ``package.module:function``; ``descriptors``: what the new
+    process has open, beside its standard output and error.
+
+    Returns None if no fork server has forked this process, or the system lacks what it takes.
+    """
+    if _wishes is None:
+        return None
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        socket.send_fds(_wishes, [target.encode()], [theirs.fileno(), *descriptors])
+    return Apart(ours)
+
+
+def _apart(target: str, descriptors: list[int]) -> NoReturn:
+    """Run a process that another child wished for; never returns."""
+    try:
+        os.setsid()
+        kept = sorted(descriptors)
+        for first, last in zip([2, *kept], [*kept, os.sysconf("SC_OPEN_MAX")], strict=True):
+            os.closerange(first + 1, last)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        _seed()
+        module, _, function = target.partition(":")
+        getattr(importlib.import_module(module), function)(*descriptors)
+    except BaseException:  # noqa: BLE001 - the last thing that this process does
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def _seed() -> None:
+    """Let children not all draw the same numbers."""
+    random.seed()
+    if (numpy := sys.modules.get("numpy.random")) is not None:
+        numpy.seed()
 
 
 def _child(target: str, spec: bytes, pipe: int, life: int) -> None:
@@ -406,7 +592,7 @@ def _child(target: str, spec: bytes, pipe: int, life: int) -> None:
         os._exit(1)  # even if the event loop hangs
 
     try:
-        random.seed()  # children must not all draw the same numbers
+        _seed()
         threading.Thread(target=watch, name="watches the fork server", daemon=True).start()
         module, _, function = target.partition(":")
         call: Callable[[bytes, Callable[[Any], None]], None] = getattr(importlib.import_module(module), function)

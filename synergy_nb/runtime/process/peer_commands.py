@@ -79,14 +79,14 @@ class Commands:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    async def submit(self, request: Submit) -> None:
-        """Submit a plan, or only have it decided on.
+    async def submit(self, request: Submit, user: str) -> None:
+        """Submit a plan, or only have it decided on; ``user``: guest who does so, or nothing for an owner.
 
         Raises ``ValueError`` if the peer refuses the plan at once.
         """
         number = next(self._numbers)
         named = request.application, request.plan, request.placement
-        answer: Answer = await self._command(number, SubmitPlan(*named, number, request.trial, request.lease))
+        answer: Answer = await self._command(number, SubmitPlan(*named, number, request.trial, request.lease, user))
         if answer.refusal:
             raise ValueError(answer.refusal)
 

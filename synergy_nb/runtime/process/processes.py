@@ -26,20 +26,25 @@ from typing import Any, Final
 
 import dask
 import msgspec
-from distributed import Scheduler, Security, Worker
+from distributed import Scheduler, Security
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.utils import silence_logging_cmgr
 from distributed.versions import get_versions
 
+from synergy_nb.control.identity import OWNER, PEER, SCHEDULER
 from synergy_nb.runtime.client.progress import Progress
+from synergy_nb.runtime.identity.authority import Authority, Credentials
+from synergy_nb.runtime.identity.dask_doors import AT_SCHEDULER
+from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._dask_silence import Silence
 from synergy_nb.runtime.process._plugin import SynergyPlugin, load_factory
+from synergy_nb.runtime.process._steady_worker import SteadyWorker
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
-from synergy_nb.runtime.transport.listening import bound, without_pages
+from synergy_nb.runtime.transport.listening import Door, bound, without_pages
 from synergy_nb.runtime.transport.wire import LinkLimits
 
-__all__ = ["PeerCluster", "PeerProcess", "start"]
+__all__ = ["PeerCluster", "PeerProcess", "ProcessSpec", "launch_fork_server", "serve", "start"]
 
 QUIET: Final[dict[str, Any]] = {
     "distributed.admin.tick.interval": "1s",
@@ -64,11 +69,13 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     host: str | None
     security: dict[str, Any]
+    credentials: dict[str, Credentials]  # those of each peer, if the cluster has an authority
     dask_config: dict[str, Any]
     factory: str | None
     config: dict[str, Any]
     area: bytes | None
     limits: LinkLimits
+    enters: bool = False  # whether the peers enter the ring of others by themselves
 
 
 class PeerProcess(ProcessInterface):
@@ -149,15 +156,20 @@ class PeerCluster(SpecCluster):
         on_progress: Callable[[Progress], object] | None = None,
         *,
         dashboard: bool,
+        certificates: Mapping[str, str],
         **options: Any,
     ) -> None:
+        self.certificates = certificates  # peer name to the certificate with which it starts; empty: no authority
         self._fork_server = fork_server
         self._peer_count = peer_count
         self._on_progress = on_progress
         self._dashboard = dashboard
         self._order = list(workers)
+        self._own_names = {name for worker in workers.values() for name in worker["options"]["spec"].names}
         self._is_up = False
         self._registered: set[str] = set()  # addresses that ``scheduler_info`` has listed
+        self.elsewhere: dict[str, str] = {}  # name to address of the peers of other hosts
+        self.on_elsewhere: list[Callable[[str, str], object]] = []  # called with name and address of each that comes
         self._changed = asyncio.Event()
         for worker in workers.values():
             worker["options"]["on_exit"] = self._forget
@@ -212,6 +224,13 @@ class PeerCluster(SpecCluster):
         """Apply a message of the scheduler to ``scheduler_info``."""
         if op == "add":
             self._registered.update(msg["workers"])
+            for address, worker in msg["workers"].items():
+                if (name := str(worker["name"])) not in self._own_names:
+                    self.elsewhere[name] = address
+                    for listener in tuple(self.on_elsewhere):
+                        listener(name, address)
+        elif op == "remove":
+            self.elsewhere = {name: address for name, address in self.elsewhere.items() if address != msg}
         super()._update_worker_status(op, msg)
         self._changed.set()
 
@@ -239,7 +258,16 @@ class PeerCluster(SpecCluster):
     async def _start(self) -> None:
         with dask.config.set(QUIET):
             await super()._start()
-        bound(self.scheduler, lambda address, reason: LOG.warning("scheduler: refused from %s: %s", address, reason))
+        scheduler: Any = self.scheduler
+        security, door = scheduler.security, None
+        if isinstance(security, IdentitySecurity):
+            door = Door(security.identify, security.revoked, AT_SCHEDULER)
+            security.on_revoked.append(door.end_revoked)
+
+        def refused(address: str, reason: str) -> None:
+            LOG.warning("scheduler: refused from %s: %s", address, reason)
+
+        bound(scheduler, refused, door=door)
         if not self._dashboard:
             without_pages(self.scheduler)
 
@@ -261,7 +289,9 @@ def start(
     config: Mapping[str, Any] | None = None,
     *,
     per_process: int = 1,  # number of peers in one process
-    security: Security | None = None,  # TLS configuration
+    security: Security | None = None,  # TLS configuration, for a cluster without an authority
+    authority: Authority | None = None,  # certifies who is who, so that each part has credentials of its own
+    owner: str = "owner",  # name of who starts it
     # host, port: host and port of the scheduler; the peers listen on ports of the same host
     host: str = "127.0.0.1",
     port: int = 0,
@@ -290,12 +320,18 @@ def start(
         if fork_server is None:
             fork_server = launch_fork_server(peers, factory)
         names = [f"peer-{number}" for number in range(1, peers + 1)]
+        held = {name: authority.issue(PEER, name) for name in names} if authority is not None else {}
+        scheduler_security = security
+        if authority is not None:
+            security = IdentitySecurity(authority.issue(OWNER, owner))
+            scheduler_security = IdentitySecurity(authority.issue(SCHEDULER))
         groups = [tuple(names[first : first + per_process]) for first in range(0, peers, per_process)]
         spec = ProcessSpec(
             scheduler="",
             names=(),
             host=host,
-            security=_plain_security(security),
+            security=_plain_security(security) if authority is None else {},
+            credentials={},
             dask_config=_plain(dask.config.config),
             factory=factory,
             config=dict(config or {}),
@@ -307,7 +343,9 @@ def start(
                 "cls": PeerProcess,
                 "options": {
                     "fork_server": fork_server,
-                    "spec": msgspec.structs.replace(spec, names=group),
+                    "spec": msgspec.structs.replace(
+                        spec, names=group, credentials={name: held[name] for name in group if name in held}
+                    ),
                     "timeout": timeout,
                 },
             }
@@ -319,7 +357,7 @@ def start(
                 "host": host,
                 "port": port,
                 "protocol": "tls" if security is not None and security.require_encryption else "tcp",
-                "security": security,
+                "security": scheduler_security,
                 "dashboard": dashboard_address is not None,
                 "dashboard_address": dashboard_address or f"{host}:0",
             },
@@ -330,6 +368,7 @@ def start(
             peers,
             on_progress,
             dashboard=dashboard_address is not None,
+            certificates={name: each.certificate for name, each in held.items()},
             scheduler=scheduler,
             security=security,
             asynchronous=asynchronous,
@@ -378,15 +417,16 @@ def serve(data: bytes, report: Callable[[Any], None]) -> None:
 
 
 async def _serve(spec: ProcessSpec, report: Callable[[Any], None]) -> None:
-    security = _security(spec.security)
+    shared = _security(spec.security)
+    securities = {name: IdentitySecurity(held) for name, held in spec.credentials.items()}
     workers = [
-        Worker(
+        SteadyWorker(
             spec.scheduler,
             name=name,
             nthreads=1,
             memory_limit=0,
             host=spec.host,
-            security=security,
+            security=securities.get(name, shared),
             dashboard=False,
             plugins=(_plugin(spec, name),) if spec.factory is not None else (),
         )
@@ -406,7 +446,7 @@ async def _serve(spec: ProcessSpec, report: Callable[[Any], None]) -> None:
         await asyncio.gather(*(worker.close(timeout=1, executor_wait=False) for worker in workers))
 
 
-async def _all_gone(workers: Sequence[Worker], ended: asyncio.Event) -> None:
+async def _all_gone(workers: Sequence[SteadyWorker], ended: asyncio.Event) -> None:
     """Wait until all workers have ended: they do when the scheduler ends or retires them."""
     for worker in workers:
         await worker.finished()
@@ -417,7 +457,7 @@ def _plugin(spec: ProcessSpec, name: str) -> SynergyPlugin:
     assert spec.factory is not None
     config = {key: value for key, value in spec.config.items() if key != "of"}
     config |= spec.config.get("of", {}).get(name, {})
-    return SynergyPlugin(spec.factory, config, area=spec.area, limits=spec.limits)
+    return SynergyPlugin(spec.factory, config, enters=spec.enters, area=spec.area, limits=spec.limits)
 
 
 # -- plain values ----------------------------------------------------------------------------------------------------

@@ -24,10 +24,15 @@ __all__ = [
     "ChangePace",
     "ClosedClusterError",
     "ClusterError",
+    "ContentPiece",
+    "ContentsFound",
     "Fetch",
+    "FetchContent",
     "FetchedResults",
+    "FindContents",
     "FindHosts",
     "FollowJournal",
+    "GrantRight",
     "HostsFound",
     "JoinCommand",
     "Joined",
@@ -35,11 +40,13 @@ __all__ = [
     "ListApplications",
     "Listed",
     "MeasureDelays",
+    "Newcomer",
     "NotAdmitted",
     "PeerUnreachable",
     "Push",
     "Pushed",
     "RowsDropped",
+    "SendContent",
     "SinksMeasured",
     "SparkState",
     "SparkStatus",
@@ -62,6 +69,53 @@ class Joined(msgspec.Struct, frozen=True):
     """The peer is in the ring, and the directory has confirmed the components that it offers."""
 
     offers: list[str]
+
+
+class Newcomer(msgspec.Struct, frozen=True):
+    """A peer that has joined the ring through another one, which tells its clients."""
+
+    name: str
+    address: str
+
+
+class FindContents(msgspec.Struct, frozen=True):
+    """Ask a peer which contents it has, and offer their components; answered by :class:`ContentsFound`.
+
+    ``contents`` maps the component that needs a content to the terms of its table, or to nothing for a function.
+    """
+
+    contents: dict[str, dict[str, Any]]
+
+
+class ContentsFound(msgspec.Struct, frozen=True):
+    """The directory has confirmed the components of all contents that the peer has."""
+
+    machine: str  # whose peers share tables
+    lacking: tuple[str, ...] = ()  # components whose contents it would take
+    refused: dict[str, str] = {}  # component to the reason why the peer does not accept its content
+
+
+class ContentPiece(msgspec.Struct, frozen=True):
+    """A piece of the content of a component, ``size`` bytes in all, after ``start`` bytes."""
+
+    component: str
+    start: int
+    size: int
+    data: bytes
+
+
+class SendContent(msgspec.Struct, frozen=True):
+    """Receive a piece of a content; have the content once all of it is there. Answered by nothing."""
+
+    sender: str  # id of the client, as several may send the same content
+    piece: ContentPiece
+
+
+class FetchContent(msgspec.Struct, frozen=True):
+    """Ask a peer for a piece of the content of a component; answered by :class:`ContentPiece`."""
+
+    component: str
+    start: int
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -109,6 +163,14 @@ class ApplicationState(msgspec.Struct, frozen=True):
     skipped: dict[str, SkippedLines] = {}  # source to the malformed lines of its trace that it skips
     # whether it has parts on Spark, which take longer to start; a server may have to be started first
     needs_spark: bool = False
+
+
+class GrantRight(msgspec.Struct, frozen=True):
+    """Grant a user a right to an application of this peer; None withdraws what was granted. Answered by nothing."""
+
+    application: str
+    user: str
+    right: str | None
 
 
 class SinksMeasured(msgspec.Struct, frozen=True):

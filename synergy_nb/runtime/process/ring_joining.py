@@ -2,6 +2,8 @@
 
 A peer counts as joined when the ring has accepted it and the directory has confirmed its offers. At the end the first
 and the last peer are asked for the hosts of all components, as a submission of a plan would ask them.
+
+Peers that are in a ring already come first: a newcomer in their place would begin a second ring.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from synergy_nb.runtime.transport.wire import LinkDown, LinkFull, RemoteError
 
 __all__ = ["form_ring"]
 
+KNOWN: Final = 5.0  # longest time until a peer says whether it is in a ring, seconds
 ANSWER: Final = (
     30.0  # longest time to wait for an answer, seconds; a peer that cannot join answers within eight if it is not late
 )
@@ -67,7 +70,6 @@ def _given_up(waiting: ProgressDeadline) -> str:
 
 async def _form(peers: Mapping[str, str], request: Request, waiting: ProgressDeadline) -> None:
     names = {address: name for name, address in peers.items()}
-    waves = JoinWaves(list(peers.values()))
     offers: dict[str, frozenset[str]] = {}
 
     def note() -> None:
@@ -84,7 +86,15 @@ async def _form(peers: Mapping[str, str], request: Request, waiting: ProgressDea
         offers[address] = frozenset(unpack(answer, Joined).offers) - {"sink"}
         note()
 
+    async def outside(address: str) -> bool:
+        try:
+            return not await request(address, "joined", b"", KNOWN)
+        except FAILURES:
+            return True
+
     note()
+    out = dict(zip(names, await asyncio.gather(*map(outside, names)), strict=True))
+    waves = JoinWaves(sorted(names, key=out.__getitem__))
     pause = AGAIN
     loop = asyncio.get_running_loop()
     while not waves.over:

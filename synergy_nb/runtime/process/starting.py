@@ -7,30 +7,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
+import logging
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 from distributed import Client, Security
+from distributed.comm.core import connect
+from distributed.core import send_recv
 from distributed.system import MEMORY_LIMIT
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.assembly.peer_options import check_keys, check_positive, peer_config
+from synergy_nb.control.identity import OWNER, SCHEDULER
+from synergy_nb.control.rights import Acceptance
 from synergy_nb.errors import user_facing
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.checks.requirements import LEAST_MEMORY, check_discipline
-from synergy_nb.plan.terms.units import WrongValue, counted, duration, parse_size
+from synergy_nb.plan.terms.units import WrongValue, counted, did_you_mean, duration, parse_size
 from synergy_nb.recording.recording_file import create
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.client.waiting_display import waiting
+from synergy_nb.runtime.data.function_processes import POLICIES
 from synergy_nb.runtime.data.spark_servers import checked
+from synergy_nb.runtime.identity import credential_folder
+from synergy_nb.runtime.identity.authority import Authority, half_life
+from synergy_nb.runtime.identity.renewals import Renewals
+from synergy_nb.runtime.identity.security import IdentitySecurity
+from synergy_nb.runtime.process._admission import HostAdmission, settings_for_others
 from synergy_nb.runtime.process._peer_factory import FACTORY
 from synergy_nb.runtime.process._plugin import client_links, install, refuses, runs_peer
 from synergy_nb.runtime.process.error_publisher import CHANNEL
@@ -38,16 +52,25 @@ from synergy_nb.runtime.process.processes import start
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.transport.wide_area import WideArea
 
-__all__ = ["check_address", "connect_cluster", "start_cluster"]
+__all__ = ["check_address", "check_host", "connect_cluster", "operator_memory", "start_cluster"]
 
+LOG: Final = logging.getLogger(__name__)
 #: Pattern of a Dask address.
 ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 JOINING = 60.0  # seconds without progress after which starting fails; an overloaded machine is slow
 FREQUENT_PINGERS = 16  # peers for each core that can ping as often as peers on machines of their own
+LOOPBACK: Final = "127.0.0.1"
 REFUSED: Final = 1.0  # seconds for which a scheduler may not listen yet
+AGAIN: Final = 60.0  # least seconds between two looks for renewed credentials
+OPEN: Final = (
+    "this Dask cluster has no TLS: every user of this machine can run code on its workers, and read what you submit; "
+    "Cluster(8) starts peers that only you can reach"
+)
+RUNNING: Final = "record: a peer runs on worker {} already; expected none, as a recording begins with its peers"
 MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
 OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
-PARAMETERS: Final = ("composition", "hotspots", "replication", "overload", "patience")  # options of the algorithms
+#: Options of the protocols.
+PARAMETERS: Final = ("composition", "hotspots", "replication", "overload", "patience", "guests")
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -60,13 +83,17 @@ class ClusterOptions(TypedDict, total=False):
     keys: Mapping[str, bytes] | None
     composition: CompositionConfig | None
     discipline: str
+    functions: str | None
     hotspots: str | HotSpotConfig
     replication: ReplicationConfig | None
     overload: bool
     patience: float | str
+    guests: Acceptance | None
     seed: int
     spark: bool | str | Sequence[str]
-    security: Security | None
+    security: Security | str | os.PathLike[str] | None
+    insecure: bool
+    host: str
     record: str | os.PathLike[str] | None
 
 
@@ -117,18 +144,19 @@ async def start_cluster(
     """
     if isinstance(peers, bool) or not isinstance(peers, int) or peers < 1:
         raise ValueError(f"peers: {peers!r}; expected a number of at least 1, or the address of a Dask scheduler")
-    own = MEMORY_LIMIT * OPERATOR_SHARE / peers
-    config = _config((os.cpu_count() or 1) / peers, own, options)
+    own = operator_memory(peers)
+    config = _config((os.cpu_count() or 1) / peers, own, options, "notebook")
     where = checked(options.get("spark", True))
     config["pings"] = _pings(peers)
     config["spark"] = bool(where)
     config["of"] = {name: dict(settings) for name, settings in (of or {}).items()}
     area = _area(options, peers)
     secured = _security(options)
+    host = _host(options.get("host", LOOPBACK), secured)
     reached = _StartProgress(f"starting {counted(peers, 'peer')}", on_progress)
     with _recorded(options.get("record"), config):
         async with waiting(lambda: reached.text):
-            return await _started(peers, config, where, area, secured, per_process, joining, reached)
+            return await _started(peers, config, where, area, secured, per_process, joining, reached, host)
 
 
 async def _started(
@@ -140,33 +168,82 @@ async def _started(
     per_process: int,
     joining: float,
     on_progress: Callable[[Progress], object],
+    host: str,
 ) -> AsyncCluster:
     """Start peers, and let them join one ring."""
+    authority = Authority() if security is None else None
     started = start(
         peers,
         FACTORY,
         config,
         security=security,
+        authority=authority,
+        owner=credential_folder.user_name(),
         per_process=per_process,
         asynchronous=True,
         on_progress=on_progress,
+        host=host,
     )
     await started
 
-    async def close() -> None:
-        closing = started.close()
-        if closing is not None:
-            await closing
+    renewals: Renewals | None = None
+    admission: HostAdmission | None = None
 
-    arguments = {} if security is None else security.get_connection_args("client")
+    async def close() -> None:
+        try:
+            if admission is not None:
+                await admission.close()
+            if renewals is not None:
+                await renewals.close()
+                credential_folder.remove(started.scheduler_address)
+        finally:
+            closing = started.close()
+            if closing is not None:
+                await closing
+
+    held = started.security
+    own = held if isinstance(held, IdentitySecurity) else None
     notices = ErrorNotices(asyncio.get_running_loop().call_later)
-    links = client_links(arguments, channels={CHANNEL: notices.receive})
-    cluster = AsyncCluster(links, started.peers, close, local=started, spark=where, notices=notices)
+    arguments = held.get_connection_args("client")
+    links = client_links(arguments, channels={CHANNEL: notices.receive}, security=own)
+    if authority is not None and own is not None:
+        scheduler: Any = started.scheduler
+        in_process = (own, scheduler.security)
+        keep = partial(_keep, started.scheduler_address, own)
+        renewals = Renewals(
+            authority,
+            in_process,
+            started.certificates,
+            lambda: started.peers | started.elsewhere,
+            links.request,
+            renewed=keep,
+        )
+        admission = HostAdmission(started, renewals, links.request, settings_for_others(config), host)
+    cluster = AsyncCluster(
+        links, started.peers, close, local=started, spark=where, notices=notices, security=held, renewals=renewals
+    )
+    cluster.admission = admission
+    if renewals is not None:
+        try:
+            await renewals.address(joining)
+            renewals.begin()
+            keep()
+        except BaseException:
+            await asyncio.shield(cluster.close())
+            raise
     joined = await _joined(cluster, area, joining, on_progress)
     _record(joined, config)
     if user_sees_output():
         await joined.warm()
     return joined
+
+
+def _keep(scheduler: str, security: IdentitySecurity) -> None:
+    """Write the credentials of the owner, so that another notebook finds them; without a folder there is none."""
+    try:
+        credential_folder.keep(scheduler, security.credentials)
+    except (OSError, credential_folder.CredentialError) as error:
+        LOG.warning("other notebooks cannot connect to this cluster: %s", error)
 
 
 @user_facing
@@ -204,16 +281,47 @@ async def connect_cluster(
     config = _config(1.0, 0.0, options)
     where = checked(options.get("spark", True))
     check_address("scheduler", scheduler)
+    scheduler, security = _secured(scheduler, _security(options), insecure=bool(options.get("insecure", False)))
     patience = duration("timeout", timeout)
     reached = _StartProgress(f"connecting to {scheduler}", on_progress)
     with _recorded(options.get("record"), config):
         async with waiting(lambda: reached.text):
-            return await _connected(scheduler, config, where, options, patience, reached)
+            if isinstance(security, IdentitySecurity):
+                return await _met(scheduler, security, config, where, options, patience, reached)
+            return await _connected(scheduler, config, where, options, security, patience, reached)
+
+
+def operator_memory(peers: int) -> float:
+    """Return the memory of each of so many peers on this machine, bytes."""
+    return float(MEMORY_LIMIT * OPERATOR_SHARE / peers)
+
+
+def check_host(host: str) -> bool:
+    """Raise ValueError if a text is no address at which others reach this machine; return whether it is a loopback."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    if address is None or address.is_unspecified or address.is_multicast:
+        raise ValueError(f"host: {host!r}; expected one address of this machine, such as '10.0.0.1'")
+    return address.is_loopback
+
+
+def _host(host: str, security: Security | None) -> str:
+    """Return the address at which scheduler and peers listen; beyond the loopback only with TLS."""
+    if not check_host(host) and security is not None and not security.require_encryption:
+        raise ValueError(f"host: {host!r} is beyond the loopback; expected security= that asks for TLS, or none")
+    return host
 
 
 def _security(options: ClusterOptions) -> Security | None:
     """Return the certificates of a cluster; refuse what holds none, such as True."""
-    given = options.get("security")
+    given: object = options.get("security")
+    if isinstance(given, str | os.PathLike):
+        try:
+            return IdentitySecurity(credential_folder.read(given))
+        except credential_folder.CredentialError as error:
+            raise ClusterError(f"security: {error}") from None
     if given is not None and not isinstance(given, Security):
         raise ClusterError(
             f"security: {given!r}; expected a distributed.Security with certificates, such as Security.temporary()"
@@ -226,11 +334,12 @@ async def _connected(
     config: dict[str, Any],
     where: Sequence[str],
     options: ClusterOptions,
+    security: Security | None,
     patience: float,
     on_progress: Callable[[Progress], object],
 ) -> AsyncCluster:
     """Start peers on the workers of a scheduler, and let them join one ring."""
-    client = await _client(scheduler, _security(options), patience)
+    client = await _client(scheduler, security, patience)
 
     async def close() -> None:
         await client.close()
@@ -252,10 +361,109 @@ async def _connected(
         raise
     notices = ErrorNotices(asyncio.get_running_loop().call_later)
     links = client_links(client.security.get_connection_args("client"), channels={CHANNEL: notices.receive})
-    cluster = AsyncCluster(links, peers, close, spark=where, notices=notices)
+    cluster = AsyncCluster(links, peers, close, spark=where, notices=notices, security=security)
     joined = await _joined(cluster, area, JOINING, on_progress)
     _record(joined, config)
+    if security is None and not scheduler.startswith("inproc"):
+        joined.tell(OPEN)
     return joined
+
+
+async def _met(
+    scheduler: str,
+    security: IdentitySecurity,
+    config: Mapping[str, Any],
+    where: Sequence[str],
+    options: ClusterOptions,
+    patience: float,
+    on_progress: Callable[[Progress], object],
+) -> AsyncCluster:
+    """Return a client of a cluster that has an authority: its peers run already, and nothing is installed there."""
+    workers = await _workers(scheduler, security, patience)
+    if "record" in config:
+        raise ClusterError(RUNNING.format(next(iter(workers))))
+    if "local" in where and not all(_on_this_machine(address) for address in workers):
+        where = ()  # other machines cannot use a server of this one
+    following = asyncio.create_task(_followed(scheduler, security), name=f"credentials of {scheduler}")
+
+    async def close() -> None:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    notices = ErrorNotices(asyncio.get_running_loop().call_later)
+    arguments = security.get_connection_args("client")
+    links = client_links(arguments, channels={CHANNEL: notices.receive}, security=security)
+    peers = {str(info["name"]): address for address, info in workers.items()}
+    cluster = AsyncCluster(links, peers, close, spark=where, notices=notices, security=security)
+    if security.identity.role != OWNER:
+        await cluster.listen()
+        return cluster
+    return await _joined(cluster, _area(options, len(peers)), JOINING, on_progress)
+
+
+async def _workers(scheduler: str, security: IdentitySecurity, patience: float) -> Mapping[str, Mapping[str, Any]]:
+    """Ask a scheduler for its workers: address to what it knows of each."""
+    try:
+        comm = await connect(scheduler, timeout=patience, **security.get_connection_args("client"))
+    except OSError as error:
+        raise ClusterError(
+            f"scheduler: {scheduler!r} does not answer as the scheduler of {security.identity.cluster}: {error}; "
+            "look whether that cluster still runs, and whether your certificate has ended or was revoked"
+        ) from None
+    try:
+        who = security.identify(comm)
+        if who is None or who.role != SCHEDULER:
+            raise ClusterError(f"scheduler: at {scheduler!r} listens {who and who.id}; expected a scheduler")
+        async with asyncio.timeout(patience):
+            workers: Mapping[str, Mapping[str, Any]] = (await send_recv(comm, op="identity", n_workers=-1))["workers"]
+    except OSError as error:
+        raise ClusterError(
+            f"scheduler: {scheduler!r} has closed the connection of {security.identity.id}; "
+            "look whether that certificate was revoked"
+        ) from error
+    finally:
+        comm.abort()
+    if not workers:
+        raise ClusterError(f"scheduler: {scheduler!r} has no workers; expected at least one, each becomes a peer")
+    return workers
+
+
+async def _followed(scheduler: str, security: IdentitySecurity) -> None:
+    """Use the renewed credentials that who has started a cluster writes."""
+    while True:
+        await asyncio.sleep(max(AGAIN, half_life(security.credentials.certificate) - time.time()))
+        with contextlib.suppress(OSError, ValueError, credential_folder.CredentialError):
+            found = credential_folder.find(scheduler)
+            if found is not None:
+                security.renew(found.certificate)
+
+
+def _secured(scheduler: str, security: Security | None, *, insecure: bool) -> tuple[str, Security | None]:
+    """Return the address of a scheduler and how to connect: as given, or by credentials that lie on this machine.
+
+    Raises ``ClusterError`` if there are none and the cluster asks for them, or is beyond this machine without TLS.
+    """
+    scheme, _, location = scheduler.rpartition("://")
+    secure = f"tls://{location}"
+    if security is not None or scheme == "inproc":
+        return secure if isinstance(security, IdentitySecurity) else scheduler, security
+    try:
+        held = credential_folder.find(secure)
+    except credential_folder.CredentialError as error:
+        raise ClusterError(str(error)) from None
+    if held is not None:
+        return secure, IdentitySecurity(held)
+    if scheme == "tls":
+        raise ClusterError(
+            f"scheduler: {scheduler!r} asks for a certificate, and {credential_folder.folder()} has none for it; "
+            "connect as the user who has started it, or give security="
+        )
+    if not insecure and not _on_this_machine(f"tcp://{location}"):
+        raise ClusterError(
+            f"scheduler: {scheduler!r} is beyond this machine and has no TLS, so everybody who reaches its ports can "
+            "run code on its workers; expected an address with tls://, or insecure=True"
+        )
+    return scheduler, None
 
 
 async def _client(scheduler: str, security: Security | None, patience: float) -> Any:
@@ -317,9 +525,7 @@ async def _check_recordable(client: Any, workers: Iterable[str]) -> None:
         )
     running = [address for address, runs in (await client.run(runs_peer)).items() if runs]
     if running:
-        raise ClusterError(
-            f"record: a peer runs on worker {running[0]} already; expected none, as a recording begins with its peers"
-        )
+        raise ClusterError(RUNNING.format(running[0]))
 
 
 def check_address(field: str, scheduler: str) -> None:
@@ -349,8 +555,8 @@ async def _joined(
     return cluster
 
 
-def _config(cores: float, memory: float, options: ClusterOptions) -> dict[str, Any]:
-    """Return checked plain values for the peers' factory; the first two are for options that do not set them."""
+def _config(cores: float, memory: float, options: ClusterOptions, functions: str = "installed") -> dict[str, Any]:
+    """Return checked plain values for the peers' factory; the others are for options that do not set them."""
     given: dict[str, Any] = {"bandwidth": PeerConfig().bandwidth, **options}
     capacity = cores if given.get("cores") is None else given["cores"]
     limit = memory if given.get("memory") is None else given["memory"]
@@ -371,15 +577,23 @@ def _config(cores: float, memory: float, options: ClusterOptions) -> dict[str, A
     return {
         **{
             name: config[name]
-            for name in ("bandwidth", "composition", "hotspots", "placement", "replication", "session")
+            for name in ("accepts", "bandwidth", "composition", "hotspots", "placement", "replication", "session")
         },
         "cores": float(capacity),
         "memory": size,
         "promise_measured": measured,
         "seed": given.get("seed", 0),
         "keys": check_keys(given.get("keys")),
+        "functions": _policy(options.get("functions") or functions),
         "discipline": check_discipline("discipline", given.get("discipline", "fcfs")),
     }
+
+
+def _policy(given: str) -> str:
+    if given not in POLICIES:
+        hint = did_you_mean(given, POLICIES)
+        raise ValueError(f"functions: {given!r}; expected one of {', '.join(POLICIES)}{hint}")
+    return given
 
 
 def _pings(peers: int) -> float:

@@ -14,13 +14,13 @@ the producer's log retains none of its batches, and no reader has mapped it. Rea
 of their columns is in it; the system releases the lock when they die. An arena gets a new token before it is reused, so
 an old reference to it is invalid.
 
+Only processes of the owner can open it: it has no name but that in ``/proc`` of its process, and is the owner's alone.
 Peers can share memory if they run on the same machine, under the same user, in the same namespace of process ids:
 :func:`machine` identifies these. It is empty where the system has no such files.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import mmap
 import os
@@ -37,6 +37,11 @@ import pyarrow as pa
 from synergy_nb.dataflow.streams.log.values import Chunk
 from synergy_nb.dataflow.tuples import Batch, Item, Reference, decode, encode, encode_reference
 from synergy_nb.errors import SynergyError
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows: `machine` says that there are no arenas, so nothing here needs it
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["LEAST", "Arenas", "Shared", "StaleReference", "Views", "grows", "machine"]
 
@@ -67,6 +72,7 @@ class _Arena:
 
     def __init__(self, size: int) -> None:
         self.number = os.memfd_create(NAME)
+        os.fchmod(self.number, 0o600)  # the system makes it for everybody, and hides only where it is
         os.ftruncate(self.number, size)
         self.memory = mmap.mmap(self.number, size)
         self.size = size
@@ -114,7 +120,9 @@ class Arenas:
     def encode(self, chunk: Chunk) -> None:
         """Encode a chunk: as a reference if it is a large batch, and completely otherwise."""
         item = chunk.item
-        if not isinstance(item, Batch) or item.nbytes < LEAST:
+        if not isinstance(item, Batch):
+            return  # it is sent as its points
+        if item.nbytes < LEAST:
             chunk.payload = encode(item)
             return
         table = item.table.to_arrow(compat_level=VIEWS)

@@ -19,6 +19,10 @@ answered that it crossed. Ordinals grow with every comm in which a peer takes pa
 the other's ordinal of the comm in use, and so distinguishes an attempt that is older than that comm (refused) from a
 reconnection by a peer that has already dropped it (accepted as its replacement).
 
+Who the other end is, its certificate says, where there are certificates (``identities``): a hello from somebody else
+than the sender that it states is refused, and so is who answers at an address that its certificate does not have. What
+only some roles may send (:mod:`synergy_nb.control.identity`) is refused from others, by name.
+
 A link that fails is discarded with all that is queued on it, and reported; the next send opens another. The queue is
 bounded in bytes: control messages beyond the limit are dropped and reported (the protocols tolerate their loss), data
 beyond it raise :class:`LinkFull`, and requests wait.
@@ -29,9 +33,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, Protocol, TypeAlias
 
+from synergy_nb.control.identity import CHANNELS, PEERS, Identity, difference, holder_of, role_of
+from synergy_nb.control.shedding import Shares
 from synergy_nb.events import (
     DataRefused,
     Event,
@@ -41,6 +49,7 @@ from synergy_nb.events import (
     LinkRefused,
     LinkResumed,
     Recorder,
+    SenderRefused,
 )
 from synergy_nb.runtime.transport._framing import framed
 from synergy_nb.runtime.transport.wire import (
@@ -58,7 +67,9 @@ __all__ = [
     "HANDLER",
     "PROTOCOL_VERSION",
     "REPLACED",
+    "REVOKED",
     "Comm",
+    "Identities",
     "LinkDown",
     "LinkFull",
     "LinkLimits",
@@ -68,16 +79,33 @@ __all__ = [
 ]
 
 PROTOCOL_VERSION: Final = 3
+REVOKED: Final = "its certificate was revoked"
 REPLACED: Final = "replaced by a new connection"
 HANDLER: Final = "synergy_link"  # name of the handler that a peer adds to its Dask worker
 REQUEST, ANSWER = 1, 2
+MOST_COUNTED: Final = 1024  # most senders and things whose refusals are counted one by one
 
 Receive: TypeAlias = Callable[[str, bytes], None]
 """Callback for the frames of a channel: address of the sender, payload."""
 
 
+class Identities(Protocol):
+    """Who is at the other end of a comm."""
+
+    @property
+    def revoked(self) -> AbstractSet[str]:
+        """The ids whose certificates no longer count."""
+
+    def identify(self, comm: Any, /) -> Identity | None:
+        """Return who holds the certificate of the other end; None if it has none of this cluster."""
+
+
 def _nowhere(_kind: Callable[..., Event], /, *_fields: object, **_named: object) -> None:
     """Discard an event."""
+
+
+def _not_counted(_sender: str, _what: str, _limit: str) -> None:
+    """Stand in for a callback."""
 
 
 class _Link(Outgoing):
@@ -85,12 +113,14 @@ class _Link(Outgoing):
 
     comm: Comm | None = None
     theirs = 0  # the other side's ordinal of the comm in use
+    id = ""  # id of SPIFFE of the other side, if it has a certificate
     opener: asyncio.Task[None] | None = None
     reader: asyncio.Task[None] | None = None
     writer: asyncio.Task[None] | None = None
 
     def __init__(self, to: str, limits: LinkLimits, resumed: Callable[[str, int], None]) -> None:
         super().__init__(to, limits, resumed)
+        self.role = role_of(to)
         self.calls: dict[int, asyncio.Future[tuple[bool, bytes]]] = {}
 
 
@@ -120,20 +150,29 @@ class Links:
         shape: Shape | None = None,  # delays and bandwidths imposed on the links, or None
         # callback `(sender, bytes, contiguous)` for each mark of bytes sent, see `synergy_nb.models.link_bandwidth`
         on_mark: Callable[[str, int, bool], None] | None = None,
+        identities: Identities | None = None,  # who is at the other end of a comm; None: who its hello says
+        # callback `(sender, what, limit)` for each request or link that is refused as its sender has too many
+        on_shed: Callable[[str, str, str], None] = _not_counted,
     ) -> None:
         self.address = address
+        self.refused: Counter[tuple[str, str]] = Counter()  # (sender, what) to the times that it was refused
+        self._identities = identities
         self.limits = limits or LinkLimits()
         self.shape = shape
         self._connect = connect
         self._on_message = on_message
-        self._channels: dict[str, Receive] = dict(channels or {})
+        self.channels: dict[str, tuple[Receive, frozenset[str]]] = {}  # and the roles that may send
+        for channel, receive in (channels or {}).items():
+            self.on_channel(channel, receive)
         self._on_down = on_down
         self._on_request = on_request
         self._on_mark = on_mark
+        self._on_shed = on_shed
         self._record: Recorder = record or _nowhere
         self.by_address: dict[str, _Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # tasks that close() has to end
-        self._serving = 0
+        self._serving = Shares(self.limits.serving)  # requests under way
+        self._served_bytes = Shares(2 * self.limits.longest)  # of them; one sender alone gets the longest request
         self._ids = itertools.count(1)
         self._last_ordinal = 0
         self._closed = False
@@ -142,7 +181,7 @@ class Links:
 
     def on_channel(self, channel: str, receive: Receive) -> None:
         """Pass each data frame of a channel to a function, with the address of its sender."""
-        self._channels[channel] = receive
+        self.channels[channel] = receive, CHANNELS.get(channel, PEERS)
 
     def send(self, to: str, message: bytes) -> None:
         """Queue a control message on the link to ``to``; drop and report it if the link is full."""
@@ -200,7 +239,7 @@ class Links:
             async with asyncio.timeout(timeout):
                 if to != self.address:
                     while not (found := self.by_address.get(to) or self._link(to)).fits(size):
-                        await found.moved.wait()
+                        await found.movement()
                     link = found
                     link.calls[number] = answer
                     link.put((REQUEST, number, operation, payload), size, data=None, shape=self.shape)
@@ -226,13 +265,41 @@ class Links:
         if link is not None:
             self._fail(link, reason)
 
+    def refuse(self, sender: str, what: str, roles: AbstractSet[str]) -> None:
+        """Count that a sender was refused what other roles may do; note it the 1st, 2nd, 4th, 8th ... time."""
+        holder = holder_of(sender)[:200]
+        times = self._counted(holder, what)
+        if times:
+            self._record(SenderRefused, holder, what=what, expected=" or ".join(sorted(roles)), times=times)
+
+    def _counted(self, sender: str, what: str) -> int:
+        """Count a refusal; return how many there were if it is to be noted, else 0."""
+        key = (sender, what)
+        if key not in self.refused and len(self.refused) >= MOST_COUNTED:
+            key = ("others", what[:20])
+        self.refused[key] += 1
+        times = self.refused[key]
+        return 0 if times & (times - 1) else times
+
+    def end_revoked(self) -> None:
+        """Close the links of those whose certificates no longer count."""
+        revoked = self._identities.revoked if self._identities is not None else ()
+        for link in [each for each in self.by_address.values() if each.id in revoked]:
+            self._fail(link, REVOKED)
+
     async def accept(self, comm: Any, hello: Mapping[str, Any]) -> None:
         """Serve an incoming comm whose first message was ``hello``; return when it is closed."""
         comm.allow_offload = False  # frames are bounded and copied fast: threads would only add delay
         sender, ordinal = hello.get("sender"), hello.get("ordinal")
-        refusal = self._refusal(hello)
+        refusal, holder = self._refusal(hello), ""
+        if refusal is None and sender == self.address:
+            refusal = "hello: sender is this peer's own address"
+        if refusal is None:
+            refusal, holder = self._impostor(comm, str(sender), listens=True)
         if refusal is not None or not isinstance(sender, str) or not isinstance(ordinal, int):
-            self._record(LinkRefused, str(sender)[:200], reason=refusal or "malformed hello")
+            who, reason = holder or str(sender)[:200], refusal or "malformed hello"
+            if self._counted(who, reason):
+                self._record(LinkRefused, who, reason=reason)
             await self._turn_away(comm, {"refused": refusal or "malformed hello"})
             return
         link = self.by_address.get(sender)
@@ -245,16 +312,21 @@ class Links:
         if link is not None and link.opener is not None and self.address < sender:
             await self._turn_away(comm, {"crossed": True})
             return
+        if link is None and (full := self._full(sender)):
+            self._on_shed(sender, "links", full)
+            await self._turn_away(comm, {"refused": f"too many links: this peer has {full}"})
+            return
         if link is None:
             link = self.by_address[sender] = self._new(sender)
         welcome = {"welcome": PROTOCOL_VERSION, "address": self.address, "ordinal": self._ordinal()}
+        link.id = holder
         await self._read(link, self._adopt(link, comm, ordinal, welcome))
 
     async def close(self) -> None:
         """Wait a moment until queued frames are sent, then end all links and tasks."""
         if self._closed:
             return
-        waiting = [link.idle.wait() for link in self.by_address.values() if link.comm is not None]
+        waiting = [link.drained() for link in self.by_address.values() if link.comm is not None]
         if waiting:
             try:
                 async with asyncio.timeout(self.limits.flush):
@@ -328,6 +400,11 @@ class Links:
             async with asyncio.timeout(self.limits.connect):
                 comm = await self._connect(link.to)
                 comm.allow_offload = False
+                wrong, holder = self._impostor(comm, link.to, listens="://" in self.address)
+                if wrong is not None:
+                    if self._counted(holder or link.to, wrong):
+                        self._record(LinkRefused, holder or link.to, reason=wrong)
+                    raise ValueError(f"refused: {wrong}")
                 if link.comm is None:
                     hello = {"version": PROTOCOL_VERSION, "sender": self.address, "ordinal": self._ordinal()}
                     await comm.write({"op": HANDLER, "reply": True, "hello": hello})
@@ -349,14 +426,36 @@ class Links:
         if link.comm is not None:  # the other side's attempt arrived first
             comm.abort()
         elif isinstance(answer, Mapping) and answer.get("welcome") == PROTOCOL_VERSION:
+            link.id = holder
             frames = self._adopt(link, comm, int(answer["ordinal"]))
             link.reader = self._task(self._read(link, frames), f"link to {link.to}: read")
         else:
             comm.abort()
             refused = answer.get("refused") if isinstance(answer, Mapping) else None
             reason = f"refused: {refused}" if refused else f"not a Synergy peer: no handler {HANDLER!r} at {link.to}"
-            self._record(LinkRefused, link.to, reason=reason)
+            if self._counted(link.to, reason):
+                self._record(LinkRefused, link.to, reason=reason)
             self._fail(link, reason)
+
+    def _impostor(self, comm: Any, sender: str, *, listens: bool) -> tuple[str | None, str]:
+        """Return why the other end of a comm is not ``sender``, or None, and the id of its certificate if it has one.
+
+        ``listens``: False where a peer may not have got the certificate with its address yet.
+        """
+        if self._identities is None:
+            return None, ""
+        identity = self._identities.identify(comm)
+        held = "" if identity is None else identity.id
+        if held in self._identities.revoked:
+            return REVOKED, held
+        return difference(sender, identity, listens=listens) or None, held
+
+    def _full(self, sender: str) -> str:
+        """Words for the links that this peer may have, if it has as many; empty if there is room for another one."""
+        peer = "://" in sender
+        most = self.limits.peers if peer else self.limits.clients
+        held = sum(("://" in each) == peer for each in self.by_address)
+        return f"at most {most} of {'peers' if peer else 'clients'}" if held >= most else ""
 
     @staticmethod
     def _refusal(hello: Mapping[str, Any]) -> str | None:
@@ -409,13 +508,19 @@ class Links:
 
     def _dispatch(self, link: _Link, frame: Any) -> None:
         match frame:
-            case bytes() if "://" in link.to:
+            case bytes() if len(frame) > self.limits.control:  # longer than any that a peer can send
+                reason = f"a control message of a length of {len(frame)}; expected at most {self.limits.control}"
+                self._record(FrameRefused, link.to, reason=reason)
+            case bytes():
                 if self._on_message is not None:
                     self._call(link.to, self._on_message, link.to, frame)
-            case (str(channel), bytes() as payload) if "://" in link.to:
-                receive = self._channels.get(channel)
+            case (str(channel), bytes() as payload):
+                receive, senders = self.channels.get(channel, (None, PEERS))
+                if link.role not in senders:
+                    self.refuse(link.to, f"data on the channel {channel!r:.100}", senders)
+                    return
                 if receive is None:
-                    expected = " or ".join(map(repr, self._channels)) or "no data"
+                    expected = " or ".join(map(repr, self.channels)) or "no data"
                     self._record(DataRefused, link.to, reason=f"channel {channel!r:.100}; expected {expected}")
                     return
                 try:
@@ -431,8 +536,6 @@ class Links:
                 answer = link.calls.pop(number, None)
                 if answer is not None and not answer.done():
                     answer.set_result((succeeded, payload))
-            case bytes() | (str(), bytes()):
-                self._record(FrameRefused, link.to, reason="a client may only make requests")
             case _:
                 self._record(FrameRefused, link.to, reason=f"unknown frame {frame!r:.100}")
 
@@ -450,10 +553,18 @@ class Links:
         payload: bytes,
         answer: asyncio.Future[tuple[bool, bytes]] | None,
     ) -> None:
-        if self._serving >= self.limits.serving:
-            self._answer(link, number, False, f"busy: {self._serving} requests are under way".encode(), answer)
+        sender = self.address if link is None else link.to
+        if not self._served_bytes.take(sender, len(payload)):
+            self._on_shed(sender, "requests", f"its share of {self._served_bytes.places} bytes at a time")
+            self._answer(link, number, False, b"busy: requests of so many bytes are under way", answer)
             return
-        self._serving += 1
+        if not self._serving.take(sender):
+            self._served_bytes.give_back(sender, len(payload))
+            own = self._serving.of(sender)
+            busy = f"busy: {own} requests of {sender} are under way, and {self._serving.held} in all"
+            self._on_shed(sender, "requests", f"its share of {self.limits.serving} at a time")
+            self._answer(link, number, False, busy.encode(), answer)
+            return
         self._task(self._handle(link, number, operation, payload, answer), f"request {operation}")
 
     async def _handle(
@@ -472,7 +583,8 @@ class Links:
         except Exception as error:  # noqa: BLE001 - sent to the caller
             succeeded, body = False, f"{type(error).__name__}: {error}".encode()
         finally:
-            self._serving -= 1
+            self._serving.give_back(sender)
+            self._served_bytes.give_back(sender, len(payload))
         self._answer(link, number, succeeded, body, answer)
 
     def _answer(

@@ -15,8 +15,10 @@ A refused message closes its connection, and is reported with the reason. The nu
 have to agree with the total length before them, so a buffer is allocated only for a checked length. A Dask server
 also has a port for HTTP, where Tornado limits lengths but not times; this module limits these.
 
-These limits concern lengths only. Whoever can open a connection and speaks Dask's protocol can do what Dask allows
-clients, which is to run code; TLS protects against that.
+Whoever can open a connection and speaks Dask's protocol can do what Dask allows clients, which is to run code. So
+where a cluster has an authority, the certificate of a connection says what may be asked for on it (:class:`Door`): a
+message of a role that may not ask for all is read as plain data, never unpickled, and what it asks for is compared with
+a table.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -25,8 +27,11 @@ clients, which is to run code; TLS protects against that.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
+import weakref
 from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final
 
@@ -37,12 +42,15 @@ from distributed.comm.tcp import TCP, TLS, TCPListener, TLSListener, convert_str
 from distributed.comm.utils import from_frames
 from distributed.system import MEMORY_LIMIT
 
+from synergy_nb.control.identity import Identity, NotAllowed
 from synergy_nb.errors import SynergyError
+from synergy_nb.runtime.identity.dask_doors import Operations
 
 __all__ = [
     "PIECE",
     "BoundedComm",
     "Bounds",
+    "Door",
     "MessageLengthError",
     "Reported",
     "bound",
@@ -53,6 +61,9 @@ __all__ = [
 
 # length of a message, and of each frame in it, in the byte order of the machine, as Dask has it
 LENGTH: Final = struct.Struct("Q")
+# Dask's marks of what runs code when it is read
+PICKLED: Final = frozenset({"__Pickled__", "__Serialized__", "__Enum__"})
+KEPT: Final = 64  # files that a process can still open when it accepts no more connections
 AT_ONCE: Final = 10  # refusals that are reported one after another
 PIECE: Final = 256 << 10  # bytes of a message that have to arrive within the patience: a rate of 9 kB/s
 
@@ -97,6 +108,41 @@ class Reported:
         self._report(address, reason + others)
 
 
+class Door:
+    """Who may ask for what at one server: roles by certificate, and operations by role."""
+
+    def __init__(
+        self,
+        identify: Callable[[Any], Identity | None],  # function that returns who is at the other end of a comm
+        revoked: AbstractSet[str],  # ids whose certificates no longer count; it grows
+        operations: Operations,
+    ) -> None:
+        self._identify = identify
+        self._revoked = revoked
+        self._operations = operations
+        self._open: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def admit(self, comm: Any) -> frozenset[str] | None:
+        """Return the operations that the other end of a comm may ask for; None: all.
+
+        Raises ``NotAllowed`` if it may ask for none.
+        """
+        identity = self._identify(comm)
+        if identity is None or identity.id in self._revoked or identity.role not in self._operations:
+            who = "who has no certificate of this cluster" if identity is None else identity.id
+            why = ", whose certificate was revoked" if identity is not None and identity.id in self._revoked else ""
+            raise NotAllowed(f"by {who}{why}")
+        self._open.add(comm)
+        return self._operations[identity.role]
+
+    def end_revoked(self) -> None:
+        """Close the open comms of those whose certificates no longer count."""
+        for comm in list(self._open):
+            identity = None if comm.closed() else self._identify(comm)
+            if identity is not None and identity.id in self._revoked:
+                comm.abort()
+
+
 class MessageLengthError(SynergyError, ValueError):
     """A message states a length that is impossible, or that exceeds the bounds."""
 
@@ -108,14 +154,26 @@ class _Handshake(msgspec.Struct):
     pickle_protocol: int = msgspec.field(name="pickle-protocol")
 
 
+REFUSALS: Final = (
+    MessageLengthError,
+    NotAllowed,
+    TimeoutError,
+    MemoryError,
+    msgspec.MsgspecError,
+    UnicodeDecodeError,
+)
+
+
 class BoundedComm(TCP):
     """A TCP comm that checks lengths before it allocates buffers.
 
     ``arguments``: positional arguments of Dask's ``TCP`` comm.
     """
 
-    def __init__(self, *arguments: Any, bounds: Bounds, refused: Refused) -> None:
+    def __init__(self, *arguments: Any, bounds: Bounds, refused: Refused, door: Door | None = None) -> None:
         super().__init__(*arguments)
+        self._door = door  # who may ask for what, or None
+        self._operations: frozenset[str] | None = None  # those that the other end may ask for; None: all
         # bounds, refused: limits of its messages, and the callback for messages beyond them
         self._bounds = bounds
         self._refused = refused
@@ -132,8 +190,12 @@ class BoundedComm(TCP):
         try:
             frames = await self._frames(stream, first=first)
             if first:
+                if self._door is not None:
+                    self._operations = self._door.admit(self)
                 return _handshake(frames)
-        except (MessageLengthError, TimeoutError, MemoryError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if self._operations is not None:
+                _check_asked(frames, self._operations, deserializes=bool(self.deserialize))
+        except REFUSALS as error:
             raise self._refusal(error, first=first) from None
         except OSError as error:  # the other end has closed
             self.abort()
@@ -157,7 +219,7 @@ class BoundedComm(TCP):
             reason = f"a {what} that {within} within {self._bounds.patience:g} s"
         elif isinstance(error, MemoryError):
             reason = f"a {what} that the memory has no room for"
-        elif isinstance(error, MessageLengthError):
+        elif isinstance(error, MessageLengthError | NotAllowed):
             reason = f"a {what} {error}"
         else:
             reason = f"an invalid {what}: {error}"
@@ -204,12 +266,13 @@ class BoundedTLSComm(BoundedComm, TLS):
     """A bounded comm over TLS."""
 
 
-def bound(server: Any, refused: Refused, bounds: Bounds | None = None) -> None:
+def bound(server: Any, refused: Refused, bounds: Bounds | None = None, door: Door | None = None) -> None:
     """Limit the messages that a Dask server accepts on its ports; comms accepted earlier remain as they are.
 
     ``server``: worker or scheduler that listens. Only TCP and TLS have ports; within a process there is nothing to
     limit; ``refused``: callback for refused messages, see :class:`Reported`: the address of the sender, and the reason;
-    ``bounds``: limits of the messages of each comm; by default those of :class:`Bounds`.
+    ``bounds``: limits of the messages of each comm; by default those of :class:`Bounds`; ``door``: who may ask for
+    what, if the cluster has an authority.
     """
     limits, reported = bounds or Bounds(), Reported(refused, asyncio.get_running_loop().time)
     for each in server.listeners:
@@ -217,7 +280,7 @@ def bound(server: Any, refused: Refused, bounds: Bounds | None = None) -> None:
             listener: Any = each
             kind = BoundedTLSComm if listener.encrypted else BoundedComm
             prepare = type(listener)._prepare_stream
-            listener.comm_class = partial(kind, bounds=limits, refused=reported)
+            listener.comm_class = partial(kind, bounds=limits, refused=reported, door=door)
             listener._prepare_stream = partial(_prepared, prepare, listener, limits, reported)
     pages = getattr(server, "http_server", None)
     if pages is not None:
@@ -233,12 +296,44 @@ def without_pages(server: Any) -> None:
 async def _prepared(prepare: Any, listener: Any, bounds: Bounds, refused: Refused, stream: Any, address: str) -> Any:
     """Prepare an accepted connection as the listener does (over TLS, its handshake), within the time limit."""
     try:
+        if (full := no_files_left(stream.socket.fileno())) is not None:
+            stream.close()
+            refused(address, full)
+            return None
         async with asyncio.timeout(bounds.patience):
-            return await prepare(listener, stream, address)
+            prepared = await prepare(listener, stream, address)
     except TimeoutError:
         stream.close()
         refused(address, f"a TLS handshake that was not done within {bounds.patience:g} s")
         return None
+    error = stream.error if prepared is None else None
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):  # not who only looks who listens
+        refused(address, f"a TLS handshake that failed: {error.reason or error}")
+    return prepared
+
+
+def no_files_left(number: int, most: int | None = None) -> str | None:
+    """Why a connection is refused whose socket has this number, if few files are left to the process; else None.
+
+    The system gives the least free number, so it says how many files are open. ``most``: limit of the process.
+
+    >>> no_files_left(1000, most=1024)
+    'a connection, as the process has 1000 of 1024 files open; it keeps 64 for its work'
+    """
+    most = _most_files() if most is None else most
+    if most is None or number < most - KEPT:
+        return None
+    return f"a connection, as the process has {number} of {most} files open; it keeps {KEPT} for its work"
+
+
+def _most_files() -> int | None:
+    """Return how many files this process may have open; None where the system states no limit."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+    except ModuleNotFoundError:
+        return None
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if most == resource.RLIM_INFINITY else most
 
 
 def _handshake(frames: list[memoryview]) -> dict[str, Any]:
@@ -248,6 +343,35 @@ def _handshake(frames: list[memoryview]) -> dict[str, Any]:
     """
     msgspec.msgpack.decode(frames[0], type=_Handshake)
     return msgspec.msgpack.decode(frames[0], type=dict[str, Any])
+
+
+def _check_asked(frames: list[memoryview], operations: AbstractSet[str], *, deserializes: bool) -> None:
+    """Check that a message, or each of several in one, asks for nothing but some operations, and is plain data.
+
+    Raises ``NotAllowed`` if it is not so; ``DecodeError`` if it is no MessagePack.
+    """
+    foreign = PICKLED if deserializes else PICKLED - {"__Serialized__"}
+    message = msgspec.msgpack.decode(frames[0])
+    if _has_key(message, foreign):
+        raise NotAllowed("with an object that would have to be unpickled; expected plain data")
+    for each in message if isinstance(message, list) else [message]:
+        operation = each.get("op") if isinstance(each, dict) else None
+        if operation not in operations:
+            raise NotAllowed(f"that asks for {operation!r:.100}; expected one of {', '.join(sorted(operations))}")
+
+
+def _has_key(value: Any, keys: AbstractSet[str]) -> bool:
+    """Whether a value, or any that it contains, is a mapping with one of some keys."""
+    remaining = [value]
+    while remaining:
+        each = remaining.pop()
+        if isinstance(each, dict):
+            if not keys.isdisjoint(each):
+                return True
+            remaining.extend(each.values())
+        elif isinstance(each, list):
+            remaining.extend(each)
+    return False
 
 
 def buffer(size: int) -> memoryview:

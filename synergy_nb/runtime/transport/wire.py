@@ -82,7 +82,9 @@ class LinkLimits(msgspec.Struct, frozen=True):
     frames: int = 1024  # most frames in one chunk, so that its receiver does not occupy its event loop for long
     # limit of one frame, bytes. No peer sends a longer one, and a peer that receives one closes the link
     message: int = 1 << 30
-    serving: int = 256  # most requests that are served at the same time
+    serving: int = 1024  # most requests that are served at the same time; half of them of one sender
+    clients: int = 256  # most links of clients, which have no address to connect to
+    peers: int = 4096  # most links of peers
     flush: float = 0.5  # seconds that closing waits until queued frames are sent
     patience: float = 30.0  # seconds within which a message that has begun must bring 256 KiB more or end
 
@@ -101,8 +103,8 @@ class Outgoing:
         self.control = 0
         self.data = 0
         self.dropped = 0  # control messages dropped since the queue last moved; the caller counts them
-        self.idle = asyncio.Event()  # event that is set while the queue is empty
-        self.moved = asyncio.Event()  # event whose waiters resume whenever frames have left the queue
+        self._moved = asyncio.Event()  # event whose waiters resume whenever frames have left the queue
+        self._waiting = 0  # number of these waiters: nearly always there are none
         self._limits = limits  # limits of chunks
         # callback with the number of control messages that were dropped, once the queue moves again
         self._resumed = resumed
@@ -157,7 +159,6 @@ class Outgoing:
         self._queue.clear()
         self._delayed.clear()
         self.control = self.data = 0
-        self.idle.set()
         self._tell()
 
     def fits(self, size: int) -> bool:
@@ -169,10 +170,23 @@ class Outgoing:
     def _long(self, size: int) -> bool:
         return size > self._limits.control
 
+    async def movement(self) -> None:
+        """Return when frames have left the queue."""
+        self._waiting += 1
+        try:
+            await self._moved.wait()
+        finally:
+            self._waiting -= 1
+
+    async def drained(self) -> None:
+        """Return when everything has left the queue."""
+        while self.control or self.data:
+            await self.movement()
+
     def _tell(self) -> None:
         """Resume all who wait until the queue moves."""
-        self.moved.set()
-        self.moved.clear()
+        self._moved.set()
+        self._moved.clear()
 
     async def write(self, comm: Comm) -> None:
         """Write all frames that are put here, until the task is cancelled; raise ``OSError`` when the comm fails."""
@@ -180,11 +194,8 @@ class Outgoing:
         flushed: Awaitable[Any] | None = None
         while True:
             if not queue:
-                if not self._delayed:
-                    self.idle.set()
                 self._wake.clear()
                 await self._wake.wait()
-                self.idle.clear()
             frames: list[Frame] = []
             control = data = 0
             while queue and control + data < limits.chunk and len(frames) < limits.frames:
@@ -205,7 +216,8 @@ class Outgoing:
             flushed = stream.write(b"") if stream is not None and stream.writing() else None
             self.control -= control
             self.data -= data
-            self._tell()
+            if self._waiting:
+                self._tell()
             if self.dropped:
                 self._resumed(self.to, self.dropped)
                 self.dropped = 0

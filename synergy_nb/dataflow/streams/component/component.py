@@ -181,6 +181,10 @@ class Component(ComponentMetrics):
         """Have another engine execute it, which reports its own times."""
         self.external = True
 
+    def stand_apart(self) -> None:
+        """Have it executed beside the other components, as it waits for another process."""
+        self.apart = True
+
     def know_readers(self) -> bool:
         """Note that it knows its readers from now on; return whether it did before."""
         known, self.expecting = self.expecting, True
@@ -256,26 +260,25 @@ class Component(ComponentMetrics):
     @property
     def idle(self) -> bool:
         """Whether it could execute at once what arrives at its only input, and has no copies."""
-        if self.running or self.failed or self.paused or self.external or self.logic is None or self.copies:
+        if self.running or self.failed or self.paused or self.external or self.logic is None:
+            return False
+        if self.copy_holders.numbers:
             return False
         if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.steps is not None:
             return False
         (port,) = self.ports.values()
         return not port.queue and self.reading.free and not self.reading.prescribed and not self.log.blocked
 
-    def next_work(
-        self, now: float, together: Together | None = None, encode: Callable[[Chunk], None] | None = None
-    ) -> Work:
+    def next_work(self, now: float, together: Together | None = None) -> Work:
         """Return what it executes next, and mark it as running; only if :attr:`first` is not None.
 
         ``together``: predicate that decides whether a chunk may be executed with the preceding ones, whose tuples and
-        bytes are passed. None: one chunk at a time; ``encode``: encoder of the chunks that are made; None: they are not
-        encoded.
+        bytes are passed. None: one chunk at a time.
         """
         first = self.first
         self.running, self._since = True, first
         if self.steps is not None:
-            return Work(self, self._port, [], [], self.log.end, encode)
+            return Work(self, self._port, [], [], self.log.end)
         run = self.reading.next_run(self.ports) if self.reading.prescribed else None
         dropped = False
         if run is not None:
@@ -292,14 +295,17 @@ class Component(ComponentMetrics):
                 chunks = port.overdue(lambda chunk: self.overdue(chunk, now))
             else:
                 chunks = port.first(self._in_time(together, now) if self.terms.drops else together)
-        rows = 0 if dropped else rows_of(chunks)
-        if first is not None and not dropped:
-            self.queueing.add(now - first.arrived, rows or 1)
         if len(chunks) == 1 and not dropped:
-            items = [chunks[0].item]
+            items, rows = [chunks[0].item], chunks[0].rows
+        elif len(chunks) == 2 and chunks[0].rows and not (chunks[1].rows or dropped):  # tuples and their promise
+            items, rows = [chunks[0].item, chunks[1].item], chunks[0].rows
         else:
+            rows = 0 if dropped else rows_of(chunks)
             items = coalesce([chunk.item for chunk in chunks if not (dropped and chunk.rows)])
-        return Work(self, self._port, chunks, items, self.log.end, encode, (), dropped, rows)
+        if first is not None and not dropped:
+            self._queued += rows or 1
+            self._queued_s += (now - first.arrived) * (rows or 1)
+        return Work(self, self._port, chunks, items, self.log.end, None, (), dropped, rows)
 
     def overdue(self, chunk: Chunk, now: float) -> bool:
         """Whether the component drops the tuples of a chunk because their deadline has passed."""
@@ -347,8 +353,9 @@ class Component(ComponentMetrics):
     def _account(self, outcome: ExecutionOutcome) -> None:
         """Record the processing times of items, separately for batches of few tuples and for punctuations.
 
-        For batches the median of the last nine counts, so that neither the first, cold one nor one during which the
-        machine was busy distorts it; for punctuations the longest time, fading, since one of many may close a window.
+        For batches the third shortest of the last nine counts, so that neither the first, cold one nor those during
+        which other programs had the processor distort it; for punctuations the longest time, fading, since one of many
+        may close a window.
         """
         for rows, seconds in outcome.spent:
             self.executed(rows, seconds, outcome.finished, outcome.speed)
@@ -357,7 +364,7 @@ class Component(ComponentMetrics):
                 self.light_punctuation_s = seconds if longest == math.inf else max(seconds, 0.9 * longest)
             elif rows < FEW:
                 self._recent.append(seconds)
-                self.light_s = sorted(self._recent)[len(self._recent) // 2]
+                self.light_s = sorted(self._recent)[len(self._recent) // 4]
 
     def finished(self, work: Work, outcome: ExecutionOutcome) -> None:
         """Record what executed work has read, and append its output."""
@@ -368,14 +375,15 @@ class Component(ComponentMetrics):
             self.late += outcome.late - self._late
         self._late = outcome.late
         if work.chunks:
-            if self.ordered:
+            drops = self.terms.drops
+            if (drops or len(self.ports) > 1) and self.ordered:
                 self.reading.record(work, port.consumed)
-            port.consume(work.chunks)
-            if self.terms.drops:
+            port.consume(work.chunks, durable=not (self.external or self.copy_holders.waited))
+            if drops:
                 rows = rows_of(work.chunks)
                 self.losses.count(rows, rows if work.dropped else 0)
                 self.dropped += rows if work.dropped else 0
-            if self.terms.drops or self.external:
+            if drops or self.external:
                 self.losses.read(work.chunks)
             causes = self.reading.causes
             for chunk in work.chunks:
@@ -389,12 +397,9 @@ class Component(ComponentMetrics):
             self.alignment.settle()
         if self.external:
             self.committed()
-        elif not self.copy_holders.waited:
-            for each in self.ports.values():
-                each.cover()
 
-    def overtake(self, chunks: list[Chunk], began: float, now: float) -> None:
-        """Account for chunks that were executed from ``began`` on, without waiting in the queue."""
+    def overtake(self, chunks: list[Chunk], rows: int, began: float, now: float) -> None:
+        """Account for chunks, of so many tuples, that were executed from ``began`` on, without waiting in the queue."""
         self._since = WaitingChunk(0, began, chunks[-1])
         (port,) = self.ports.values()
         before = port.received.position
@@ -402,15 +407,14 @@ class Component(ComponentMetrics):
         fresh = port.received.position - before  # tuples that have not been delivered yet, and will be discarded
         if fresh:
             self.arrived(fresh, now)
-        self.queueing.add(0.0, max(rows_of(chunks), 1))
+        self._queued += rows or 1
 
     def produce(self, chunks: list[Chunk], now: float) -> None:
         """Append output to the log, with the order of inputs that led to it."""
-        records = bool(self.copy_holders.numbers or self.role is Role.FOLLOWER) and self.ordered
-        reading = self.reading
+        reading, records = self.reading, (self.copy_holders.numbers or self.role is Role.FOLLOWER) and self.ordered
         if records or reading.causes or reading.runs or reading.made:
             reading.carry(chunks, self.output.stream if records else None, self.cuts.stable)
-        if self.prediction is not None and chunks:
+        if chunks and self.prediction is not None and self.prediction.carries:
             chunks[0].rates = self.prediction.attached()
         rows = 0
         for chunk in chunks:

@@ -59,7 +59,8 @@ class ComponentMetrics:
     def __init__(self, *, measure_s: float, share: MemoryShare, now: float, speed: float = 1.0) -> None:
         self.share = share  # share of the peer's memory that the component may use, bytes
         self.kind = ""  # kind of its operator
-        self.stream = ""  # name of its stream
+        self.stream = ""  # name of its work, see `Plan.work_name`
+        self.apart = False  # whether it waits for another process, and is executed beside the others
         self.external = False  # executed by another engine, which reports its own times
         self.arrivals = Rate(measure_s, now)
         self._input_signature, self._output_signature = _SignatureMeter(now), _SignatureMeter(now)
@@ -70,8 +71,8 @@ class ComponentMetrics:
         self.tuple_s = Ewma()
         self.unit = UnitCost()  # work at unit speed
         self.planned_s = 0.0  # work of a tuple in its plan, seconds
-        self.batch_s = Ewma()
-        self.queueing = Ewma()
+        self._batches, self._batches_s = 0, 0.0  # executions of tuples, and their seconds
+        self._queued, self._queued_s = 0, 0.0  # tuples that were taken from a queue, and their seconds there
         self.spent_s = 0.0
         self.prediction: ComponentPredictions | None = None  # None if hot spots are off
         self.late = 0
@@ -86,22 +87,25 @@ class ComponentMetrics:
         self.tuples_in += tuples
         self.bytes_in += size
         if tuples:
-            self.arrivals.add(tuples, now)
+            self.arrivals.readings.append((tuples, now))
         if self.prediction is not None:
             self.prediction.arrived(tuples, now)
         meter = self._input_signature
         meter.tuples += tuples
         if now >= meter.due or (tuples and meter.due == math.inf):
             meter.observe(now, self._tuple_s)
+            self.arrivals.count()
+            self.busy.count()
 
     def departed(self, tuples: int, now: float) -> None:
         """Count ``tuples`` that were added to its stream."""
         if tuples:
-            self.departures.add(tuples, now)
+            self.departures.readings.append((tuples, now))
         meter = self._output_signature
         meter.tuples += tuples
         if now >= meter.due or (tuples and meter.due == math.inf):
             meter.observe(now)
+            self.departures.count()
 
     def slept(self, seconds: float) -> None:
         """Count seconds that the present execution slept rather than computed."""
@@ -147,11 +151,12 @@ class ComponentMetrics:
         """Count one execution of ``tuples``, which took ``seconds`` at a speed and ended at ``finished``."""
         self.speed = speed
         self.spent_s += seconds
-        self.busy.add(seconds * speed, finished)
+        self.busy.readings.append((seconds * speed, finished))
         if tuples:
             self.tuple_s.add(seconds / tuples, tuples)
             self.unit.add(tuples, seconds * speed)
-            self.batch_s.add(seconds)
+            self._batches += 1
+            self._batches_s += seconds
 
     def _cost(self) -> float | None:
         cost = self.unit.seconds
@@ -179,8 +184,8 @@ class ComponentMetrics:
             "rate": self.arrivals.per_second(now),
             "output_rate": self.departures.per_second(now),
             "processing_s": self.tuple_s.mean,
-            "batch_s": self.batch_s.mean,
-            "queueing_s": self.queueing.mean,
+            "batch_s": self._batches_s / self._batches if self._batches else 0.0,
+            "queueing_s": self._queued_s / self._queued if self._queued else 0.0,
             "load": self.busy.per_second(now),
             "memory_bytes": self.share.used,
             "memory_share": self.share.limit if self.share.limit < math.inf else None,

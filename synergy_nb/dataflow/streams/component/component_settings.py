@@ -31,7 +31,7 @@ def configure(component: Component, plan: Plan, deployment: Deployment) -> None:
         remaining=remaining,
         transit=max(deployment.remaining.get(name, 0.0) - remaining, 0.0),
     )
-    component.agree(terms, kind, plan.stream_name(name), plan.processing_time(name))
+    component.agree(terms, kind, plan.work_name(name), plan.processing_time(name))
     component.share.restrict(kind, plan.qos.memory)
 
 
@@ -43,13 +43,14 @@ def downstream_s(plan: Plan, operator: str) -> float:
     return known[operator]
 
 
-def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
+def merged(operator: Logic, component: Component, plan: Plan, *, compares: bool = False) -> Logic:
     """Put in front of an operator what merges its inputs, where these are not read one by one as they arrive.
 
     These are duplicate filters if its component is an active replica or reads active replicas, or a sort if its backups
     execute it in the same order.
 
-    ``plan``: plan of the component, expanded by replicas.
+    ``plan``: plan of the component, expanded by replicas; ``compares``: whether streams of replicas are compared, which
+    are equal unless tuples are dropped.
     """
     if component.in_order and len(component.feeds) > 1:
         node = plan.operators[component.operator]
@@ -67,4 +68,5 @@ def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
     repeats = orders is not None and component.epoch > component.rebuilt
     how = Reading.ALIGNED if found.alone else Reading.SORTED if found.sorts else Reading.ARRIVING
     joined = found.alone and KINDS[node.kind].commutative  # otherwise it may know more of one port than of others
-    return MergedLogic(operator, ports, orders, how, aligned=repeats, joined=joined)
+    return MergedLogic(operator, ports, orders, how, aligned=repeats, joined=joined,
+                       compares=compares and plan.qos.overdue != "drop")  # fmt: skip

@@ -18,7 +18,7 @@ from synergy_nb.dataflow.logic import ANYTHING, Logic, SavedState
 from synergy_nb.dataflow.memory_shares import MemoryExceeded
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS
-from synergy_nb.dataflow.streams.log.values import Chunk, Point, chunks_of, encoded, rows_of
+from synergy_nb.dataflow.streams.log.values import Chunk, Point, chunks_of, rows_of
 from synergy_nb.dataflow.tuples import Batch, Item
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Work(NamedTuple):
     chunks: list[Chunk]  # chunks to execute; empty where the output of earlier ones is not complete
     items: list[Item]  # items for the operator: batches without a punctuation between them are merged
     end: Point  # point at which the component's log ends
-    encode: Encode | None = None  # encoder of chunks; None: the output stays on this peer
+    encode: Encode | None = None  # encoder of chunks; None: they are encoded where they are sent, if they are
     then: tuple[Link, ...] = ()  # chained components that execute the output at once, one after another
     # whether the tuples of the chunks are dropped because their deadline has passed; promises are still executed
     dropped: bool = False
@@ -117,15 +117,12 @@ class Work(NamedTuple):
             needs += logic.needs(self.port, item)
         return needs
 
-    def run(
-        self, clock: Callable[[], float], window: int = LIMITS.window, *, on_loop: bool = False
-    ) -> ExecutionOutcome:
+    def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> ExecutionOutcome:
         """Execute this and the chained components, in any thread, but never twice at the same time.
 
-        ``window``: limit of the output of this execution, bytes; the rest is produced by another execution;
-        ``on_loop``: whether this is the thread of the event loop. There output is encoded where it is sent, if it is.
+        ``window``: limit of the output of this execution, bytes; the rest is produced by another execution.
         """
-        outcome = self._run(clock, window, on_loop=on_loop)
+        outcome = self._run(clock, window)
         if self.then and outcome.chunks and outcome.error is None:
             link, *others = self.then
             if link.component.terms.drops:
@@ -134,12 +131,12 @@ class Work(NamedTuple):
                     return outcome  # the next component takes them from its queue, and drops some
             chunks = outcome.chunks
             items = [chunks[0].item] if len(chunks) == 1 else coalesce([chunk.item for chunk in chunks])
-            rows = rows_of(chunks)
+            rows = chunks[0].rows if len(chunks) == 1 else rows_of(chunks)
             work = Work(link.component, 0, chunks, items, link.end, link.encode, tuple(others), rows=rows)
             outcome.then = work, work.run(clock, window)
         return outcome
 
-    def _run(self, clock: Callable[[], float], window: int, *, on_loop: bool) -> ExecutionOutcome:
+    def _run(self, clock: Callable[[], float], window: int) -> ExecutionOutcome:
         component, began = self.component, clock()
         outcome = ExecutionOutcome(began)
         try:
@@ -168,7 +165,7 @@ class Work(NamedTuple):
                     made.append(step)
             outcome.late = operator.late
             outcome.chunks = chunks_of(made, self.end)
-            if self.encode is not None and not (on_loop and self.encode is encoded):
+            if self.encode is not None:
                 for chunk in outcome.chunks:
                     self.encode(chunk)
         except MemoryExceeded as error:
@@ -187,7 +184,8 @@ class Work(NamedTuple):
         for item in self.items:
             share.admit(operator.needs(self.port, item))
             yield from operator.execute(self.port, item)
-            share.use(operator.state_bytes)
+            if (size := operator.state_bytes) or share.used:
+                share.use(size)
             yield item.rows if isinstance(item, Batch) else 0
 
 

@@ -66,8 +66,8 @@ class ComponentPredictions:
     __slots__ = (
         "_ages", "_arrived", "_counts", "_fresh", "_held", "_latest", "_marks", "_own", "_pair_at", "_pending",
         "_persistence", "_rates", "_renew_at", "_repeat_at", "_taken", "_tuples", "age", "ancestors", "began",
-        "carried", "component", "departure_limit", "deviations", "peer", "predicted_rate", "processing", "rate",
-        "slack", "speed", "time", "times",
+        "carried", "carries", "component", "departure_limit", "deviations", "peer", "predicted_rate", "processing",
+        "rate", "slack", "speed", "time", "times",
     )  # fmt: skip
 
     def __init__(self, component: Component, peer: PeerPredictions) -> None:
@@ -98,6 +98,7 @@ class ComponentPredictions:
         self._own: CarriedRate | None = None  # own rate of the last count whose tuples are executed
         self._marks: deque[tuple[dict[int, int], float]] = deque(maxlen=MARKS)  # ends of later counts, and their rates
         self._fresh = False  # whether there is a rate that no chunk has carried yet
+        self.carries = False  # whether there is one, or will be once the tuples of a count are executed
         self._arrived = 0  # tuples since the last count
         self._counts = 0  # counts since its first tuple, of which the first does not cover a whole second
         self._pair_at = self._renew_at = self._repeat_at = -math.inf
@@ -130,6 +131,7 @@ class ComponentPredictions:
             self._rates.observe(self.rate, self.carried)
             positions = {number: port.received.position for number, port in self.component.ports.items()}
             self._marks.append((positions, self.rate))
+            self.carries = True
         self.carried = {}
         self._predict_rate()
         self._compare()
@@ -160,18 +162,18 @@ class ComponentPredictions:
             self._rates.set_ancestors(sorted(known, key=known.__getitem__)[:ANCESTORS])
         self._predict_rate()
 
-    def _read(self, chunks: Iterable[Chunk]) -> None:
-        """Take over the rates that came with executed chunks."""
-        for chunk in chunks:
-            for each in chunk.rates:
-                self._latest[each.component] = CarriedRate(each.component, each.rate, each.hops + 1)
-                self._fresh = True
+    def _read(self, rates: Iterable[CarriedRate]) -> None:
+        """Take over the rates that came with an executed chunk."""
+        for each in rates:
+            self._latest[each.component] = CarriedRate(each.component, each.rate, each.hops + 1)
+            self._fresh = self.carries = True
 
     def attached(self) -> tuple[CarriedRate, ...]:
         """Return the rates that the next chunk carries: the own one and those of ancestors, if any of them is new."""
         while self._marks and self._has_executed(self._marks[0][0]):
             self._own = CarriedRate(self.name, self._marks.popleft()[1], 0)
             self._fresh = True
+        self.carries = bool(self._marks)
         if not self._fresh:
             return ()
         self._fresh = False
@@ -221,7 +223,9 @@ class ComponentPredictions:
             if work.rows:
                 self._pending.append((work.port, work.chunks[-1].end.position, first.arrived, work.chunks))
             return
-        self._read(work.chunks)
+        for chunk in work.chunks:
+            if chunk.rates:
+                self._read(chunk.rates)
         if outcome.unfinished or work.dropped or first.arrived <= 0.0:  # a replay's entry has no time of arrival
             return
         if outcome.finished >= self._pair_at and (work.rows or rows_of(outcome.chunks)):
@@ -233,7 +237,8 @@ class ComponentPredictions:
         while self._pending and self._pending[0][1] <= inputs[self._pending[0][0]].position:
             _, _, arrived, chunks = self._pending.popleft()
             oldest = min(oldest, arrived)
-            self._read(chunks)
+            for chunk in chunks:
+                self._read(chunk.rates)
         if oldest < math.inf:
             self.executed(oldest, now)
 

@@ -80,6 +80,11 @@ class SinkQuality:
                 self.ended = ends = True
         return ends
 
+    @property
+    def mean_delay(self) -> float | None:
+        """Mean delay of the tuples so far, seconds; None before the first."""
+        return self._delays.mean
+
     def qos(self) -> dict[str, Any]:
         """Return the quality of service so far, as :class:`~synergy_nb.events.SinkMeasured` describes it."""
         seconds = 0.0 if self._first is None else self._last - self._first
@@ -99,11 +104,12 @@ class SinkQuality:
     def _record(self, delays: DelayHistogram, size: int, seconds: float, lost: float) -> dict[str, Any]:
         lost, all_lost = max(lost, 0.0), self._lost
         every = delays.count + lost
+        p50, p95, p99 = delays.quantiles(0.50, 0.95, 0.99)
         return {
             "operator": self.operator,
-            "delay_p50_s": delays.quantile(0.50),
-            "delay_p95_s": delays.quantile(0.95),
-            "delay_p99_s": delays.quantile(0.99),
+            "delay_p50_s": p50,
+            "delay_p95_s": p95,
+            "delay_p99_s": p99,
             "delay_mean_s": delays.mean,
             "delay_max_s": delays.most,
             "miss_rate": (delays.missed + lost) / every if self.limit is not None and every else None,

@@ -3,7 +3,8 @@
 A chain continues from a component to its only reader if nobody else needs the output at the moment: no copy, no sharer,
 no client, no other peer. Both logs, and all points in them, are then maintained as if each component had executed by
 itself: when the execution has ended, the output of the first component is appended and delivered, and at the same time
-counts as consumed by the second. Only components with one input are chained: they make the same tuples again at the
+counts as consumed by the second. A component that waits for
+another process is in none. Only components with one input are chained: they make the same tuples again at the
 same positions, on whichever peer they are executed. So a chain is safe even if the first component has moved to another
 peer meanwhile and its output is not appended: the reader knows which tuples it has executed, and discards them when
 they arrive again.
@@ -45,7 +46,7 @@ def chain(
 
 def _only_reader(components: Mapping[tuple[str, str], Component], made_by: Component, peer: str) -> Component | None:
     """Return the component that executes at once what another one makes; None if there is none."""
-    if made_by.role is not Role.ACTIVE or made_by.external or made_by.copies or len(made_by.ports) != 1:
+    if made_by.role is not Role.ACTIVE or made_by.external or made_by.copy_holders.numbers or len(made_by.ports) != 1:
         return None
     if len(made_by.log.cursors) != 1:
         return None
@@ -54,7 +55,13 @@ def _only_reader(components: Mapping[tuple[str, str], Component], made_by: Compo
     if reader.peer != peer or reader.port <= COPY or cursor.on_lag is not OnLag.BLOCK or cursor.state is EXPECTED:
         return None
     component = components.get((reader.application, reader.operator))
-    if component is None or component.reader(reader.port) != reader or not component.idle:
+    if (
+        component is None
+        or component.apart
+        or made_by.apart
+        or component.reader(reader.port) != reader
+        or not component.idle
+    ):
         return None
     (port,) = component.ports.values()
     end = made_by.log.end

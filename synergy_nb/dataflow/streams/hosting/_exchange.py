@@ -1,9 +1,10 @@
 """Delivery of chunks from logs to readers: subscriptions, acknowledgements and retransmission. No IO, no clock.
 
 A reader subscribes until the producer answers. It acknowledges what it has consumed when that is a quarter of the
-window, or after 50 ms. A producer retransmits what has not been acknowledged for half a second, or for three times as
-long as acknowledgements took before, and asks a reader that blocks it for its progress. Each timeout is doubled after
-it has passed in vain: on a slow link, data that are on their way must not be retransmitted over and over.
+window, or after 50 ms. A producer retransmits what has not been acknowledged for half a
+second, or for three times as long as acknowledgements took before, and asks a reader that blocks it for its progress.
+Each timeout is doubled after it has passed in vain: on a slow link, data that are on their way must not be
+retransmitted over and over.
 
 A subscription has two ends, each with a state and a table: what the reader knows is the state of its input
 (``InputState`` in ``log/merge``), what the producer knows is the state of the reader's cursor (``CursorState`` in
@@ -90,8 +91,8 @@ class Exchange:
             if cursor.reader.port < COPY or cursor.state is LOST:
                 continue  # a client collects by itself; a lost reader gets nothing more
             unasked = version if cursor.state is UNASKED else 0
-            if cursor.reader.port == COPY:
-                self._begin_copy(component, cursor, unasked)
+            if cursor.sent < log.start and cursor.state is not EXPECTED:
+                self._begin_later(component, cursor, unasked)
             chunks = log.due(cursor, confirming)
             if chunks:
                 start = chunks[0].start
@@ -102,12 +103,12 @@ class Exchange:
             if cursor.resend_at is None and (cursor.state is EXPECTED or cursor.sent > cursor.received):
                 cursor.await_answer(now)
 
-    def _begin_copy(self, component: Component, cursor: Cursor, unasked: int) -> None:
-        """Have a copy that is behind the log begin where that does: it restarts, or lacks only a promise before."""
-        start = component.log.start
-        if cursor.state is not EXPECTED and cursor.sent < start:
+    def _begin_later(self, component: Component, cursor: Cursor, unasked: int) -> None:
+        """Have a reader that is behind the log begin where that does: a copy restarts, or it lacks only a promise."""
+        start, copy = component.log.start, cursor.reader.port == COPY
+        if copy or cursor.sent.position == start.position:
             cursor.skip_to(start)
-            begun = Data(component.output, cursor.reader, start, (), True, unasked=unasked)
+            begun = Data(component.output, cursor.reader, start, (), copy, unasked=unasked)
             self._outbox.send(cursor.reader.peer, begun)
 
     @staticmethod
@@ -427,14 +428,17 @@ class Exchange:
         if component.failed:
             return
         for number, port in component.ports.items():
-            if port.asks_at is not None and port.asks_at <= now:
+            if port.state is ASKING and port.peer and port.retry_at <= now:
                 self._ask(component, number, now)
             if port.ack_at is not None and port.ack_at <= now:
                 self._acknowledge(component, number)
+        silent = False
         for cursor in component.log.cursors.values():
             if cursor.resend_at is not None and cursor.resend_at <= now:
                 self._deal_with_silence(component, cursor, now)
-        self.flush(component, now)
+                silent = True
+        if silent:
+            self.flush(component, now)
 
     def _ask(self, component: Component, number: int, now: float) -> None:
         """Ask the producer of an input for what comes next."""

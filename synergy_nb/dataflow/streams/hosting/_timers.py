@@ -22,18 +22,18 @@ class Timers(Generic[Owner]):
 
     def __init__(self) -> None:
         self.next: float | None = None
-        self._at: dict[Owner, float] = {}
+        self.at: dict[Owner, float] = {}  # due time of each owner that has one, seconds
         self._heap: list[tuple[float, int, Owner]] = []  # outdated entries are skipped
         self._sequence = 0
 
     def set(self, owner: Owner, at: float | None) -> None:
         """Set an owner's next time; None: it has none."""
-        if self._at.get(owner) == at:
+        if self.at.get(owner) == at:
             return
         if at is None:
-            del self._at[owner]
+            del self.at[owner]
         else:
-            self._at[owner] = at
+            self.at[owner] = at
             self._sequence += 1
             heapq.heappush(self._heap, (at, self._sequence, owner))
         self._find_next()
@@ -43,13 +43,13 @@ class Timers(Generic[Owner]):
         found: list[Owner] = []
         while self.next is not None and self.next <= now:
             owner = heapq.heappop(self._heap)[2]
-            del self._at[owner]
+            del self.at[owner]
             found.append(owner)
             self._find_next()
         return found
 
     def _find_next(self) -> None:
         heap = self._heap
-        while heap and self._at.get(heap[0][2]) != heap[0][0]:
+        while heap and self.at.get(heap[0][2]) != heap[0][0]:
             heapq.heappop(heap)
         self.next = heap[0][0] if heap else None

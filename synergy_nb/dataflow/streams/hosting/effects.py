@@ -125,6 +125,7 @@ class FactKind(StrEnum):
     COPY_READY = "copy_ready"  # this peer has a copy of it and can take over
     COPIES_BEHIND = "copies_behind"  # some peers with a copy of it could not take over
     INPUT_LOST = "input_lost"  # one of several stream replicas sends it nothing more
+    FRAME_REFUSED = "frame_refused"  # a peer that does not read or make its stream has sent a frame
     TAKEN_OVER = "taken_over"  # it replaced another one, and replays no more of its order
 
 

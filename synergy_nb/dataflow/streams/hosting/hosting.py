@@ -19,6 +19,7 @@ part                    its state                                               
 ``KnownDeployments``    the last deployment of each application                           who makes a stream
 ``HostedComponents``    what executes here, and what of it may run                        the component of a frame
 ``HeldRoles``           what the peer is for each component, and its copies               the role, the copy
+``Senders``             none: it compares the senders of frames                          whether a frame is refused
 ``Exchange``            number of the last arrival (its subscriptions are in ports and    to send on, to acknowledge
                         cursors)
 ``Snapshots``           the progress of each component's snapshots                        to save a component soon
@@ -40,7 +41,7 @@ from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.logic import Logic, error_reason
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Link, Work
 from synergy_nb.dataflow.streams.component.predictions import PeerPredictions
 from synergy_nb.dataflow.streams.hosting import _disciplines as disciplines
 from synergy_nb.dataflow.streams.hosting._chains import chain
@@ -53,10 +54,11 @@ from synergy_nb.dataflow.streams.hosting._known_orders import Orders
 from synergy_nb.dataflow.streams.hosting._order_recovery import OrderRecovery
 from synergy_nb.dataflow.streams.hosting._outbox import Key, Outbox
 from synergy_nb.dataflow.streams.hosting._roles import PeerRoles
+from synergy_nb.dataflow.streams.hosting._senders import Senders
 from synergy_nb.dataflow.streams.hosting._snapshots import SNAPSHOT_S, Snapshots
 from synergy_nb.dataflow.streams.hosting._standbys import Standbys
 from synergy_nb.dataflow.streams.hosting._timers import Timers
-from synergy_nb.dataflow.streams.hosting.effects import Arrived, Capture, Captured, Effect, Restore
+from synergy_nb.dataflow.streams.hosting.effects import Arrived, Capture, Captured, Effect, Fact, FactKind, Restore
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
 from synergy_nb.dataflow.streams.log.chunking import TOGETHER_WORK, mergeable
 from synergy_nb.dataflow.streams.log.frames import (
@@ -118,6 +120,8 @@ class Hosting:
         self._outbox = outbox = Outbox(peer)
         self._known = known = KnownDeployments()
         self._hosted = hosted = HostedComponents(outbox, self.predictions)
+        self._peer = peer
+        self._senders = Senders(known, hosted)
         self._held = held = HeldRoles()
         self.inputs = InputReports(hosted.found)
         self._exchange = exchange = Exchange(
@@ -150,8 +154,11 @@ class Hosting:
             limits,
         )
         self._timers: Timers[Key] = Timers()
+        # time in seconds at which :meth:`tick` has work, as of the last settlement; None: never
+        self.next_timer: float | None = None
         self.deployments, self.components, self.roles, self.opened = known.found, hosted.found, held, hosted.opened
         self.runnable = hosted.runnable
+        self.changes = outbox  # of the events that are not settled yet
         self.hosts = hosted.has  # whether a component is still on this peer
 
     # -- what is here --------------------------------------------------------------------------------------------
@@ -171,8 +178,21 @@ class Hosting:
 
     def receive(self, sender: str, frame: Frame, now: float) -> list[Effect]:
         """Receive a frame of another peer."""
-        self._handle(sender, frame, now)
-        return self._done(now)
+        self.take(sender, frame, now)
+        return self.settle(now)
+
+    def take(self, sender: str, frame: Frame, now: float) -> None:
+        """Take a frame of another peer, whose effects :meth:`settle` returns: once for all events before it.
+
+        What may be executed, and when the next timer is due, is known after that.
+        """
+        refusal = "" if sender == self._peer else self._senders.refusal(sender, frame)
+        if refusal:
+            output = frame.stream if isinstance(frame, Determinants) else frame.output
+            reason = f"{type(frame).__name__} of {output.application}/{output.operator}: {refusal}"
+            self._outbox.effect(Fact(FactKind.FRAME_REFUSED, output.application, output.operator, reason, (sender,)))
+        else:
+            self._handle(sender, frame, now)
 
     def converge(self, deployment: Deployment, now: float) -> list[Effect]:
         """Carry out a deployment on this peer; ignore one older than the known one.
@@ -191,15 +211,18 @@ class Hosting:
                 self.predictions.set_limits(deployment.application, {})
                 if known is not None:
                     self._recovery.forget(known)
-        return self._done(now)
+        return self.settle(now)
 
     def may_emit(self, application: str, operator: str) -> bool:
         """Whether a source may emit at present."""
+        return self.emitting(application, operator) is not None
+
+    def emitting(self, application: str, operator: str) -> Component | None:
+        """Return the source, or the component of another engine, if it may emit at present."""
         component = self._hosted.emitting((application, operator))
-        if component is None:
-            return False
-        log = component.log
-        return log.size <= log.little or not log.blocked
+        if component is None or (component.log.size > component.log.little and component.log.blocked):
+            return None
+        return component
 
     def emit(self, application: str, operator: str, chunks: Sequence[Chunk], now: float) -> list[Effect]:
         """Append the output of a source or of another engine; only while :meth:`may_emit` is true.
@@ -209,9 +232,13 @@ class Hosting:
         """
         component = self._hosted.emitting((application, operator))
         if component is not None:
-            component.emit(chunks, now)
-            self._emitted(component, now)
-        return self._done(now)
+            self.append(component, chunks, now)
+        return self.settle(now)
+
+    def append(self, component: Component, chunks: Sequence[Chunk], now: float) -> None:
+        """Append the output of a component that may emit, as :meth:`emit` does, until the events are settled."""
+        component.emit(chunks, now)
+        self._emitted(component, now)
 
     def committed(self, component: Component, now: float) -> list[Effect]:
         """Handle that another engine has committed or handed over more of a component."""
@@ -221,20 +248,20 @@ class Hosting:
             self._exchange.consumed(component, now)
             if component.copies:
                 self._snapshots.soon(component, now, hurry=True)
-        return self._done(now)
+        return self.settle(now)
 
     def pause(self, component: Component, paused: bool, now: float) -> list[Effect]:
         """Suspend or resume the execution of a component."""
         component.pause(paused)
         self._outbox.touch(component.application, component.operator)
-        return self._done(now)
+        return self.settle(now)
 
     def abort(self, application: str, operator: str, error: BaseException, now: float) -> list[Effect]:
         """Fail a component for a reason outside of its own executions."""
         component = self._hosted.found.get((application, operator))
         if component is not None:
             self._exchange.fail(component, error_reason(error))
-        return self._done(now)
+        return self.settle(now)
 
     def next(
         self, now: float, accept: Callable[[Component, Chunk], bool] | None = None, together: int = 0
@@ -259,11 +286,11 @@ class Hosting:
                 return False
             if chunk.rows and rows * chosen.tuple_s.moving > TOGETHER_WORK:
                 return False
-            if not mergeable(before.chunk.born, chunk.born):
+            if chunk.born != before.chunk.born and not mergeable(before.chunk.born, chunk.born):
                 return False
             return accept is None or accept(chosen, chunk)
 
-        return chosen.next_work(now, joins if together else None, self.encoder(chosen))
+        return chosen.next_work(now, joins if together else None)
 
     def encoder(self, component: Component) -> Callable[[Chunk], None] | None:
         """Return the encoder of a component's chunks; None if they need not be encoded."""
@@ -275,17 +302,25 @@ class Hosting:
         return encoded
 
     def chained(self, work: Work) -> Work:
-        """Extend work by the components that may execute its output at once, and reserve them for it."""
+        """Extend work by the components that may execute its output at once, and reserve them for it.
+
+        Its thread encodes the output where readers need that; without, output is encoded as it is sent.
+        """
         component = work.component
-        if not component.reading.free or component.reading.prescribed:
-            return work
-        links = chain(self._hosted.found, component, self.peer, self.encoder)
+        links: tuple[Link, ...] = ()
+        if component.reading.free and not component.reading.prescribed:
+            links = chain(self._hosted.found, component, self.peer, self.encoder)
         for link in links:
             link.component.suspend()
-        return work._replace(then=links)
+        return work._replace(encode=self.encoder(component), then=links)
 
     def finished(self, work: Work, outcome: ExecutionOutcome, now: float) -> list[Effect]:
         """Handle the end of an execution and of the executions chained to it."""
+        self.finish(work, outcome, now)
+        return self.settle(now)
+
+    def finish(self, work: Work, outcome: ExecutionOutcome, now: float) -> None:
+        """Handle the end of an execution, as :meth:`finished` does, until the events are settled."""
         for link in work.then:  # including links that were not executed
             link.component.resume()
             self._outbox.touch(link.component.application, link.component.operator)
@@ -295,15 +330,14 @@ class Hosting:
             if work.component.prediction is not None:
                 work.component.prediction.executing_since(outcome.started)
             self._deliver(now)
-            if self._hosted.has(work.component):
-                work.component.overtake(work.chunks, outcome.started, now)
+            if self._hosted.found.get(work.component.key) is work.component:
+                work.component.overtake(work.chunks, work.rows, outcome.started, now)
             self._ended(work, outcome, now)
-        return self._done(now)
 
     def _ended(self, work: Work, outcome: ExecutionOutcome, now: float) -> None:
         component = work.component
         self._outbox.touched[component.key] = None
-        if not self._hosted.has(component):
+        if self._hosted.found.get(component.key) is not component:
             if outcome.then is not None:  # the chained component needs the determinants of its input
                 component.finished(work, outcome)
             return
@@ -313,25 +347,26 @@ class Hosting:
                 self._exchange.fail(component, error_reason(outcome.error))
             return
         component.finished(work, outcome)
-        self._emitted(component, now)
+        if outcome.chunks or component.copy_holders.numbers:
+            self._emitted(component, now)
         self._exchange.consumed(component, now)
 
     def _deliver(self, now: float) -> None:
         """Deliver frames that are for this very peer."""
         while self._outbox.inside:
-            self._handle(self.peer, self._outbox.inside.popleft(), now)
+            self._handle(self._peer, self._outbox.inside.popleft(), now)
 
     def saved(self, capture: Capture, now: float) -> list[Effect]:
         """Resume a component whose state has been saved, while that state is encoded."""
         self._snapshots.saved(capture)
-        return self._done(now)
+        return self.settle(now)
 
     def captured(
         self, capture: Capture, made: Captured | BaseException, now: float, seconds: float = 0.0
     ) -> list[Effect]:
         """Announce a snapshot, encoded in so many seconds, to copies; or fail the component if that raised an error."""
         self._snapshots.captured(capture, made, now, seconds)
-        return self._done(now)
+        return self.settle(now)
 
     def restored(self, restore: Restore, error: BaseException | None, now: float) -> list[Effect]:
         """Resume a component whose state was restored, or fail it."""
@@ -340,7 +375,7 @@ class Hosting:
         self._outbox.touch(component.application, component.operator)
         if error is not None and self._hosted.has(component):
             self._exchange.fail(component, f"its state could not be restored: {error_reason(error)}")
-        return self._done(now)
+        return self.settle(now)
 
     def results(self, application: str, operator: str, since: Point, most: float) -> list[Chunk]:
         """Return retained results of a sink after a point: at most ``most`` bytes, but one chunk if there is any."""
@@ -360,13 +395,13 @@ class Hosting:
         if component is not None:
             component.log.acknowledge(Reader(application, operator, CLIENT, self.peer), read, read, min(read, kept))
             self._outbox.touch(application, operator)
-        return self._done(now)
+        return self.settle(now)
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
         """Handle a broken link: frames to or from a peer may be lost."""
         self._exchange.link_down(peer, now)
         self._standbys.link_down(peer, now)
-        return self._done(now)
+        return self.settle(now)
 
     def tick(self, now: float) -> list[Effect]:
         """Do everything that is due."""
@@ -375,27 +410,24 @@ class Hosting:
             component = self._hosted.found.get(key)
             if component is not None:
                 self._exchange.tick(component, now)
-            self._roles.tick(key, now)
-            component = self._hosted.found.get(key)
-            if component is not None:
+            role = self._held.found.get(key)
+            if role is not None and role.state is not RoleState.ACTIVE:
+                self._roles.tick(key, now)
+                component = self._hosted.found.get(key)
+            if component is not None and component.copy_holders.numbers:
                 self._snapshots.tick(component, now)
         self._outbox.effects.extend(self.predictions.tick(now))
         self._outbox.effects.extend(self.inputs.tick(now))
-        return self._done(now)
+        return self.settle(now)
 
-    @property
-    def next_timer(self) -> float | None:
-        """Return the time in seconds at which :meth:`tick` has work; None: never."""
-        at, timers, predictions = self.inputs.due, self._timers.next, self.predictions.due
-        if timers is not None and timers < at:
-            at = timers
-        if predictions is not None and predictions < at:
-            at = predictions
-        return at if at < math.inf else None
+    def settle(self, now: float) -> list[Effect]:
+        """Return the effects of all events since the last time, and update what may be executed, timers and reports.
 
-    def _done(self, now: float) -> list[Effect]:
+        Several events are settled at once, as a component is touched by most of them, and once is enough.
+        """
         if self._outbox.inside:
             self._deliver(now)
+        timers = self._timers
         for key in self._outbox.touched:
             role, due = self._held.found.get(key), math.inf
             if role is not None and role.state is not RoleState.ACTIVE:
@@ -406,7 +438,7 @@ class Hosting:
                 due = min(due, self._exchange.due(component))
                 if isinstance(component.logic, MergedLogic):
                     self.inputs.note(component, now)
-                first = component.first
+                first = component.first if component.logic is not None else None
                 if first is not None:
                     self._hosted.runnable[component] = first
                 else:
@@ -414,10 +446,17 @@ class Hosting:
                 at = self._snapshots.at(component) if component.copy_holders.numbers else None
                 if at is not None and at < due:
                     due = at
-                if component.has_news():
-                    self._outbox.effect(Arrived(*key))
-            self._timers.set(key, due if due < math.inf else None)
+                if component.log.collected and component.has_news():
+                    self._outbox.effects.append(Arrived(*key))
+            if timers.at.get(key, math.inf) != due:
+                timers.set(key, due if due < math.inf else None)
         self._outbox.touched.clear()
+        at, predictions = self.inputs.due, self.predictions.due
+        if timers.next is not None and timers.next < at:
+            at = timers.next
+        if predictions is not None and predictions < at:
+            at = predictions
+        self.next_timer = at if at < math.inf else None
         if self.predictions.violations:
             self._outbox.effects.extend(self.predictions.take_violations())
         effects = self._outbox.effects.copy()

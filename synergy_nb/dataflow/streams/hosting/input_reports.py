@@ -34,6 +34,9 @@ class InputReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
     # whether the stream has every tuple that has not passed the filter yet, so that neither the component nor a copy
     # that takes over needs the others
     complete: bool = True
+    # intervals in which most streams of the port had other tuples, and in which there was no majority
+    minority: int = 0
+    doubtful: int = 0
 
 
 class StreamsMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -92,6 +95,7 @@ class InputReports:
 def _measured(component: Component, complete: frozenset[int]) -> StreamsMeasured:
     logic = component.logic
     weights = logic.weights if isinstance(logic, MergedLogic) else {}
+    differing = logic.differing if isinstance(logic, MergedLogic) else {}
     inputs: dict[int, InputReport] = {}
     for number, port in component.ports.items():
         feed = component.feeds[number]
@@ -99,8 +103,9 @@ def _measured(component: Component, complete: frozenset[int]) -> StreamsMeasured
             weight, received = weights.get(number, 0.0), port.received
             read_by = component.feed_ports.get(number, number)
             inputs[number] = InputReport(
-                feed.operator, read_by, weight, received.position, received.until, number in complete
-            )
+                feed.operator, read_by, weight, received.position, received.until, number in complete,
+                *differing.get(number, ()),
+            )  # fmt: skip
     return StreamsMeasured(component.application, component.operator, inputs)
 
 

@@ -167,8 +167,11 @@ class Cursor:
         """Send to the reader although it has not subscribed yet, from where it is expected to begin."""
         self._become(UNASKED)
 
-    def subscribe(self, since: Point) -> None:
+    def subscribe(self, since: Point, start: Point) -> None:
         """Send to the reader from a point on, as it asks for that; unless it is lost, of which it has not heard yet.
+
+        ``since``: point up to which it has everything; ``start``: where it is told to begin, which may be later. It has
+        received that only once it says so, as the answer that tells it may be lost.
 
         Of a component that reads, only the first request says what it has executed; later ones may be old.
         """
@@ -176,7 +179,7 @@ class Cursor:
         if not known or self.reader.port == COPY:
             self.patience = self.patience if known else 0.0
             self.consumed = since
-        self.sent = self.received = since
+        self.sent, self.received = start, since
         self.resend_at = None
         if self.state is not LOST:
             self._become(SUBSCRIBED)
@@ -243,6 +246,7 @@ class StreamLog:
 
     def __init__(self, start: Point = ORIGIN, limits: Limits = LIMITS, *, retains_all: bool = False) -> None:
         self.cursors: dict[Reader, Cursor] = {}
+        self.collected = False  # whether a client has ever read it
         # whether everything is retained until `trim` is called: in a copy, which does not know the readers
         self.retains_all = retains_all
         self._limits = limits  # limits beyond which it is blocked, bytes, apart from the output of one execution
@@ -277,6 +281,9 @@ class StreamLog:
             self._ends.append(end)
             self._sizes.append(total)
         self.end, self.size = end, total - self._trimmed
+        for cursor in self.cursors.values():
+            if cursor.on_lag is not OnLag.RESYNC and cursor.state is not LOST:
+                return  # it needs what is new, and nobody needs less than before
         self.trim()
 
     def chunks(self, since: Point) -> list[Chunk]:
@@ -376,6 +383,7 @@ class StreamLog:
     ) -> Cursor:
         """Expect a reader: retain chunks for it from a point on, or from where the reader is that it replaces."""
         cursor = self.cursors.get(reader)
+        self.collected = self.collected or reader.port == CLIENT
         if cursor is None:
             since = self.start if since is None else since
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
@@ -410,17 +418,17 @@ class StreamLog:
             # An old request is one of before what is durable: the reader has read on since then. Any other may be that
             # of a component that was created anew at the same peer, as a follower often is, which has read nothing.
             old = cursor.on_lag is not OnLag.RESYNC and since < cursor.durable
-            since = max(since, cursor.received if old else self.start, self.start)
-        if since < self.start and since.position < self.start.position:
-            if reader.port != COPY:
-                kept = self.start.position
-                raise LogTrimmed(
-                    f"tuples from position {since.position} on are requested; those from {kept} on are retained"
-                )
-            since = self.start
+            since = cursor.received if old else since
+            if since.position < self.start.position:
+                since = self.start
+        if since.position < self.start.position and reader.port != COPY:
+            kept = self.start.position
+            raise LogTrimmed(
+                f"tuples from position {since.position} on are requested; those from {kept} on are retained"
+            )
         if cursor is None:
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
-        cursor.subscribe(since)
+        cursor.subscribe(since, max(since, self.start))
         return cursor
 
     def unsubscribe(self, reader: Reader) -> bool:
@@ -478,6 +486,9 @@ class StreamLog:
         if index >= last:
             return []
         chunks = self._chunks
+        if self.size <= cursor.window // 2:  # all that is retained fits
+            cursor.sent = self._ends[last - 1]
+            return chunks[index:last]
         sent = self._sizes[index - 1] if index else self._trimmed
         flying = 0 if cursor.sent == cursor.consumed else max(sent - self._executed(cursor), 0)
         begun = index

@@ -197,8 +197,9 @@ class InOrder:
             return Receipt.GAP
         if confirms and self.state is not SUBSCRIBED:
             self._become(SUBSCRIBED)
-        received = self.received
-        if chunk.rows and chunk.start == received and chunk.end.until == received.until:  # usual: what comes next
+        received, end = self.received, chunk.end
+        # usual: what comes next, tuples or a promise
+        if chunk.start == received and (end.until == received.until if chunk.rows else end.until > received.until):
             self._put(chunk, sequence, now)
             return Receipt.NEW
         promised = self._promise(chunk.start.until, chunk.born, sequence, now)
@@ -223,7 +224,7 @@ class InOrder:
         """
         alone = self.late and self.beginning  # what is executed together has its promises after its tuples
         removed = [self._pop()]
-        if alone:
+        if alone or not self.queue:
             return removed
         rows, size = removed[0].rows, removed[0].size
         while together is not None and self.queue and together(self.queue[0].chunk, rows, size):
@@ -325,14 +326,16 @@ class InOrder:
         self.queued += chunk.size
         self.queued_rows += chunk.rows
 
-    def consume(self, chunks: list[Chunk]) -> None:
-        """Record that chunks have been executed."""
+    def consume(self, chunks: list[Chunk], *, durable: bool = False) -> None:
+        """Record that chunks have been executed; and if that is durable, that none will be requested again."""
         position, until = self.consumed
         for chunk in chunks:
             end = chunk.end
             position, until = max(position, end[0]), max(until, end[1])
             self.unacknowledged += chunk.size
         self.consumed = Point(position, until)
+        if durable:
+            self.durable = self.consumed
 
 
 class Port(InOrder):
@@ -353,11 +356,12 @@ class Port(InOrder):
     (None, None, <InputState.CLOSED: 'closed'>)
     """
 
-    __slots__ = ("_wait_s", "ack_at", "acknowledged", "older", "peer", "retry_at")
+    __slots__ = ("_wait_s", "ack_at", "acknowledged", "former", "older", "peer", "retry_at")
 
     def __init__(self, since: Point | None = ORIGIN, *, late: bool = False, closed: bool = False) -> None:
         super().__init__(since, late=late)
         self.peer = ""  # address of the peer that makes the stream; empty if that is not known yet
+        self.former = ""  # address of the peer that has made it before; empty if there was none
         self.retry_at = 0.0
         self._wait_s = RETRY_S  # between this question and the next
         # time in seconds of the next acknowledgement; None if there is nothing to acknowledge
@@ -383,6 +387,8 @@ class Port(InOrder):
         """
         if older:
             self.older = self.epoch
+        if self.peer != peer:
+            self.former = self.peer
         self.peer, self.epoch = peer, epoch
         self.ask_again(now)
 

@@ -250,8 +250,9 @@ def rows_of(chunks: Iterable[Chunk]) -> int:
 
 
 def encoded(chunk: Chunk) -> None:
-    """Encode a chunk."""
-    chunk.payload, chunk.region = encode(chunk.item), None
+    """Encode the tuples of a chunk; a punctuation is sent as its points."""
+    if chunk.rows:
+        chunk.payload, chunk.region = encode(chunk.item), None
 
 
 def chunks_of(items: Iterable[Item], start: Point) -> list[Chunk]:

@@ -4,10 +4,11 @@ A frame is
 
     magic (1 byte) | version (1) | length of the header (4) | CRC-32 of the header (4) | header | payloads
 
-The header is MessagePack: the frame, with the length of each payload instead of the payload. Payloads are items as
+The header is MessagePack: the frame, with the length of each payload instead of the payload. Payloads are batches as
 :func:`synergy_nb.dataflow.tuples.encode` writes them, each with its own checksum, so a chunk is encoded once for
-all its readers. Pieces of snapshots are payloads, too. Nothing is decoded before its checksum has been verified, and
-no length is used before it has been compared with the bytes received.
+all its readers. A punctuation has no payload, as the points of its chunk say all but when it was born. Pieces of
+snapshots are payloads, too. Nothing is decoded before its checksum has been verified, and no length is used before it
+has been compared with the bytes received.
 
 Examples
 --------
@@ -58,11 +59,12 @@ __all__ = ["decode", "encode"]
 
 _PREFIX: Final = struct.Struct("<BBII")
 _MAGIC: Final = 0x5F
-_VERSION: Final = 5
+_VERSION: Final = 6
+PROMISE: Final = -1  # stands for the length of the payload that a punctuation does not have
 
 
 class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A chunk without its item, of which it has the number of bytes."""
+    """A chunk without its batch, of which it has the number of bytes, or with all of its punctuation."""
 
     start: Point
     end: Point
@@ -70,7 +72,8 @@ class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     determinants: tuple[Determinant, ...]
     losses: tuple[Loss, ...]
     rates: tuple[CarriedRate, ...]
-    length: int
+    length: int  # or `PROMISE`
+    born: float  # of a punctuation; a batch has its own
 
 
 class _Data(msgspec.Struct, frozen=True, tag="data"):
@@ -134,14 +137,17 @@ def encode(frame: Frame, *, near: bool = False) -> bytes:
         case Data():
             chunks: list[_Chunk] = []
             for chunk in frame.chunks:
+                carried = (chunk.determinants, chunk.losses, chunk.rates)
+                if not chunk.rows:
+                    chunks.append(_Chunk(chunk.start, chunk.end, chunk.size, *carried, PROMISE, chunk.born))
+                    continue
                 payload = chunk.payload
                 if payload is None or (chunk.region is not None and not near):
                     encoded(chunk)
                     payload = chunk.payload
                     assert payload is not None
                 payloads.append(payload)
-                carried = (chunk.determinants, chunk.losses, chunk.rates)
-                chunks.append(_Chunk(chunk.start, chunk.end, chunk.size, *carried, len(payload)))
+                chunks.append(_Chunk(chunk.start, chunk.end, chunk.size, *carried, len(payload), 0.0))
             header = _Data(
                 output=frame.output,
                 reader=frame.reader,
@@ -205,9 +211,13 @@ def decode(
     match header:
         case _Data():
             chunks: list[Chunk] = []
-            payloads = _cut(rest, [each.length for each in header.chunks])
-            for outline, payload in zip(header.chunks, payloads, strict=True):
-                chunks.append(_chunk(outline, item_of(payload)))
+            payloads = iter(_cut(rest, [each.length for each in header.chunks if each.length != PROMISE]))
+            for outline in header.chunks:
+                if outline.length == PROMISE:
+                    item: tuples.Item = tuples.Punctuation(outline.end.until, outline.start.position, outline.born)
+                else:
+                    item = item_of(next(payloads))
+                chunks.append(_chunk(outline, item))
             return Data(
                 header.output,
                 header.reader,

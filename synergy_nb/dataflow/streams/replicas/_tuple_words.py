@@ -21,6 +21,10 @@ _NAN_BITS, _MINUS_ZERO = np.array([_NAN, -0.0]).view(np.int64)
 _FEW: Final = 512  # number of texts up to which a loop is faster than Arrow's dictionary
 
 
+_TEXTS: Final = (pl.String, pl.Binary)
+_WRITTEN: Final = (pl.Decimal, pl.List, pl.Struct)  # types of values that 64 bits do not hold
+
+
 class TupleWords:
     """Words of the tuples of one stream.
 
@@ -37,7 +41,7 @@ class TupleWords:
         self.time = schema.names().index("time")
         self._names, self._kinds = schema.names(), schema.dtypes()
         self._numbers: dict[int, dict[object, int]] = {
-            column: {} for column, kind in enumerate(self._kinds) if kind in (pl.String, pl.Binary)
+            column: {} for column, kind in enumerate(self._kinds) if isinstance(kind, _TEXTS + _WRITTEN)
         }
         self._as_float = [kind == pl.Float64 for kind in self._kinds]
 
@@ -48,7 +52,7 @@ class TupleWords:
 
     def texts(self) -> list[pl.DataFrame]:
         """Return a table for each column of texts or bytes: its values in the order of their numbers."""
-        kinds = self.schema.dtypes()
+        kinds = [pl.Binary if kind == pl.Binary else pl.String for kind in self._kinds]
         return [pl.DataFrame({"value": pl.Series(list(each), dtype=kinds[at])}) for at, each in self._numbers.items()]
 
     def restore(self, texts: Sequence[pl.DataFrame]) -> None:
@@ -85,6 +89,8 @@ class TupleWords:
 
     def _numbered(self, column: int, series: pl.Series) -> Words:
         numbers = self._numbers[column]
+        if isinstance(series.dtype, _WRITTEN):
+            series = _written(series)
         if series.null_count():
             series = series.fill_null("" if series.dtype == pl.String else b"")
         if series.len() <= _FEW:
@@ -93,6 +99,13 @@ class TupleWords:
         local = [numbers.setdefault(value, len(numbers)) for value in coded.dictionary.to_pylist()]
         found: Words = np.array(local, dtype=np.int64).take(coded.indices.to_numpy())
         return found
+
+
+def _written(series: pl.Series) -> pl.Series:
+    """Texts that are equal where the values are."""
+    if isinstance(series.dtype, pl.Decimal):
+        return series.cast(pl.String)
+    return pl.Series(series.name, [repr(value) for value in series.to_list()], dtype=pl.String)
 
 
 def canonical(table: pl.DataFrame) -> pl.DataFrame:

@@ -100,6 +100,13 @@ class DuplicateFilter:
         return self._promise
 
     @property
+    def after(self) -> int:
+        """Event time after that of all tuples that have arrived, as far as they are retained; at least the promise."""
+        if self._identity is None or not self._used:
+            return self._promise
+        return max(self._promise, int(self._words[: self._used, self._identity.time].max()) + 1)
+
+    @property
     def passed(self) -> int:
         """Number of tuples that have passed."""
         return self._passed

@@ -30,6 +30,7 @@ from synergy_nb.dataflow.streams.replicas._combined_states import (
     save_parts,
 )
 from synergy_nb.dataflow.streams.replicas._sorted_input import SortedInput, in_order
+from synergy_nb.dataflow.streams.replicas._stream_comparison import StreamComparison
 from synergy_nb.dataflow.streams.replicas.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 
@@ -68,6 +69,7 @@ class MergedLogic:
         aligned: bool = False,
         # whether all ports mean the same to the operator, so that it may read their tuples by one of them
         joined: bool = False,
+        compares: bool = False,  # whether streams of replicas are compared, so that one that differs is known
     ) -> None:
         self._operator = operator
         self._ports = dict(ports)
@@ -75,6 +77,7 @@ class MergedLogic:
         self._filters = [
             DuplicateFilter(str(number) for number, each in ports.items() if each == port) for port in numbers
         ]
+        self._compared = [StreamComparison(each.streams) for each in self._filters] if compares else []
         self._changed = False  # whether inputs may be gone since the last execution
         self._sorted = [SortedInput(orders[number]) for number in numbers] if orders is not None else []
         self._reading = reading
@@ -95,6 +98,7 @@ class MergedLogic:
     def state_bytes(self) -> int:
         """Bytes of the state of the operator, of the counters, and of the tuples that wait to be sorted."""
         held = sum(each.nbytes for each in self._filters) + sum(each.nbytes for each in self._sorted)
+        held += sum(each.nbytes for each in self._compared)
         return self._operator.state_bytes + held
 
     @property
@@ -106,6 +110,18 @@ class MergedLogic:
     def firsts(self) -> dict[int, int]:
         """Number of each input to the number of tuples that it delivered first, since this instance began."""
         return {int(name): count for each in self._filters for name, count in each.firsts.items()}
+
+    @property
+    def differing(self) -> dict[int, tuple[int, int]]:
+        """Inputs whose streams differ from others: intervals in which it was in the minority, and without a majority.
+
+        Empty unless streams are compared; any thread may ask.
+        """
+        found: dict[int, tuple[int, int]] = {}
+        for each in self._compared:
+            minority, doubtful = each.minority, each.doubtful
+            found |= {int(name): (minority.get(name, 0), doubtful.get(name, 0)) for name in minority | doubtful}
+        return found
 
     @property
     def complete(self) -> frozenset[int]:
@@ -151,9 +167,11 @@ class MergedLogic:
         """Remove the streams of inputs that are gone from their filters, in the thread that executes."""
         self._changed = False
         present = set(map(str, self._ports))
-        for each in self._filters:
+        for number, each in enumerate(self._filters):
             for name in set(each.streams) - present:
                 each.leave(name)
+                if self._compared:
+                    self._compared[number].leave(name)
 
     def incomplete(self, inputs: Collection[int]) -> int | None:
         """Return a port that would lose tuples if it read only the given inputs; None if there is none.
@@ -182,7 +200,12 @@ class MergedLogic:
         number = self._ports[port]
         merged, name = self._filters[number], str(port)
         if name not in merged.streams:
-            merged.join(name, item.time if isinstance(item, Punctuation) else START)
+            begins = item.time if isinstance(item, Punctuation) else START
+            merged.join(name, begins)
+            if self._compared:
+                self._compared[number].join(name, begins)
+        if self._compared:
+            self._compared[number].receive(name, item)
         passed = merged.receive(name, item)
         if passed is None:
             return
@@ -232,5 +255,7 @@ class MergedLogic:
         if self.aligned and not head.aligned:
             raise ValueError("saved state: of streams read as they arrived; expected one that was made for a follower")
         restore_parts(self._parts, head.parts, saved.tables)
+        if self._compared:
+            self._compared = [StreamComparison(each.streams, each.after) for each in self._filters]
         self.latest, self.aligned, self._changed = head.latest, head.aligned, True
         self.restoring = False

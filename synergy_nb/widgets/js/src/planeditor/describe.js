@@ -60,11 +60,25 @@ const entries = (text) => {
   }
 };
 
+// The value of a parameter as words: of a function its name without the hash, of a table its file or its rows.
+const words = ({ name, type }, text) => {
+  if (type === "function") return (plain(text) ?? text).replace(/@[0-9a-f]+$/, "").replace(/^.*:/, "");
+  if (type !== "table") return entries(text, name);
+  try {
+    const table = read(text);
+    if (!(table instanceof Map)) return entries(text);
+    const rows = Number(table.get("rows"));
+    return table.get("path")?.split(/[/\\]/).pop() ?? `table of ${rows} ${rows === 1 ? "row" : "rows"}`;
+  } catch {
+    return text;
+  }
+};
+
 // The main parameters of an operator in a few words: those that it needs, otherwise the first that is set.
 export function brief(operator, parameters) {
-  const told = parameters.filter(({ name, required }) => required && name !== "connector" && operator.fields[name] !== undefined);
+  const told = parameters.filter(({ name, required, leads }) => (required || leads) && name !== "connector" && operator.fields[name] !== undefined);
   const others = parameters.filter(({ name }) => operator.fields[name] !== undefined && name !== "connector");
-  const named = (told.length ? told : others.slice(0, 1)).map(({ name }) => entries(operator.fields[name]));
+  const named = (told.length ? told : others.slice(0, 1)).map((each) => words(each, operator.fields[each.name]));
   if (operator.fields.connector !== undefined) named.unshift(plain(operator.fields.connector) ?? "");
   if (operator.fields.rate !== undefined && !told.length) named[1] = entries(operator.fields.rate);
   return named.filter(Boolean).slice(0, 3).join(" · ");

@@ -5,10 +5,10 @@ import { Combo } from "./combo.js";
 import { list, mapping, plain, read, text, typed } from "./yaml.js";
 
 const CALLS = ["count(*)", "sum()", "avg()", "min()", "max()", "count()", "count(distinct )"].map((name) => ({ name, about: "aggregate" }));
-const TYPES = ["int", "float", "str", "bool", "time", "bytes"].map((name) => ({ name }));
+const TYPES = ["int", "float", "str", "bool", "time", "bytes", "date", "duration", "decimal(18, 2)", "int[]", "struct(a int, b str)"].map((name) => ({ name }));
 const EXAMPLES = { condition: "such as bytes > 1000", duration: "such as 2 s", window: "such as 10 s", fraction: "such as 5 %", column: "column" };
 const TEXTS = new Set(["text", "name", "column", "condition"]);
-const PAIRS = new Set(["calls", "expressions", "column types"]);
+const PAIRS = new Set(["calls", "over", "expressions", "column types"]);
 
 const reading = (value) => {
   try {

@@ -11,7 +11,7 @@ import { mend } from "./mend.js";
 import { operatorOf } from "./operations.js";
 
 // Types of parameters whose fields are below their names, as they need the whole width.
-const WIDE_TYPES = new Set(["columns", "order", "calls", "expressions", "column types"]);
+const WIDE_TYPES = new Set(["columns", "order", "calls", "over", "expressions", "column types"]);
 const SHOWN_FIELDS = 6; // number of fields of an operator that are not folded away
 
 // The problems of a field, each with a button that writes the nearest valid name.
@@ -68,6 +68,7 @@ function Row({ parameter, value, commit, problems, columns, editor, prefix, told
       <span class="label" title={helpOf(parameter)}>
         {parameter.name.replace(/_/g, " ")}
         {parameter.required && <i aria-hidden="true">*</i>}
+        {parameter.leads && <span data-leads hidden />}
       </span>
       <Field
         parameter={parameter}
@@ -94,8 +95,8 @@ function Row({ parameter, value, commit, problems, columns, editor, prefix, told
 
 // Names of the fields that are not folded away: those that are stated, needed or wrong, and the first of the others.
 function unfolded(parameters, common, fields, problems) {
-  const needed = ({ name, required }) =>
-    required || fields[name] !== undefined || problems.some(({ field }) => field === name || field?.startsWith(`${name}.`));
+  const needed = ({ name, required, leads }) =>
+    required || leads || fields[name] !== undefined || problems.some(({ field }) => field === name || field?.startsWith(`${name}.`));
   let free = SHOWN_FIELDS - parameters.filter(needed).length;
   return new Set([...parameters.filter((each) => needed(each) || free-- > 0), ...common.filter(needed)].map(({ name }) => name));
 }
@@ -128,7 +129,7 @@ export class Form extends Component {
     editor.wantsFocus = null;
     const all = [...this.root.querySelectorAll("[data-field]")];
     const id = this.root.querySelector("[data-field=id]");
-    const empty = all.find((each) => each !== id && !each.value && each.closest("[data-row]")?.querySelector("i") && !each.closest(".chips")?.querySelector(".chip"));
+    const empty = all.find((each) => each !== id && !each.value && each.closest("[data-row]")?.querySelector("i, [data-leads]") && !each.closest(".chips")?.querySelector(".chip"));
     const found =
       field === true ? (empty ?? all.find((each) => each !== id && !each.closest(".inputs")) ?? id)
       : field.problem !== undefined ? this.fieldOf(all, field.problem)

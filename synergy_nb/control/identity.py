@@ -1,0 +1,223 @@
+"""Who a sender is: the identity that a certificate of the cluster states, in the form of SPIFFE.
+
+An identity is ``spiffe://CLUSTER/ROLE/NAME``. Drivers take it from the certificate of a connection
+(:mod:`synergy_nb.runtime.identity`), never from what the sender says; here and below nothing knows certificates. In a
+simulation, and where a cluster has no authority of its own, a peer is who its address says.
+
+On the links a peer has the name of its address, ``tls://127.0.0.1:4567``, and a client that of its identity and of the
+process, ``owner/ada#laptop-1f3a``. So the name of a sender, once it was compared with the certificate
+(:func:`difference`), states its role.
+
+Three tables name the roles that may send a type of control message, request an operation, and send data on a channel.
+What has no row is for those that could always do so: peers send messages and data, and the owner requests operations. A
+driver refuses the others by name. ``test_identity`` and ``test_service`` hold that all that an assembled peer
+understands has a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from synergy_nb.errors import SynergyError
+
+__all__ = [
+    "CHANNELS",
+    "MESSAGES",
+    "OPERATIONS",
+    "OWNER",
+    "OWNERS",
+    "PEER",
+    "PEERS",
+    "ROLES",
+    "SCHEDULER",
+    "SPARK",
+    "USER",
+    "Identity",
+    "NotAllowed",
+    "WrongIdentity",
+    "difference",
+    "guest_of",
+    "holder_of",
+    "is_name",
+    "link_name",
+    "role_of",
+]
+
+PEER: Final = "peer"  # executes operators, and takes part in the protocols
+OWNER: Final = "owner"  # started the cluster: may do everything that a user may do, and administer peers
+USER: Final = "user"  # a guest: submits, reads and stops what is its own
+SCHEDULER: Final = "scheduler"  # Dask's scheduler: knows who takes part, and is no party to the protocols
+SPARK: Final = "spark"  # a Spark session
+ROLES: Final = (PEER, OWNER, USER, SCHEDULER, SPARK)
+NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")  # what SPIFFE allows as a segment of a path, of a useful length
+FORM: Final = re.compile(r"spiffe://([a-z0-9._-]{1,64})/([a-z]+)(?:/([^/]*))?")
+
+
+class WrongIdentity(SynergyError, ValueError):
+    """A text is no identity, or the one of a sender is not what was expected."""
+
+
+class NotAllowed(SynergyError, PermissionError):
+    """A sender has another role than those that may do what it asks for."""
+
+
+class Identity(msgspec.Struct, frozen=True, gc=False):
+    """Who holds a certificate of a cluster; ``WrongIdentity`` is raised if there can be none.
+
+    Examples
+    --------
+    >>> Identity("green", PEER, "peer-3", "tls://127.0.0.1:4567").id
+    'spiffe://green/peer/peer-3'
+    >>> Identity.of("spiffe://green/user/ada").holder
+    'user/ada'
+    """
+
+    cluster: str  # name of the cluster: the trust domain of SPIFFE
+    role: str  # one of `ROLES`
+    name: str = ""  # name of the peer, the user or the session; only a scheduler has none
+    address: str = ""  # address at which a peer or a scheduler listens, once it does; no part of the id
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise WrongIdentity(f"role: {self.role!r}; expected one of {', '.join(ROLES)}")
+        if not (self.name == "" and self.role == SCHEDULER) and not is_name(self.name):
+            raise WrongIdentity(f"name: {self.name!r}; expected 1 to 64 of letters, digits, '.', '_' and '-'")
+        if not FORM.fullmatch(self.id):
+            raise WrongIdentity(
+                f"cluster: {self.cluster!r}; expected 1 to 64 of small letters, digits, '.', '_' and '-'"
+            )
+
+    @property
+    def id(self) -> str:
+        """The id of SPIFFE, which no two holders of a cluster share."""
+        return f"spiffe://{self.cluster}/{self.holder}"
+
+    @property
+    def holder(self) -> str:
+        """The part of the id within the cluster: the role, and the name."""
+        return f"{self.role}/{self.name}" if self.name else self.role
+
+    @classmethod
+    def of(cls, spiffe: str, address: str = "") -> Identity:
+        """Return the identity of an id of SPIFFE.
+
+        Raises ``WrongIdentity`` if the text has another form, or an unknown role.
+        """
+        form = FORM.fullmatch(spiffe)
+        if form is None:
+            raise WrongIdentity(f"id: {spiffe!r:.200}; expected spiffe://CLUSTER/ROLE/NAME")
+        return cls(form[1], form[2], form[3] or "", address)
+
+
+def is_name(value: object) -> bool:
+    """Whether a value is a name that an identity may have.
+
+    >>> is_name("ann"), is_name("ann smith"), is_name(5)
+    (True, False, False)
+    """
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
+
+
+def link_name(identity: Identity, process: str) -> str:
+    """Return the name on the links of who connects: the address of a peer, else the holder, and its process.
+
+    >>> link_name(Identity("green", USER, "ada"), "laptop-1f3a")
+    'user/ada#laptop-1f3a'
+    """
+    return identity.address if identity.role == PEER else f"{identity.holder}#{process}"
+
+
+def role_of(sender: str) -> str:
+    """Return the role of a sender by its name on the links; of a name that states none, it is the owner's.
+
+    >>> role_of("tls://127.0.0.1:4567"), role_of("user/ada#laptop-1f3a"), role_of("client-1")
+    ('peer', 'user', 'owner')
+    """
+    if "://" in sender:
+        return PEER
+    stated = sender.partition("/")[0]
+    return stated if stated in ROLES else OWNER
+
+
+def holder_of(sender: str) -> str:
+    """Return who a sender is, whatever its process: the address of a peer, else the holder.
+
+    >>> holder_of("user/ada#laptop-1f3a")
+    'user/ada'
+    """
+    return sender if "://" in sender else sender.partition("#")[0]
+
+
+def guest_of(sender: str) -> str:
+    """Return the name of a guest, by its name on the links; empty for other senders.
+
+    >>> guest_of("user/ada#laptop-1f3a"), guest_of("owner/bob#laptop-1f3a")
+    ('ada', '')
+    """
+    return holder_of(sender).removeprefix(f"{USER}/") if role_of(sender) == USER else ""
+
+
+def difference(sender: str, identity: Identity | None, *, listens: bool = True) -> str:
+    """Return why who holds a certificate is not the sender that it says it is; empty if it is.
+
+    ``listens``: False where a peer may not have got the certificate with its address yet.
+    """
+    if identity is None:
+        return "it has no certificate of this cluster"
+    if identity.role == PEER:
+        if "://" in sender and (identity.address == sender or not (identity.address or listens)):
+            return ""
+        return f"it says it is {sender:.200}; its certificate is of {identity.id} at {identity.address or 'no address'}"
+    if sender.startswith(f"{identity.holder}#") and "://" not in sender:
+        return ""
+    return f"it says it is {sender:.200}; its certificate is of {identity.id}"
+
+
+PEERS: Final = frozenset({PEER})
+OWNERS: Final = frozenset({OWNER})
+CLIENTS: Final = frozenset({OWNER, USER})
+ALL: Final = frozenset({PEER, OWNER, USER})
+
+
+def _rows(roles: frozenset[str], *names: str) -> dict[str, frozenset[str]]:
+    return dict.fromkeys((each for line in names for each in line.split()), roles)
+
+
+#: Type of a control message to the roles that may send it. All are of the protocols between peers.
+MESSAGES: Final[Mapping[str, frozenset[str]]] = _rows(
+    PEERS,
+    # overlay
+    "Routed RouteAck JoinRequest JoinReply Leaves RowRequest RowReply Leaving Ping PingAck PingFor PingForAck",
+    "Register Registered Renew RenewCopies LoadUpdate Copies CopiesStored EntriesRequested Lookup Found Pull Pulled",
+    "ContentsHeld",
+    # life of an application
+    "Confirm Confirmed Refused End Begin Feedback TimesReported GraphAsked GrowthAsked GrowthAnswered GrowthChanged",
+    "Share GraphChanged TakeOver TookOver Lost Follow Followed Rebuild Rebuilt ReadersQuestion ReadersComplete",
+    "CopiesLag ProducersMoved ProducersFollowed SharerLed SinksReported Entrust Claim Claimed SkippedReported",
+    # algorithms
+    "Probe Acknowledged Release Returned Merged Dropped CandidateQuestion CandidateAnswer",
+    "MigrationRequest MigrationReply MigrationEndReported MeasureHop HopMeasured Relocate NoTargetFound",
+    "WeightsReported RevivalRequested PlacementRequest PlacementReply PlacementNegotiation PlacementDecision",
+    "PlacementRenewal PlacementWithdrawn PlacementReport Survey Surveyed",
+)
+
+#: Operation to the roles that may request it of a peer.
+OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
+    **_rows(ALL, "ping", "state", "content", "joined"),
+    # an application: who may do so to which one, the peer decides
+    **_rows(CLIENTS, "contents", "submit", "decision", "application", "applications", "wait", "halt", "move", "renew"),
+    **_rows(CLIENTS, "stop", "release", "fetch", "sinks", "leads", "push", "dropped", "events", "pace", "cost"),
+    **dict.fromkeys(("content sent", "await copies"), CLIENTS),
+    **_rows(CLIENTS, "grant", "delays", "errors", "troubles", "follow", "where"),
+    "newcomer": PEERS,
+    # the peer itself, and what it tells of others
+    **_rows(OWNERS, "credentials", "join", "leave", "area", "journal", "record", "cut", "load", "spark", "warm"),
+    "tables": OWNERS,
+}
+
+#: Channel to the roles that may send data on it.
+CHANNELS: Final[Mapping[str, frozenset[str]]] = _rows(PEERS, "stream shared trouble newcomer")

@@ -1,0 +1,121 @@
+"""Which files a plan names, and whether the owner of a peer lets the plans of others read them.
+
+Theory of operation
+-------------------
+A peer reads files with the rights of its owner. So for a plan of somebody else a path counts only if it is in a folder
+that the owner has named. Both are resolved first: links, ``..`` and relative paths lead nowhere else. What is not a
+plain path (a URL such as ``file:///etc/passwd`` or ``s3://...``, or a pattern such as ``*.csv``) is refused, whatever
+reads it, and so is a query to a DuckDB file: SQL can read and write any file. A folder in which others may write
+should not be named, as a link may be put there after the check.
+
+The paths of a plan are found here, in one place: those of sources, of tables that are looked up, and of the operators
+within parts on Spark. Sinks write no files. The file of a model is in the content of its function, so
+:class:`~synergy_nb.runtime.data.function_processes.FunctionProcesses` asks here, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from synergy_nb.plan.checks.validation import Operator
+from synergy_nb.plan.operators.catalogue import KINDS, PART, parameters_of
+from synergy_nb.plan.operators.parameter_types import PATH
+from synergy_nb.plan.operators.tables import TABLE
+from synergy_nb.plan.query_plan import Plan
+
+__all__ = ["NamedPath", "allowed", "paths_of", "refused_path", "refused_paths"]
+
+_NOT_PLAIN: Final = re.compile(r"[*?\[\]\0]|^[A-Za-z][A-Za-z0-9+.-]+:")  # patterns and URLs (a drive has one letter)
+
+
+class NamedPath(NamedTuple):
+    """A file that a plan names."""
+
+    # operator, field: id of the operator, and the field of it
+    operator: str
+    field: str
+    path: str
+    query: bool = False  # whether the file is read by a query in SQL
+
+
+def allowed(path: str | os.PathLike[str], folders: Sequence[str | os.PathLike[str]]) -> bool:
+    """Whether a path leads into one of some folders.
+
+    ``path``: path as a plan states it; ``folders``: folders that the owner of a peer has named.
+
+    Examples
+    --------
+    >>> allowed("/srv/traces/../../etc/passwd", ["/srv/traces"]), allowed("file:///srv/traces/a", ["/srv/traces"])
+    (False, False)
+    >>> allowed("/srv/traces/a.csv", ["/srv/traces"]), allowed("/srv/traces/a.csv", [])
+    (True, False)
+    """
+    text = os.fspath(path)
+    if _NOT_PLAIN.search(text):
+        return False
+    try:
+        real = Path(text).resolve()
+        return any(real.is_relative_to(Path(folder).resolve()) for folder in folders)
+    except (OSError, RuntimeError, ValueError):  # links in a circle, say
+        return False
+
+
+def refused_path(field: str, path: str, folders: Sequence[str | os.PathLike[str]]) -> str:
+    """Say why a plan of somebody else may not read a file; empty if it may.
+
+    ``field``: field that names the file; ``path``, ``folders``: as for :func:`allowed`.
+
+    >>> refused_path("path", "/etc/passwd", [])
+    "path: '/etc/passwd'; expected no file: this peer lets the plans of others read none"
+    """
+    if allowed(path, folders):
+        return ""
+    named = ", ".join(str(folder) for folder in folders)
+    none = "no file: this peer lets the plans of others read none"
+    expected = f"a file in {named}, by its plain path" if named else none
+    return f"{field}: {path!r}; expected {expected}"
+
+
+def refused_paths(plan: Plan, folders: Sequence[str | os.PathLike[str]], only: str | None = None) -> str:
+    """Say which file a plan of somebody else may not read; empty if it may read all that it names.
+
+    ``folders``: folders that the owner of the peer has named; ``only``: operator whose files count; None: those of all.
+    """
+    for named in paths_of(plan, only):
+        said = (
+            f"{named.field}.query; expected none in a plan of somebody else, as SQL can read any file"
+            if named.query
+            else refused_path(named.field, named.path, folders)
+        )
+        if said:
+            return f"operator {named.operator!r}: {said}"
+    return ""
+
+
+def paths_of(plan: Plan, only: str | None = None) -> Iterator[NamedPath]:
+    """Yield the files that a plan names, or that one operator of it names."""
+    for name, operator in plan.operators.items():
+        if only in (None, name):
+            yield from _paths(operator)
+
+
+def _paths(operator: Operator) -> Iterator[NamedPath]:
+    if operator.kind == PART:
+        inner = Plan.from_bytes(operator.params["plan"])
+        for member in operator.params["members"]:
+            yield from _paths(inner.operators[member])
+        return
+    works = [(operator.kind, operator.params)]
+    if operator.makes is not None:
+        works.append((operator.makes.kind, operator.makes.params))
+    for kind, params in works:
+        for name, parameter in parameters_of(kind, params).items() if kind in KINDS else ():
+            value = params.get(name)
+            if parameter.type is PATH and value is not None:
+                yield NamedPath(operator.id, name, str(value))
+            elif parameter.type is TABLE and isinstance(value, Mapping) and "path" in value:
+                yield NamedPath(operator.id, name, str(value["path"]), "query" in value)

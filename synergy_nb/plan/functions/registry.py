@@ -1,0 +1,66 @@
+"""The functions that this process has declared, or was sent, by reference: where plans find what they only name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from synergy_nb.plan.terms.function_references import is_installed
+
+if TYPE_CHECKING:
+    from synergy_nb.plan.functions.declaring import OwnFunction
+
+__all__ = ["DECLARED", "Payload", "add", "payload_of", "receive"]
+
+_MOST: Final = 1000  # functions that are known; a cell that declares one again and again replaces the oldest
+_declared: Final[dict[str, OwnFunction]] = {}
+_received: Final[dict[str, bytes]] = {}
+#: Functions by reference.
+DECLARED: Final[Mapping[str, OwnFunction]] = MappingProxyType(_declared)
+
+
+class Payload(msgspec.Struct, frozen=True, array_like=True):
+    """What travels of a function, as bytes: its code, which only its own process reads, and what a peer checks."""
+
+    code: bytes  # what cloudpickle has written
+    file: str = ""  # path of the file of its model; empty: it has none
+    sha256: str = ""  # checksum of that file
+
+    def encoded(self) -> bytes:
+        """Write it."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Payload:
+        """Read it; nothing of the code is read."""
+        return msgspec.msgpack.decode(data, type=cls)
+
+
+def add(function: OwnFunction) -> None:
+    """Know a function by its reference."""
+    _declared.pop(function.reference, None)
+    _declared[function.reference] = function
+    if len(_declared) > _MOST:
+        del _declared[next(iter(_declared))]
+
+
+def receive(reference: str, payload: bytes) -> None:
+    """Keep what another process has sent of a function; nothing of it is read here."""
+    _received[reference] = payload
+
+
+def payload_of(reference: str) -> bytes:
+    """What travels of a function; nothing for one that is installed.
+
+    Raises ``ValueError`` if this process has not got it.
+    """
+    if is_installed(reference):
+        return b""
+    declared = _declared.get(reference)
+    payload = _received.get(reference) if declared is None else declared.payload
+    if payload is None:
+        raise ValueError(f"function: {reference!r}; expected one that this peer has")
+    return payload

@@ -1,0 +1,292 @@
+"""The authority of a cluster, which says by certificates who is who.
+
+Theory of operation
+-------------------
+An :class:`Authority` has a key (EC, P-256) that signs certificates. Each certificate states one identity as the URI of
+its subject's alternative name, ``spiffe://CLUSTER/ROLE/NAME``, and lives for hours. That of a peer or a scheduler also
+states the address at which it listens, as the common name of its subject: so one certificate says who may speak from
+which address. A peer has a certificate without an address until it listens.
+
+Who holds a certificate holds its private key, too (:class:`Credentials`), or has made the key itself and sent only the
+public one (:meth:`Authority.certify`). A certificate is renewed (:meth:`Authority.renewed`) for the same key and the
+same identity: so nothing secret travels, and a holder can check that the new one is its own.
+
+What is revoked is an identity, not a certificate, as a holder may have several: its id is in :attr:`Authority.revoked`,
+and is never certified again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from synergy_nb.control.identity import Identity, WrongIdentity
+
+__all__ = ["LIFE", "Authority", "Credentials", "half_life", "identity_in", "public_key_of"]
+
+LIFE: Final = 24 * 3600.0  # seconds for which a certificate is valid
+AUTHORITY_LIFE: Final = 3650 * 24 * 3600.0  # seconds for which the authority itself is: longer than any cluster runs
+BACKDATED: Final = 3600.0  # seconds for which a certificate is valid before it is issued: clocks differ
+LONGEST_ADDRESS: Final = 64  # characters that a common name may have
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """What a holder of an identity proves it with: texts in PEM. They are secret, as the key is among them."""
+
+    authority: str  # certificate of the authority
+    certificate: str  # certificate of the holder
+    key: str  # private key of the holder
+
+    @property
+    def identity(self) -> Identity:
+        """Who holds them."""
+        return identity_in(self.certificate)
+
+    def __repr__(self) -> str:
+        return f"<credentials of {self.identity.id}>"
+
+    def to_bytes(self) -> bytes:
+        """Return them as JSON, for a file or a pipe that only the holder reads."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Credentials:
+        """Return what ``to_bytes`` wrote.
+
+        Raises ``ValueError`` if it is something else.
+        """
+        return msgspec.json.decode(data, type=cls)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """An authority in a file."""
+
+    cluster: str
+    life: float
+    certificate: str
+    key: str
+    revoked: list[str]
+
+
+class Authority:
+    """Issues, renews and revokes the certificates of one cluster.
+
+    Parameters
+    ----------
+    cluster
+        Name of the cluster, which is part of each id; by default a new one that no other cluster has.
+    life
+        Time for which a certificate is valid, in seconds.
+    clock
+        Function that returns the present time, in seconds since 1970.
+
+    Examples
+    --------
+    >>> authority = Authority("green")
+    >>> peer = authority.issue("peer", "peer-1")
+    >>> peer.identity.id
+    'spiffe://green/peer/peer-1'
+    >>> identity_in(authority.renewed(peer.certificate, "tls://127.0.0.1:4567")).address
+    'tls://127.0.0.1:4567'
+    """
+
+    def __init__(self, cluster: str = "", *, life: float = LIFE, clock: Callable[[], float] = time.time) -> None:
+        self.cluster = cluster or f"synergy-{uuid.uuid4().hex[:16]}"
+        self.life = life
+        self._clock = clock
+        self._revoked: set[str] = set()
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        Identity(self.cluster, "scheduler")  # refuses a wrong name before anything is signed
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"authority of {self.cluster}"[:64])])
+        builder = self._builder(f"spiffe://{self.cluster}", subject, subject, self._key.public_key(), AUTHORITY_LIFE)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
+        self._certificate = builder.sign(self._key, hashes.SHA256())
+
+    @property
+    def certificate(self) -> str:
+        """Certificate of the authority itself, PEM: public, and all that is needed to check others."""
+        return _pem(self._certificate)
+
+    @property
+    def revoked(self) -> frozenset[str]:
+        """The ids whose certificates no longer count."""
+        return frozenset(self._revoked)
+
+    def issue(self, role: str, name: str = "", address: str = "") -> Credentials:
+        """Make a key, and certify that its holder is who the arguments say.
+
+        Raises ``WrongIdentity`` if they are wrong, or that identity was revoked.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        identity = Identity(self.cluster, role, name, address)
+        return Credentials(self.certificate, self._certified(identity, key.public_key()), _private(key))
+
+    def certify(self, identity: Identity, public_key: str) -> str:
+        """Return a certificate for who has made its key itself; the caller has checked who asks.
+
+        ``public_key``: PEM, such as :func:`public_key_of` returns. Raises ``WrongIdentity`` if the identity is of
+        another cluster or was revoked, or the key is no EC key.
+        """
+        try:
+            key = serialization.load_pem_public_key(public_key.encode())
+        except ValueError as error:
+            raise WrongIdentity(f"public_key: {error}; expected an EC key as PEM") from None
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise WrongIdentity(f"public_key: {type(key).__name__}; expected an EC key as PEM")
+        return self._certified(identity, key)
+
+    def renewed(self, certificate: str, address: str = "") -> str:
+        """Return a certificate for the same key and identity that is valid from now on.
+
+        ``address``: where its holder listens; by default what the old one says. Raises ``WrongIdentity`` if the old
+        one is of another authority, or its identity was revoked.
+        """
+        old = x509.load_pem_x509_certificate(certificate.encode())
+        try:
+            old.verify_directly_issued_by(self._certificate)
+        except (InvalidSignature, ValueError, TypeError):
+            raise WrongIdentity(
+                f"certificate: it is not of {self.cluster}; expected one that was issued here"
+            ) from None
+        was = identity_in(certificate)
+        return self.certify(
+            Identity(was.cluster, was.role, was.name, address or was.address), public_key_of(certificate)
+        )
+
+    def revoke(self, identity: Identity) -> None:
+        """Never certify an identity again; what checks :attr:`revoked` refuses its certificates.
+
+        Raises ``WrongIdentity`` if it is of another cluster.
+        """
+        self._own(identity)
+        self._revoked.add(identity.id)
+
+    def to_bytes(self) -> bytes:
+        """Return the authority with its key as JSON, for a file that only its owner can read."""
+        return msgspec.json.encode(
+            _Kept(self.cluster, self.life, self.certificate, _private(self._key), sorted(self._revoked))
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, clock: Callable[[], float] = time.time) -> Authority:
+        """Return what ``to_bytes`` wrote.
+
+        Raises ``ValueError`` if it is something else.
+        """
+        kept = msgspec.json.decode(data, type=_Kept)
+        key = serialization.load_pem_private_key(kept.key.encode(), None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError(f"key: {type(key).__name__}; expected an EC key")
+        authority = cls.__new__(cls)
+        authority.cluster, authority.life, authority._clock = kept.cluster, kept.life, clock
+        authority._revoked, authority._key = set(kept.revoked), key
+        authority._certificate = x509.load_pem_x509_certificate(kept.certificate.encode())
+        return authority
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _own(self, identity: Identity) -> None:
+        if identity.cluster != self.cluster:
+            raise WrongIdentity(f"identity: {identity.id}; expected one of spiffe://{self.cluster}")
+
+    def _certified(self, identity: Identity, key: ec.EllipticCurvePublicKey) -> str:
+        self._own(identity)
+        if identity.id in self._revoked:
+            raise WrongIdentity(f"identity: {identity.id} was revoked; expected another name")
+        if len(identity.address) > LONGEST_ADDRESS:
+            raise WrongIdentity(f"address: {identity.address!r}; expected at most {LONGEST_ADDRESS} characters")
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, identity.address or f"a {identity.role}")])
+        builder = self._builder(identity.id, subject, self._certificate.subject, key, self.life)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
+        builder = builder.add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        return _pem(builder.sign(self._key, hashes.SHA256()))
+
+    def _builder(
+        self,
+        uri: str,  # id that it states
+        subject: x509.Name,
+        issuer: x509.Name,
+        key: ec.EllipticCurvePublicKey,  # the subject's
+        life: float,  # seconds
+    ) -> x509.CertificateBuilder:
+        now = dt.datetime.fromtimestamp(self._clock(), dt.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(seconds=BACKDATED))
+            .not_valid_after(now + dt.timedelta(seconds=life))
+            .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)]), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+        )
+
+
+def identity_in(certificate: str) -> Identity:
+    """Return the identity that a certificate states; whether the authority has signed it is not checked here.
+
+    ``certificate``: PEM. Raises ``WrongIdentity`` if it is no certificate, or states none.
+    """
+    try:
+        parsed = x509.load_pem_x509_certificate(certificate.encode())
+        names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound) as error:
+        raise WrongIdentity(f"certificate: {error}; expected one that states an id of SPIFFE") from None
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    if len(uris) != 1:
+        raise WrongIdentity(f"certificate: it states {len(uris)} URIs; expected one id of SPIFFE")
+    common = parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    address = str(common[0].value) if common else ""
+    return Identity.of(uris[0], address if "://" in address else "")
+
+
+def public_key_of(certificate: str) -> str:
+    """Return the public key of a certificate; both are PEM."""
+    key = x509.load_pem_x509_certificate(certificate.encode()).public_key()
+    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def half_life(certificate: str) -> float:
+    """Return the time at which a certificate (PEM) is to be renewed, in seconds since 1970: at half of its life."""
+    parsed = x509.load_pem_x509_certificate(certificate.encode())
+    begins = parsed.not_valid_before_utc.timestamp() + BACKDATED
+    return (begins + parsed.not_valid_after_utc.timestamp()) / 2.0
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(value: Any) -> str:
+    return str(value.public_bytes(serialization.Encoding.PEM).decode())
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> str:
+    form, none = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, form, none).decode()

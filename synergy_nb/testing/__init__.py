@@ -1,0 +1,14 @@
+"""Tests of functions, plans and operators, for their authors: in this process, in milliseconds, without peers.
+
+:func:`run` gives the rows of a plan, a stream or a function; :func:`check` asserts that these depend on nothing but the
+rows that go in. :func:`feed` and :func:`drive` are for authors of operators: they cut rows into what an operator
+receives, and pass it on.
+"""
+
+from __future__ import annotations
+
+from synergy_nb.testing._checks import check
+from synergy_nb.testing._feeding import drive, feed
+from synergy_nb.testing._running import run
+
+__all__ = ["check", "drive", "feed", "run"]

@@ -1,0 +1,102 @@
+"""Applications of guests: on which peers they run, on how much of these, and who may read their streams."""
+
+from __future__ import annotations
+
+import pytest
+
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import ShareApplication
+from synergy_nb.control.rights import Acceptance, Rights
+from synergy_nb.plan import Plan, source
+from tests.simulated import Ring
+
+
+def ring(accepts: Acceptance, peers: int = 4) -> Ring:
+    return Ring(peers, 1, config=lambda number: PeerConfig(name=f"peer-{number}", seed=number, accepts=accepts))
+
+
+def plan(at: str | None = None, seed: int = 1) -> Plan:
+    """A plan that takes a third of a core; one of another seed has other streams."""
+    packets = source("packets", seed=seed, rate="300 tuples/s", at=at)
+    return packets.delay("1 ms", id="work", at=at).sink(id="sink")
+
+
+def running(name: str, system: Ring) -> str:
+    system.until_decided(name)
+    return system.status(name)
+
+
+def granted(system: Ring, at: str, *rights: str | None) -> None:
+    system.simulation.report(at, ShareApplication("a", *rights))  # type: ignore[arg-type]
+
+
+def test_a_guest_has_his_share_of_the_cores_and_an_owner_the_rest() -> None:
+    system = ring(Acceptance(cores=0.5), peers=1)
+    system.submit("peer-0", "a", plan(), user="ann")
+    assert running("a", system) == "running"
+    system.submit("peer-0", "b", plan(seed=2), user="ann")
+    assert running("b", system) == "rejected"
+    assert "of the 0.5 cores that its user may have here" in system.reports["b"][-1].reason
+    system.submit("peer-0", "c", plan(seed=3))
+    assert running("c", system) == "running"
+    system.synergy["peer-0"].requests.stop("a")
+    system.submit("peer-0", "d", plan(seed=4), user="ann")
+    assert running("d", system) == "running", "what has ended counts no more"
+
+
+def test_peers_that_do_not_accept_a_guest_are_not_composed_and_say_why() -> None:
+    system = ring(Acceptance(users=("ann",)))
+    system.submit("peer-0", "a", plan(), user="ann")
+    assert running("a", system) == "running"
+    system.submit("peer-0", "b", plan(), user="bob")
+    assert running("b", system) == "rejected"
+    assert "accepts plans of its owner and of ann; bob has submitted this one" in system.reports["b"][-1].reason
+
+
+@pytest.mark.parametrize("placement", ["composed", "resilient"])
+def test_a_peer_that_no_probe_has_asked_refuses_a_guest_when_it_is_to_deploy(placement: str) -> None:
+    def config(number: int) -> PeerConfig:
+        accepts = Acceptance(users=()) if number == 2 else Acceptance()
+        return PeerConfig(name=f"peer-{number}", seed=number, accepts=accepts)
+
+    system = Ring(4, 1, config=config)
+    system.submit("peer-0", "a", plan(at="peer-2"), placement, user="bob")
+    assert running("a", system) == "rejected"
+    assert "bob has submitted this one" in system.reports["a"][-1].reason
+
+
+def test_all_peers_of_an_application_learn_what_its_owner_grants() -> None:
+    system = ring(Acceptance())
+    granted(system, "peer-0", "bob", "read")  # of no application: it is answered, and nothing else happens
+    system.submit("peer-0", "a", plan(at="peer-1"), user="ann")
+    granted(system, "peer-0", "bob", "control")  # before it runs
+    assert running("a", system) == "running"
+    system.run(5.0)
+    known = [each.session.members["a"].graph.rights for each in system.synergy.values() if "a" in each.session.members]
+    assert known == [Rights("ann", {"bob": "control"})] * 2
+    granted(system, "peer-0", "bob", None)
+    granted(system, "peer-0", "eve", "read")
+    system.run(5.0)
+    known = [each.session.members["a"].graph.rights for each in system.synergy.values() if "a" in each.session.members]
+    assert known == [Rights("ann", {"eve": "read"})] * 2
+    assert system.status("a") == "running"
+
+
+def test_a_stream_is_shared_with_those_only_who_may_read_its_application() -> None:
+    system = ring(Acceptance())
+    system.submit("peer-0", "a", plan(at="peer-1"), user="ann")
+    assert running("a", system) == "running"
+    system.run(5.0)
+    for name, user, shares in (("b", "bob", False), ("c", "", True), ("d", "ann", True)):
+        system.submit("peer-3", name, plan(at="peer-1"), user=user)
+        assert running(name, system) == "running"
+        graph = system.synergy["peer-3"].session.graph(name)
+        assert graph is not None
+        assert bool(graph.shared) == shares, name
+    granted(system, "peer-0", "eve", "read")
+    system.run(5.0)
+    system.submit("peer-3", "e", plan(at="peer-1"), user="eve")
+    assert running("e", system) == "running"
+    graph = system.synergy["peer-3"].session.graph("e")
+    assert graph is not None
+    assert graph.shared

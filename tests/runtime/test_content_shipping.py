@@ -1,0 +1,218 @@
+"""Contents that plans only name: sent to peers that have not got them, and fetched by peers from each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from synergy_nb import function
+from synergy_nb.control.driver_messages import ObtainContents
+from synergy_nb.lifecycle.requests.decider import needed_contents
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan.tables.lookup_tables import table_of
+from synergy_nb.runtime.client import _content_shipping
+from synergy_nb.runtime.client._content_shipping import ContentShipping
+from synergy_nb.runtime.data.function_processes import FunctionProcesses
+from synergy_nb.runtime.process import _peer_contents, contents
+from synergy_nb.runtime.process._peer_contents import MOST, PeerContents
+from synergy_nb.runtime.process.contents import name_of, piece
+from synergy_nb.runtime.process.requests import ClusterError, ContentPiece, FindContents, SendContent, pack, unpack
+from synergy_nb.runtime.transport.wire import RemoteError
+
+SITES = pl.DataFrame({"link": [f"link {number}" for number in range(5_000)], "site": "Bonn"})
+
+
+@function(columns={"x": "int"})
+def twice(batch: pl.DataFrame) -> pl.DataFrame:
+    """Twice the bytes."""
+    return batch.select(x=pl.col("bytes") * 2)
+
+
+class Machines:
+    """Peers, each on a machine: a folder of tables that is the present one while the peer works."""
+
+    def __init__(self, folder: Path, machines: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.machines, self._patch = folder, machines, monkeypatch
+        self.offered: dict[str, set[str]] = {peer: set() for peer in machines}
+        self.told: dict[str, set[str]] = {}  # of those that were offered, what neighbours are told of
+        self.peers: dict[str, PeerContents] = {}
+        for peer in machines:
+            self.start(peer)
+        self.pieces: list[tuple[str, str]] = []  # receivers, and the components whose contents they got
+        self._turn = asyncio.Lock()  # one peer at a time, as they share the environment
+        self.at("client")
+        plan()  # which keeps its table there
+        whole = {each: bytes(piece(each, 0).data) for each in (OWN, TABLE)}  # type: ignore[union-attr]
+        self._whole = whole
+        monkeypatch.setattr(contents, "PIECE", 10_000)
+        monkeypatch.setattr(_content_shipping, "piece", self.piece)
+
+    def piece(self, component: str, start: int) -> ContentPiece:
+        """The next piece of a content that the client has."""
+        whole = self._whole[component]
+        return ContentPiece(component, start, len(whole), whole[start : start + 10_000])
+
+    def start(self, peer: str, policy: str = "notebook") -> None:
+        async def offer(components: tuple[str, ...], told: bool) -> None:
+            self.offered[peer].update(components)
+            self.told[peer].update(components if told else ())
+
+        self.offered[peer], self.told[peer] = set(), set()
+        self.peers[peer] = PeerContents(FunctionProcesses(policy), offer, self.request)
+
+    def at(self, machine: str) -> None:
+        self._present = machine
+        self._patch.setenv("SYNERGY_TABLES", str(self.folder / machine))
+        self._patch.setattr(_peer_contents, "machine", lambda: machine)
+
+    async def request_all(
+        self, operation: str, payload: bytes, addresses: Iterable[str], timeout: float
+    ) -> dict[str, bytes]:
+        return {each: await self.request(each, operation, payload, timeout) for each in addresses if each != "dead"}
+
+    async def request(self, peer: str, operation: str, payload: bytes, _timeout: float) -> bytes:
+        if operation == "content sent":
+            self.pieces.append((peer, unpack(payload, SendContent).piece.component))
+        if operation == "content":
+            return await self._answer(peer, operation, payload)  # within the turn of who asks
+        async with self._turn:
+            return await self._answer(peer, operation, payload)
+
+    async def _answer(self, peer: str, operation: str, payload: bytes) -> bytes:
+        each = self.peers[peer]
+        handlers: Any = {"contents": each.find, "content sent": each.receive, "content": each.give}
+        before = self._present
+        self.at(self.machines[peer])
+        try:
+            return bytes(await handlers[operation](payload))
+        except ValueError as error:  # as a link says it
+            raise (RemoteError if operation == "content" else ClusterError)(str(error)) from error
+        finally:
+            self.at(before)
+
+    async def obtain(self, peer: str, sender: str, components: Iterable[str]) -> None:
+        self.at(self.machines[peer])
+        await self.peers[peer].obtain(ObtainContents(sender, tuple(components)))
+        self.at("client")
+
+
+def plan() -> Plan:
+    packets = source("packets", rate="10/s")
+    return packets.apply(twice, keep=True).lookup(SITES, on="link", id="lookup").sink()
+
+
+ASKED = plan()
+OWN, TABLE = needed_contents(ASKED)
+
+
+async def test_each_peer_gets_a_function_and_each_machine_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = {"a": "one", "b": "one", "c": "two", "d": "client", "dead": "three"}
+    world = Machines(tmp_path, machines, monkeypatch)
+    asked = plan()
+    shipping = ContentShipping(world.request_all, world.request, str.upper)
+    await shipping.send(asked, machines)
+    tables = [peer for peer, component in world.pieces if component == TABLE]
+    assert set(tables) == {"a", "c"}, "b is on the machine of a, and d on that of the client"
+    assert tables.count("a") == tables.count("c") > 5
+    assert [peer for peer, component in world.pieces if component == OWN] == ["a", "b", "c", "d"]
+    assert all(world.offered[each] == {OWN, TABLE} for each in "abcd")
+    before = len(world.pieces)
+    await shipping.send(asked, machines)
+    assert len(world.pieces) == before
+    world.start("b")  # anew, at its address
+    await shipping.send(asked, machines)
+    assert world.pieces[before:] == [("b", OWN)]
+    assert world.offered["b"] == world.told["b"] == {OWN, TABLE}
+    for machine in ("one", "two"):
+        world.at(machine)
+        assert table_of(asked.operators["lookup"].params["table"]).rows() == SITES.rows()
+    await shipping.send(source("packets", rate="10/s").sink(), machines)
+
+
+async def test_what_no_peer_has_in_the_end_is_an_error_with_the_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Machines(tmp_path, {"a": "one", "b": "one"}, monkeypatch)
+    world.start("a", "installed")
+    shipping = ContentShipping(world.request_all, world.request, str.upper)
+    await shipping.send(plan(), ["a", "b"])
+    assert (world.offered["a"], world.offered["b"]) == ({TABLE}, {OWN, TABLE})
+    with pytest.raises(ClusterError, match=r"operator 'apply': function: 'twice@\w+': no peer accepts it: .* \(A\)$"):
+        await shipping.send(plan(), ["a"])
+    with pytest.raises(ClusterError, match=r"operator 'apply': .*: no peer answers; expected one that accepts it"):
+        await shipping.send(plan(), ["dead"])
+    asked = plan()
+    world.start("b")
+    monkeypatch.setattr(_content_shipping, "piece", lambda *_: None)
+    with pytest.raises(ClusterError, match=r"'twice@\w+': no peer accepts it: this peer has not got it: .* \(B\)"):
+        await shipping.send(asked, ["b"])
+
+
+async def test_a_newcomer_fetches_contents_from_another_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Machines(tmp_path, {"a": "one", "b": "two", "c": "three"}, monkeypatch)
+    asked = plan()
+    await ContentShipping(world.request_all, world.request, str.upper).send(asked, ["a"])
+    world.at("nowhere")
+    await world.obtain("b", "a", [OWN, TABLE, "apply:gone@0123456789abcdef"])
+    assert world.offered["b"] == {OWN, TABLE}
+    world.at("two")
+    assert table_of(asked.operators["lookup"].params["table"]).rows() == SITES.rows()
+    world.start("c", "installed")
+    await world.obtain("c", "b", [OWN, "apply:tests.installed_functions:kilobytes", TABLE])
+    assert world.offered["c"] == {TABLE, "apply:tests.installed_functions:kilobytes"}
+
+
+async def test_what_a_guest_has_sent_is_told_and_given_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Machines(tmp_path, {"a": "one", "b": "two"}, monkeypatch)
+    for start in range(0, world.piece(OWN, 0).size, 10_000):
+        await world.peers["a"].receive_from_guest(SendContent("one", world.piece(OWN, start)), "ann", ())
+    await world.request("a", "contents", pack(FindContents({OWN: {}})), 0.0)  # as with each later submission
+    assert (world.offered["a"], world.told["a"]) == ({OWN}, set())
+    await world.obtain("b", "a", [OWN])
+    assert world.offered["b"] == set()
+
+
+async def test_the_file_of_a_guests_model_is_one_of_the_folders_that_the_owner_has_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepted: list[object] = []
+    monkeypatch.setattr(FunctionProcesses, "accept", lambda _, *given: accepted.append(given))
+    world = Machines(tmp_path, {"a": "one"}, monkeypatch)
+    sent = SendContent("one", ContentPiece("apply:model@1f", 0, 1, b"x"))
+    await world.peers["a"].receive_from_guest(sent, "ann", ("/srv",))
+    assert accepted == [("model@1f", b"x", ("/srv",))]
+
+
+async def test_a_peer_takes_only_what_was_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Machines(tmp_path, {"a": "one"}, monkeypatch)
+    other = tmp_path / "other.arrow"
+    SITES.head(5).write_ipc(other)
+    data = other.read_bytes()
+
+    async def send(start: int, data: bytes, size: int, sender: str = "one") -> None:
+        sent = SendContent(sender, ContentPiece(TABLE, start, size, data))
+        await world.request("a", "content sent", pack(sent), 0.0)
+
+    with pytest.raises(ClusterError, match="expected the one that was announced"):
+        await send(0, data, len(data))
+    with pytest.raises(ClusterError, match="expected an Arrow file"):
+        await send(0, b"no file", 7)
+    await send(0, data[:9], len(data))
+    with pytest.raises(ClusterError, match="a piece at 12; expected that at 9"):
+        await send(12, data[9:], len(data))
+    for number in range(MOST + 1):
+        await send(0, data[:9], len(data), f"client {number}")
+    with pytest.raises(ClusterError, match="a piece at 9; expected that at 0"):
+        await send(9, data[9:], len(data), "client 0")
+    assert not list((tmp_path / "one").glob("*.arrow"))
+    assert not world.offered["a"]
+    assert name_of(TABLE) in plan().operators["lookup"].params["table"].values()
