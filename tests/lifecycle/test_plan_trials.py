@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -108,8 +110,12 @@ def _tried_live(cluster: Cluster) -> None:
     running = cluster.submit(query(), origin="peer-2")
     assert list(cluster.applications) == [running.id]
     running.stop(collect=False)
+
+    def complete(live: Mapping[str, Any]) -> bool:  # what peers tell of a plan comes one after the other
+        return bool(live["queues"]) and set(live["peers"]) == set(query().operators)
+
     editor, drawn, ended = PlanEditor(query().to_yaml(), runs=runs_on(cluster)), Event(), Event()
-    editor.observe(lambda change: drawn.set() if change["new"]["queues"] else None, "live")
+    editor.observe(lambda change: drawn.set() if complete(change["new"]) else None, "live")
     editor.observe(lambda change: None if change["new"]["running"] else ended.set(), "document")
     application = editor.submit()
     assert drawn.wait(DEADLINE)

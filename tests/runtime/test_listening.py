@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from distributed.core import Server
 from distributed.protocol.serialize import to_serialize
 from hypothesis import given
 from hypothesis import strategies as st
+from tornado.iostream import IOStream
 
 from synergy_nb.runtime.identity.authority import Authority
 from synergy_nb.runtime.identity.security import IdentitySecurity
@@ -256,6 +258,25 @@ async def test_a_handshake_of_tls_that_does_not_go_on_is_given_up() -> None:
             assert await reader.read() == b""
         writer.close()
         assert world.refused == ["a TLS handshake that was not done within 0.25 s"]
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_a_handshake_that_fails_after_its_listener_has_stopped_is_no_error(stopped: bool) -> None:
+    async with serving(security=certificates()) as world:
+        listener: Any = world.server.listeners[0]
+        stream = IOStream(socket.socket())
+
+        async def prepare(listener: Any, stream: Any, address: str) -> None:
+            raise ValueError("invalid operation on non-started TCPListener")
+
+        was, listener.tcp_server = listener.tcp_server, None if stopped else listener.tcp_server
+        try:
+            with nullcontext() if stopped else pytest.raises(ValueError, match="non-started"):
+                assert await listening._prepared(prepare, listener, Bounds(), print, stream, "tls://a:1") is None
+        finally:
+            listener.tcp_server = was
+        assert stream.closed() == stopped
+        stream.close()
 
 
 @given(st.binary(max_size=80) | st.lists(st.integers(0, 12), max_size=9).map(lambda each: q(*each)))

@@ -306,6 +306,11 @@ async def _prepared(prepare: Any, listener: Any, bounds: Bounds, refused: Refuse
         stream.close()
         refused(address, f"a TLS handshake that was not done within {bounds.patience:g} s")
         return None
+    except ValueError:  # the listener cannot name its port where a handshake fails after it has stopped
+        if listener.tcp_server is not None:
+            raise
+        stream.close()
+        return None
     error = stream.error if prepared is None else None
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):  # not who only looks who listens
         refused(address, f"a TLS handshake that failed: {error.reason or error}")
