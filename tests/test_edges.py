@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import Security
 from distributed.protocol import pickle as shipping
 
 import synergy_nb
@@ -95,3 +96,8 @@ def test_a_cluster_may_be_closed_at_the_exit_of_python() -> None:
 def test_a_security_that_holds_no_certificates_is_refused(peers: int | str) -> None:
     with pytest.raises(ClusterError, match=r"security: True; expected a distributed\.Security with certificates"):
         Cluster(peers, security=True)
+
+
+def test_peers_are_not_started_with_a_security_without_certificates() -> None:
+    with pytest.raises(ClusterError, match="security: it has no certificate for workers; expected"):
+        Cluster(1, security=Security())  # type: ignore[no-untyped-call]

@@ -20,7 +20,7 @@ from synergy_nb.events import ApplicationRunning, CandidatesFound, Event, GraphS
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.cluster import Cluster
 
-__all__ = ["compose", "hop", "idle", "nine_operators", "ready"]
+__all__ = ["added_by_hops", "compose", "hop", "idle", "nine_operators", "paced_tuples", "ready"]
 
 READY: Final = """
 import json, sys, time
@@ -191,10 +191,7 @@ def hop(*, small: bool = False) -> dict[str, Any]:
     before = machine_load()
     added, inside, delays = [], [], []
     with tempfile.TemporaryDirectory() as folder, Cluster(2) as cluster:
-        path = Path(folder) / "hundred.parquet"
-        count = int(100 * seconds)
-        times = pl.Series(np.arange(count, dtype=np.int64) * 10_000).cast(pl.Datetime("us"))
-        pl.DataFrame({"time": times, "value": np.arange(count)}).write_parquet(path)
+        path = paced_tuples(Path(folder), seconds)
         for _ in range(repeats):
             near = _delay(cluster, path, ["peer-1"] * hops)
             far = _delay(cluster, path, ["peer-2", "peer-1"] * (hops // 2))
@@ -207,7 +204,7 @@ def hop(*, small: bool = False) -> dict[str, Any]:
         "way": "p50 at the sink of a stream of 100 tuples/s with pass-through operators on two peers in turn, less "
         "that of the stream without them, by hop",
         "hops": hops,
-        "tuples": count,
+        "tuples": int(100 * seconds),
         "hop": values,
         "operator_on_the_same_peer": spread(inside),
         "delays_p50_s": delays,
@@ -215,6 +212,20 @@ def hop(*, small: bool = False) -> dict[str, Any]:
         "load": {"before": before, "after": machine_load()},
     }
     return measurement("hop", values["median"], "s", detail)
+
+
+def paced_tuples(folder: Path, seconds: float) -> Path:
+    """Write a trace of 100 tuples/s that lasts so many seconds."""
+    path, count = folder / "hundred.parquet", int(100 * seconds)
+    times = pl.Series(np.arange(count, dtype=np.int64) * 10_000).cast(pl.Datetime("us"))
+    pl.DataFrame({"time": times, "value": np.arange(count)}).write_parquet(path)
+    return path
+
+
+def added_by_hops(cluster: Cluster, path: Path, hops: int) -> float:
+    """Seconds that each hop between two peers adds to the p50 of the delay of a trace of ``paced_tuples``."""
+    far = _delay(cluster, path, ["peer-2", "peer-1"] * (hops // 2))
+    return (far - _delay(cluster, path, [])) / hops
 
 
 def _delay(cluster: Cluster, path: Path, through: list[str]) -> float:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from synergy_experiments.bench import (
     admissions,
     batches,
+    encryption,
     feeds,
     flows,
     growth,
@@ -46,6 +47,7 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "hop": local_peers.hop,
     "batch": batches.batch,
     "dataflow": throughput.dataflow,
+    "tls": encryption.tls,
     "nexmark": nexmark.nexmark,
     "ingest": ingest.ingest,
     "feeds": feeds.feeds,

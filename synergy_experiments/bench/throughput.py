@@ -20,7 +20,7 @@ from synergy_nb.events import SinkFinished, SourceStarted
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.cluster import Application, Cluster
 
-__all__ = ["dataflow"]
+__all__ = ["dataflow", "query", "ran", "tuples", "written"]
 
 KEYS = 100
 SPACING = 10  # µs between tuples
@@ -71,7 +71,7 @@ def query(path: Path, *, early: bool) -> Plan:
     return sums.sink("sums")
 
 
-def _ours(cluster: Cluster, plan: Plan) -> tuple[float, float, Rows]:
+def ran(cluster: Cluster, plan: Plan) -> tuple[float, float, Rows]:
     """Seconds from the start of the source, which reads the file, to the end at the sink; CPU seconds; the rows."""
     with Usage(_processes(cluster)) as usage:
         application = cluster.submit(plan, origin="peer-2")
@@ -109,7 +109,7 @@ def dataflow(*, small: bool = False) -> dict[str, Any]:
         for repeat in range(repeats + 1):  # the first warms up
             for way, plan in plans.items():
                 form = "csv" if way == "csv" else "parquet"
-                seconds, cpu, rows = _ours(cluster, plan)
+                seconds, cpu, rows = ran(cluster, plan)
                 runs.add(way, repeat, _size(form, count), seconds, cpu, equal=rows == expected[form])
             for rival in RIVALS:
                 if not missing(rival.system) and (repeat or small):

@@ -18,7 +18,18 @@ from synergy_experiments.bench.rivals import RIVALS, missing, reference
 from synergy_experiments.bench.throughput import leading, tuples, written
 from synergy_nb import Cluster
 
-UNITS = {"of all tuples", "of those admitted", "s", "tuples/s", "events/s", "hops", "calls", "MB", "cores"}
+UNITS = {
+    "of all tuples",
+    "of those admitted",
+    "of the rate in plain text",
+    "s",
+    "tuples/s",
+    "events/s",
+    "hops",
+    "calls",
+    "MB",
+    "cores",
+}
 DETAIL = {
     "ready": {"joined", "import", "close", "candidates_found"},
     "compose": {"p50", "p99", "messages_a_request", "probes_a_request", "discovery_p50", "probing_p50"},
@@ -26,6 +37,7 @@ DETAIL = {
     "hop": {"hops", "operator_on_the_same_peer"},
     "batch": {"calls", "functions_of_a_leg", "leg"},
     "dataflow": {"tuples", "equal", "cpu_s_a_million"},
+    "tls": {"rate", "cpu_s_a_million", "hop_s", "hop_added_s", "target"},
     "ingest": {"cases", "least_to_polars", "least_to_duckdb", "most_growth_mb", "way"},
     "feeds": {"rates", "rows", "cpu_s_a_million", "equal"},
     "lookup": {"rows", "kinds", "target"},
@@ -100,6 +112,7 @@ def test_a_measurement_of_spark_gives_its_keys(
         "idle",
         "growth",
         "dataflow",
+        "tls",
         "ingest",
         "feeds",
         "move",

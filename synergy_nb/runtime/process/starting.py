@@ -66,6 +66,10 @@ OPEN: Final = (
     "this Dask cluster has no TLS: every user of this machine can run code on its workers, and read what you submit; "
     "Cluster(8) starts peers that only you can reach"
 )
+NO_CERTIFICATES: Final = (
+    "it has no certificate for workers; expected a distributed.Security with certificates, such as "
+    "Security.temporary(), or none: peers that are started here get certificates of their own"
+)
 RUNNING: Final = "record: a peer runs on worker {} already; expected none, as a recording begins with its peers"
 MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
 OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
@@ -152,6 +156,8 @@ async def start_cluster(
     config["of"] = {name: dict(settings) for name, settings in (of or {}).items()}
     area = _area(options, peers)
     secured = _security(options)
+    if secured is not None and not secured.get_tls_config_for_role("worker")["cert"]:
+        raise ClusterError(f"security: {NO_CERTIFICATES}")
     host = _host(options.get("host", LOOPBACK), secured)
     reached = _StartProgress(f"starting {counted(peers, 'peer')}", on_progress)
     with _recorded(options.get("record"), config):
