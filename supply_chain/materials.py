@@ -23,7 +23,6 @@ from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -141,6 +140,8 @@ def bill(materials: list[Material]) -> str:
     document = json.loads(JsonV1Dot6(bom).output_as_string())
     del document["serialNumber"], document["metadata"]["timestamp"]
     text = json.dumps(document, indent=2, sort_keys=True) + "\n"
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415 - it makes grammars, which takes seconds
+
     if wrong := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise ValueError(f"the bill is no CycloneDX 1.6: {wrong}")
     return text
