@@ -10,6 +10,7 @@ from synergy_nb.control.peer import Record
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.recording.stepping import Tone, ending, fact, tone
 from synergy_nb.reporting.formatting import seconds, share
+from synergy_nb.reporting.stalls import wait_text
 
 _MOST_NAMED: Final = 4  # largest number of peers that are named for each operator
 
@@ -99,6 +100,8 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.ResultsMissed: lambda e: f"a reader of {e.operator} came too late for {counted(e.rows, 'row')}",
     events.LateRows: lambda e: f"{counted(e.dropped, 'row')} of {e.operator} came too late",
     events.LinesSkipped: lambda e: f"{e.operator} {e.lines.clause}",
+    events.WaitBegun: wait_text,
+    events.WaitEnded: lambda e: f"{e.operator} goes on after {seconds(e.seconds)}",
     events.PlacementBegun: lambda e: f"{counted(e.degree, 'replica')} of each operator are placed",
     events.ReplicaDecided: lambda e: f"{e.role} of {e.operator} at {e.at}",
     events.PlacementCompleted: lambda e: f"primaries: {_peers(e.primaries)}; backups: {_each(e.backups)}",

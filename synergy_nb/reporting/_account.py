@@ -128,6 +128,10 @@ def _hot_spots(account: Reasons) -> Iterator[str]:
     yield from (line.removeprefix("  ") for line in account.hot_spots.lines(account.course.began))
 
 
+def _stalls(account: Reasons) -> Iterator[str]:
+    yield from map(str, account.stalls)
+
+
 def _losses(account: Reasons) -> Iterator[str]:
     losses = account.losses
     yield from (f"too late: {counted(rows, 'row')} at {name}, dropped" for name, rows in losses.late.items() if rows)
@@ -279,6 +283,7 @@ _SUBJECTS: Final = (
     _sharing,
     _moves,
     _hot_spots,
+    _stalls,
     _losses,
     _covered,
     _errors,

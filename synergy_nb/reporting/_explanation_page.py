@@ -32,7 +32,9 @@ def page(explanation: Reasons) -> str:
     """Write the account of a request as HTML, self-contained and without a script."""
     took = "" if explanation.course.setup_s is None else f", set up in {seconds(explanation.course.setup_s)}"
     outcome = f"<strong>{_text(explanation.request)}</strong>: {_text(explanation.course.outcome)}{took}"
-    parts = [f"<p style='margin:0 0 6px'>{outcome}</p>", _operators(explanation), _graphs(explanation)]
+    parts = [f"<p style='margin:0 0 6px'>{outcome}</p>"]
+    parts += [f"<p style='margin:0 0 6px'>{_text(str(stall))}</p>" for stall in explanation.stalls]
+    parts += [_operators(explanation), _graphs(explanation)]
     account = html.escape("\n".join(lines(explanation)))
     parts.append(_folded("The whole account as text", f"<pre style='white-space:pre-wrap'>{account}</pre>"))
     return f"<div style='max-width:900px'>{''.join(parts)}</div>"

@@ -11,6 +11,7 @@ from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.facts import Facts
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.replica_streams import placed_sentence
+from synergy_nb.reporting.stalls import Stall
 from synergy_nb.reporting.troubles import Trouble, observers
 from synergy_nb.reporting.uncovered import coverage_sentences
 
@@ -103,6 +104,11 @@ class Reasons(Facts):
         """Sentence about the operators that replicas cover, and those that they do not; empty without replicas."""
         replicated, alone = self.replication.replicated, self.of_replicas.uncovered
         return coverage_sentences([] if replicated is None else list(replicated.backups), alone) if alone else ""
+
+    @property
+    def stalls(self) -> list[Stall]:
+        """What it waits for at present, from who has nothing to who is the reason."""
+        return self.waits.stalls(self.request)
 
     def error_line(self, trouble: Trouble) -> str:
         """Write an error of peers in a line."""

@@ -67,6 +67,7 @@ class Explanation(Reasons):
             "moving": self.movement.moving,
             "hotspots": asked.hotspots,
             "hot_spots": self.hot_spots.to_list(),
+            "stalls": [each._asdict() for each in self.stalls],
             "late": self.losses.late,
             "skipped": {name: to_builtins(lines) for name, lines in self.losses.skipped.items()},
             "tried": found.tried,

@@ -10,6 +10,7 @@ peer may tell its name later.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.hot_spots import HotSpotAccounts
 from synergy_nb.reporting.refused_delays import RefusedDelay
 from synergy_nb.reporting.replica_streams import StreamEvent
+from synergy_nb.reporting.stalls import OpenWaits, Stall, stalls
 from synergy_nb.reporting.troubles import Trouble, gathered
 from synergy_nb.reporting.uncovered import uncovered
 
@@ -474,6 +476,31 @@ class LossFacts(Subject):
         self.overdue |= {name: max(lost, self.overdue.get(name, 0)) for name, lost in event.dropped.items()}
 
 
+class WaitFacts(Subject):
+    """Which of its components wait at present, and for whom; the names of peers are put in once chains are made."""
+
+    HANDLERS = Handlers()
+
+    def __init__(self, names: PeerNames) -> None:
+        super().__init__(names)
+        self._open = OpenWaits()
+        self._now = -math.inf
+
+    @HANDLERS.add
+    def _wait(
+        self,
+        event: events.WaitBegun | events.WaitEnded | events.ComponentDeployed | events.ComponentUndeployed
+        | events.ApplicationEnded | events.SinkMeasured,
+    ) -> None:  # fmt: skip
+        self._open.add(event)
+        self._now = max(self._now, event.time)
+
+    def stalls(self, request: str) -> list[Stall]:
+        """Return its stalls up to the last event about it."""
+        found = stalls(self._open, self._now, request)
+        return [each._replace(text=self._names.readable(each.text)) for each in found]
+
+
 class OutcomeFacts(Subject):
     """What became of it, in a sentence; when it began to run, and how long its set-up took, seconds.
 
@@ -557,6 +584,7 @@ class Facts:
         self.of_replicas = ReplicaFacts(named, self.replication)
         self.movement = MoveFacts(named)
         self.losses = LossFacts(named)
+        self.waits = WaitFacts(named)
         self.course = OutcomeFacts(named, self.asked)
         # hot spots of its components, and the migrations away from them
         self.hot_spots = HotSpotAccounts(request, named.of, named.readable)

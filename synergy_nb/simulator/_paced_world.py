@@ -30,6 +30,7 @@ from synergy_nb.dataflow.streams.log.values import Chunk, Point
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.operators.sources import rate_of
+from synergy_nb.reporting.formatting import seconds
 from synergy_nb.simulator._paced_sources import PacedSource, RetainedSource, opened, sampled, tabled
 from synergy_nb.simulator.network import Topology
 from synergy_nb.simulator.peer_world import PeerWorld
@@ -260,6 +261,15 @@ class PacedWorld(PeerWorld):
         if error.__cause__ is not None:
             self.broken[key[0]] = error.__cause__
         self._at(peer, lambda hosting: hosting.abort(*key, error, self.now))
+
+    def _outside(self, component: Component) -> tuple[str, str]:
+        """Return why what a component reads is broken for now, and what to say if it has no rows."""
+        if self.pace_of.get(component.key) == 0.0:
+            return "", "its pace was set to 0"
+        found = self._sources.get(component.key)
+        if found is None or not self.now < found[1].due < math.inf:
+            return "", "what it reads has no more yet"
+        return "", f"its next row is due in {seconds(found[1].due - self.now)}"
 
     def set_pace(self, application: str, source: str, factor: float) -> None:
         """Read a source at another pace from now on: 2 is twice as fast as its own."""

@@ -37,6 +37,7 @@ from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.hosting.input_reports import first_counts
 from synergy_nb.dataflow.streams.log.values import Chunk
 from synergy_nb.events.application_states import LASTING, Status
+from synergy_nb.overlay.membership import ALIVE
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.recording.noted_steps import NotedSteps
@@ -338,6 +339,14 @@ class ComposedWorld(PacedWorld):
                 components=[events.ComponentMeasurements(**{name: found[name] for name in STATS}) for found in work],
                 predicted_load=each.loads.load.predicted,
             )
+            self.nodes[address].hosting.waits.look(
+                self.now, partial(self._record, address), partial(self._silent, each), self._outside
+            )
+
+    @staticmethod
+    def _silent(peer: SynergyPeer, other: str) -> bool:
+        """Whether another peer does not answer a peer."""
+        return peer.membership.status(other) != ALIVE
 
     def _stats(self, address: str) -> list[dict[str, Any]]:
         """Return the measurements of each component of a peer, as a live peer does."""

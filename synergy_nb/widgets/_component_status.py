@@ -16,6 +16,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original, replicated
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, off, rate, seconds, share, size
+from synergy_nb.reporting.stalls import wait_text
 from synergy_nb.widgets._journal_series import JournalSeries
 from synergy_nb.widgets._latest_values import LatestComponent, LatestRun
 
@@ -173,6 +174,9 @@ def _part(readings: JournalSeries, component: LatestComponent) -> dict[str, Any]
             lines.append(f"{counted(stats.late, 'tuple')} came too late")
         if stats.dropped:
             lines.append(f"{counted(stats.dropped, 'tuple')} dropped, as their deadline had passed")
+    waits = readings.waits.found.get((component.application, component.operator))
+    if stats is not None and waits is not None:
+        lines.insert(0, named(readings, wait_text(waits)))
     if component.failure:
         lines.append(component.failure)
     if component.moving:

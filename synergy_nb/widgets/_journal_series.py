@@ -19,6 +19,7 @@ from synergy_nb.events.application_states import ENDED
 from synergy_nb.events.journal import Journal
 from synergy_nb.reporting.formatting import rate, seconds
 from synergy_nb.reporting.hot_spots import component_text, slack_text
+from synergy_nb.reporting.stalls import OpenWaits
 from synergy_nb.reporting.troubles import Trouble, joined, trouble
 from synergy_nb.widgets._latest_values import LatestComponent, LatestFlow, LatestPeer, LatestRun
 from synergy_nb.widgets._line_history import Line
@@ -52,6 +53,7 @@ class JournalSeries:
         self.components: dict[tuple[str, str], LatestComponent] = {}
         self.peers: dict[str, LatestPeer] = {}
         self.troubles: dict[str, Trouble] = {}  # errors of peers, by their sentences
+        self.waits = OpenWaits()  # components that wait, and for whom
         self.closed = False  # whether the cluster was closed
         self._trials: set[str] = set()
         self._next = 0
@@ -345,7 +347,12 @@ class JournalSeries:
         run.mark(event.time, "note", "", f"{event.operator} did not move to {event.to}: {event.reason}")
 
     @SHOWN.add
+    def _waits(self, event: events.WaitBegun | events.WaitEnded) -> None:
+        self.waits.add(event)
+
+    @SHOWN.add
     def _ended(self, event: events.ApplicationEnded) -> None:
+        self.waits.add(event)
         run = self.run(event.subject)
         if run.status in ENDED and event.status == "stopped":
             return  # it ended before its results were released
@@ -428,12 +435,14 @@ class JournalSeries:
         component = self._component(event.subject, event.operator, event.peer)
         component.peer, component.deployed, component.removed, component.failure = event.peer, True, False, None
         component.discipline = event.discipline
+        self.waits.add(event)
 
     @SHOWN.add
     def _undeployed(self, event: events.ComponentUndeployed) -> None:
         component = self._component(event.subject, event.operator, event.peer)
         if component.peer == event.peer:
             component.removed = True
+        self.waits.add(event)
 
     @SHOWN.add
     def _operator_failed(self, event: events.OperatorFailed | events.ComponentFailed) -> None:

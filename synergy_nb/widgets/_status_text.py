@@ -15,12 +15,14 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import rate, seconds, share
 from synergy_nb.reporting.replica_streams import counts
+from synergy_nb.reporting.stalls import stalls
 from synergy_nb.reporting.troubles import observers
 from synergy_nb.widgets._component_status import named, pieces_of, status
 from synergy_nb.widgets._journal_series import JournalSeries
 from synergy_nb.widgets._latest_values import LatestComponent, LatestFlow, LatestPeer, LatestRun
 from synergy_nb.widgets._replica_events import stream_pieces
 
+STALLS: Final = 2  # maximum number of stalls in the sentence about an application
 WORST: Final = 8  # maximum number of errors of peers that are shown
 PAST: Final = 5  # maximum number of ended applications in the view of a cluster
 # difference between measured and promised load from which on it is explained, as a share of the capacity
@@ -138,6 +140,8 @@ def _head(
             glyph = "▲"
         elif now == Status.RUNNING:
             sentence += _recovered(readings, run)
+        if now == Status.RUNNING:
+            sentence += _stalled(readings, run)
         tone = worse or tone
         span = max(until - zero, 0.0) if run.began is not None else None
     else:
@@ -209,6 +213,12 @@ def _sentence(
     if worst.miss is not None and worst.miss <= allowed:
         return f"{share(worst.miss)} {last} {how}; {share(allowed)} may.", ""
     return f"Too late: {share(worst.miss)} {last} {how}.", "bad"
+
+
+def _stalled(readings: JournalSeries, run: LatestRun) -> str:
+    """Sentences about what the application waits for; those in which nothing moves come first."""
+    found = stalls(readings.waits, readings.now, run.application)
+    return "".join(f" {str(each)[0].upper()}{named(readings, str(each)[1:])}." for each in found[:STALLS])
 
 
 def _hot(readings: JournalSeries, run: LatestRun) -> str:

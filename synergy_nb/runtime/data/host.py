@@ -48,7 +48,7 @@ from synergy_nb.runtime.data.instances import (
     read_paced,
     warm,
 )
-from synergy_nb.runtime.data.sources import Sample, SourceFeed, Stream
+from synergy_nb.runtime.data.sources import PushFeed, Sample, SourceFeed, Stream
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.data.stream_driver import StreamDriver
 from synergy_nb.runtime.process.processor_share import ProcessorShare
@@ -436,6 +436,17 @@ class Host:
         now = self._clock()
         components = self.hosting.components.items()
         return {key: (each.segments(now) if each.feeds else (), each.stream_segments(now)) for key, each in components}
+
+    def note_waits(self, silent: Callable[[str], bool]) -> None:
+        """Journal which components have begun to wait, or wait no more; ``silent``: whether a peer does not answer."""
+        self.hosting.waits.look(self._clock(), self._runtime.record, silent, self._outside)
+
+    def _outside(self, component: Component) -> tuple[str, str]:
+        """Return why what a component reads is broken for now, and what to say if it has no rows."""
+        if self.context.changed.paces.get(component.key) == 0.0:
+            return "", "its pace was set to 0"
+        pushed = isinstance(self._driver.feeds.get(component), PushFeed)
+        return "", "no row is pushed to it" if pushed else "what it reads has no more yet"
 
     def halt(self, application: str) -> None:
         """Measure the sinks of an application for the last time; later arrivals are dropped."""

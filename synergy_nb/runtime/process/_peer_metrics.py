@@ -1,4 +1,4 @@
-"""Measurements that a peer takes of itself every second: CPU, memory, commitments, and each component.
+"""Measurements that a peer takes of itself every second: CPU, memory, commitments, each component, and who waits.
 
 One :class:`~synergy_nb.events.PeerMeasured` a second is journaled, but only while the peer executes components of a
 running application, or while a client follows its journal.
@@ -36,11 +36,13 @@ class PeerMetrics:
         components: Callable[[], list[dict[str, Any]]],
         # function that returns the predicted load of the peer as a share of its cores; None where none is predicted
         predicted_load: Callable[[], float | None] = lambda: None,
+        note_waits: Callable[[], None] = lambda: None,  # function that journals which components wait, and for whom
     ) -> None:
         self._runtime = runtime
         self._capacity = capacity
         self._components = components
         self._predicted_load = predicted_load
+        self._note_waits = note_waits
         self._name = f"{runtime.address} {time.time_ns()}"
         self._timer: asyncio.TimerHandle | None = None
         self._followed = -FOLLOWED
@@ -90,4 +92,5 @@ class PeerMetrics:
             components=[ComponentMeasurements(**{name: stats[name] for name in STATS}) for stats in components],
             predicted_load=self._predicted_load(),
         )
+        self._note_waits()
         self.wake()

@@ -23,6 +23,7 @@ from synergy_nb.events import REFUSED, LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED, Status
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.models.overheads import LINK
+from synergy_nb.overlay.membership import ALIVE
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.derived.spark_parts import PART
@@ -148,6 +149,7 @@ class Service:
             lambda: (synergy.ledger.cores, synergy.ledger.load),
             self._executing_components,
             lambda: synergy.loads.load.predicted,
+            lambda: self.host.note_waits(lambda peer: synergy.membership.status(peer) != ALIVE),
         )
         if PART in synergy.config.components:
             runtime.on_start.append(self._spark_reports.publish)

@@ -114,6 +114,7 @@ class Component(ComponentMetrics):
         self._late = 0  # tuples that its logic had dropped as late after the last work
         self._since: WaitingChunk | None = None  # first entry of the last work
         self._told = ORIGIN  # end of the results of which the driver was told last
+        self.executing_since: float | None = None  # time in seconds; None while its logic executes nothing
 
     @property
     def output(self) -> Output:
@@ -204,7 +205,7 @@ class Component(ComponentMetrics):
 
     def resume(self) -> None:
         """Be free to execute again."""
-        self.running = False
+        self.running, self.executing_since = False, None
 
     def change(self) -> None:
         """Note that its copies need another snapshot."""
@@ -276,7 +277,7 @@ class Component(ComponentMetrics):
         bytes are passed. None: one chunk at a time.
         """
         first = self.first
-        self.running, self._since = True, first
+        self.running, self._since, self.executing_since = True, first, now
         if self.steps is not None:
             return Work(self, self._port, [], [], self.log.end)
         run = self.reading.next_run(self.ports) if self.reading.prescribed else None
@@ -340,7 +341,17 @@ class Component(ComponentMetrics):
         return sum(port.queued_rows for port in self.ports.values())
 
     def stats(self, now: float) -> dict[str, Any]:
-        """Return the measurements (:meth:`.ComponentMetrics.measurements`) and the sizes of the queues."""
+        """Return the measurements (:meth:`.ComponentMetrics.measurements`), the sizes of the queues, and the credit.
+
+        ``windows`` is the share that each reader has used up of its window, by application and operator; by an empty
+        application, that of a sink's readers.
+        """
+        windows: dict[str, dict[str, float]] = {}
+        for cursor in self.log.cursors.values() if self.log.size else ():
+            reader, used = cursor.reader, self.log.used(cursor)
+            of = windows.setdefault("" if reader.port == CLIENT else reader.application, {})
+            if reader.port == CLIENT or reader.operator != self.operator:
+                of[reader.operator] = max(used, of.get(reader.operator, 0.0))
         return {
             "application": self.application,
             "operator": self.operator,
@@ -348,6 +359,7 @@ class Component(ComponentMetrics):
             "thinned": self.losses.thinned,
             "queue_bytes": sum(port.queued for port in self.ports.values()),
             "queue_tuples": self.waiting,
+            "windows": windows,
         }
 
     def _account(self, outcome: ExecutionOutcome) -> None:
@@ -368,7 +380,7 @@ class Component(ComponentMetrics):
 
     def finished(self, work: Work, outcome: ExecutionOutcome) -> None:
         """Record what executed work has read, and append its output."""
-        self.running = False
+        self.running, self.executing_since = False, None
         port = self.ports[work.port]
         self._account(outcome)
         if outcome.late > self._late:

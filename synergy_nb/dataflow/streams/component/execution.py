@@ -138,6 +138,7 @@ class Work(NamedTuple):
 
     def _run(self, clock: Callable[[], float], window: int) -> ExecutionOutcome:
         component, began = self.component, clock()
+        component.executing_since = began
         outcome = ExecutionOutcome(began)
         try:
             operator = component.logic
@@ -176,6 +177,7 @@ class Work(NamedTuple):
             overflow = "capacity overflow" in str(error)  # Rust's message for an allocation that is too large
             outcome.error = component.share.failed(error) if overflow else error
         outcome.finished = clock()
+        component.executing_since = None
         return outcome
 
     def _all(self, operator: Logic) -> Iterator[Item | int]:

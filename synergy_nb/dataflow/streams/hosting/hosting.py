@@ -27,6 +27,7 @@ part                    its state                                               
 ``Standbys``            none: it works on the copies of the roles                         what a frame does to a copy
 ``OrderRecovery``       questions of others that it cannot answer yet                     orders of inputs
 ``PeerRoles``           none: it makes the transitions of the roles                       to carry out a deployment
+``Waits``               how far each component was when it was looked at                  who waits for whom
 ======================  ================================================================  ==========================
 
 Each is given parts above it only, so none calls back.
@@ -58,6 +59,7 @@ from synergy_nb.dataflow.streams.hosting._senders import Senders
 from synergy_nb.dataflow.streams.hosting._snapshots import SNAPSHOT_S, Snapshots
 from synergy_nb.dataflow.streams.hosting._standbys import Standbys
 from synergy_nb.dataflow.streams.hosting._timers import Timers
+from synergy_nb.dataflow.streams.hosting._waits import Waits
 from synergy_nb.dataflow.streams.hosting.effects import Arrived, Capture, Captured, Effect, Fact, FactKind, Restore
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
 from synergy_nb.dataflow.streams.log.chunking import TOGETHER_WORK, mergeable
@@ -124,6 +126,7 @@ class Hosting:
         self._senders = Senders(known, hosted)
         self._held = held = HeldRoles()
         self.inputs = InputReports(hosted.found)
+        self.waits = Waits(hosted.found, known.found, hosted.opened, limits)
         self._exchange = exchange = Exchange(
             peer, outbox, known, hosted, self.orders, limits, machine=machine, unused_cores=unused_cores
         )

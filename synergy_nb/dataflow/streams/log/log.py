@@ -530,6 +530,20 @@ class StreamLog:
         sharers = any(each.on_lag is OnLag.FAIL and each.state is not LOST for each in self.cursors.values())
         return not paced and sharers and not ahead  # only sharers read: the fastest of them sets the pace
 
+    @property
+    def blocking(self) -> list[Cursor]:
+        """The readers for which the component that makes the output waits; none if it does not wait."""
+        if not self.blocked:
+            return []
+        alive = [each for each in self.cursors.values() if each.state is not LOST]
+        found = [each for each in alive if each.on_lag is OnLag.BLOCK and self.blocks(each)]
+        found += [each for each in alive if each.on_lag is OnLag.GROUP and self.blocks(each)]
+        return found or [each for each in alive if each.on_lag is OnLag.FAIL]
+
+    def used(self, cursor: Cursor) -> float:
+        """Return the share of its window that a reader has used up: what it has not executed, of what it may have."""
+        return (self._offset(self.end) - self._executed(cursor)) / max(cursor.window, 1)
+
     def blocks(self, cursor: Cursor) -> bool:
         """Whether the component has to wait for a reader, whose window is used up or whose state is not durable."""
         end = self._offset(self.end)
