@@ -53,7 +53,7 @@ REMEDIES: Final = {
     Why.WINDOW: "results come once a window is over",
     Why.UNREACHABLE: "see whether that runs, and can be reached from its peer; it is tried again and again",
     Why.RESULTS: "read them, by results() or a loop, or stop the application",
-    Why.EXECUTION: "see what its function or its input is: a call that never returns has to be ended",
+    Why.EXECUTION: "see what its function waits for: a call that never returns has to be ended",
     Why.BUSY: "make it cheaper, give it more cores or instances, or lower the rate",
 }
 SILENT_PEER: Final = (
@@ -202,7 +202,7 @@ def _clause(wait: WaitBegun, now: float) -> str:
             return f"has been executing one batch {lasts}"
         case Why.BUSY:
             return f"is busy: it takes {rate(wait.rate)}, {seconds(wait.tuple_s)} each, and more comes"
-    return f"{LINKS[wait.why]} others {lasts}"
+    return f"{LINKS.get(wait.why, 'waits for')} others {lasts}"
 
 
 def wait_text(wait: WaitBegun) -> str:

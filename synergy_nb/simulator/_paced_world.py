@@ -263,7 +263,7 @@ class PacedWorld(PeerWorld):
         self._at(peer, lambda hosting: hosting.abort(*key, error, self.now))
 
     def _outside(self, component: Component) -> tuple[str, str]:
-        """Return why what a component reads is broken for now, and what to say if it has no rows."""
+        """Return why what a component reads is broken at present, and what to say if it has no rows."""
         if self.pace_of.get(component.key) == 0.0:
             return "", "its pace was set to 0"
         found = self._sources.get(component.key)

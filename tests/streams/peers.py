@@ -47,6 +47,7 @@ class Peers:
         self.opened: list[tuple[str, Open]] = []
         self.lose: Callable[[Frame], bool] = lambda _: False
         self.dead: set[str] = set()
+        self.reads = True  # whether a client collects results as they come
         self.rows: list[int] = []
         self.tables: list[pl.DataFrame] = []
         self.captures: list[Capture] | None = None  # that are not made before a test says so
@@ -110,12 +111,17 @@ class Peers:
             if to not in self.dead and not self.lose(frame):
                 self.say(sender, to, frame)
 
+    def execute(self, peer: str) -> None:
+        """Execute what can be executed at a peer."""
+        hosting = self.hostings[peer]
+        while (work := hosting.next(self.now)) is not None:
+            self.do(peer, hosting.finished(work, work.run(lambda: self.now), self.now))
+
     def say(self, sender: str, to: str, frame: Frame) -> None:
         hosting = self.hostings[to]
         self.do(to, hosting.receive(sender, frame, self.now))
-        while (work := hosting.next(self.now)) is not None:
-            self.do(to, hosting.finished(work, work.run(lambda: self.now), self.now))
-        for chunk in hosting.results("app", "out", self.collected, math.inf):
+        self.execute(to)
+        for chunk in hosting.results("app", "out", self.collected, math.inf) if self.reads else ():
             self.collected = chunk.end
             self.do(to, hosting.collected("app", "out", chunk.end, chunk.end, self.now))
             if isinstance(chunk.item, Batch):

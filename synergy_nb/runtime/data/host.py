@@ -442,7 +442,7 @@ class Host:
         self.hosting.waits.look(self._clock(), self._runtime.record, silent, self._outside)
 
     def _outside(self, component: Component) -> tuple[str, str]:
-        """Return why what a component reads is broken for now, and what to say if it has no rows."""
+        """Return why what a component reads is broken at present, and what to say if it has no rows."""
         if self.context.changed.paces.get(component.key) == 0.0:
             return "", "its pace was set to 0"
         pushed = isinstance(self._driver.feeds.get(component), PushFeed)

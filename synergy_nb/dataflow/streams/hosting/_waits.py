@@ -132,7 +132,7 @@ class Waits:
         now: float,
         record: Recorder,  # writes to the journal of the peer
         silent: Callable[[str], bool],  # whether a peer does not answer
-        # returns what the driver knows of what a source or a sink has outside: why it is broken for now, or nothing;
+        # returns what the driver knows of what a source or a sink has outside: why it is broken at present, or nothing;
         # and what to say of a source without rows, as the end of a sentence
         outside: Callable[[Component], tuple[str, str]],
     ) -> None:

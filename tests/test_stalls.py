@@ -1,0 +1,204 @@
+"""An application that hangs says for whom it waits: in ``explain()``, in the view and in the journal, by one body.
+
+What is read off cursors and inputs has tests of its own (``test_waits``), and the reasons that neither driver can
+provoke alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from distributed import LocalCluster
+
+from synergy_nb import Cluster, Simulation, connect_cluster, function, source
+from synergy_nb.events import Event, WaitBegun, WaitEnded, Why
+from synergy_nb.plan import Plan
+from synergy_nb.recording._event_words import said
+from synergy_nb.runtime.client.journal_follower import follow_journals
+from tests.waiting import DEADLINE, run_loop
+
+PEERS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(peers=PEERS, cores=1, spark=False, hotspots="off") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    return Simulation(peers=PEERS, cores=1, network="local", seed=1)
+
+
+@pytest.fixture(scope="module", params=[pytest.param("cluster", marks=pytest.mark.slow), "simulation"])
+def either(request: pytest.FixtureRequest) -> Any:
+    """A cluster, and then a simulation."""
+    return request.getfixturevalue(request.param)
+
+
+def told(application: Any, pattern: str) -> str:
+    """Let time pass until explain() and the view say something; return the line of explain()."""
+    view = application.watch()
+    try:
+        for _ in range(int(2 * DEADLINE)):
+            lines = [line.strip() for line in str(application.explain()).splitlines() if re.search(pattern, line)]
+            if lines and re.search(pattern, repr(view), re.IGNORECASE):
+                return str(lines[0])
+            application.results(seconds=0.5)
+    finally:
+        view.close()
+    raise AssertionError(f"nobody says {pattern!r}: {application.explain()}; {view!r}")
+
+
+def first_event(application: Any, wanted: Callable[[Event], bool]) -> Event:
+    """Wait for an event in the journals of a live cluster, without reading any result."""
+    found: list[Event] = []
+    there, caught = threading.Event(), follow_journals(application.cluster)
+
+    def look() -> None:
+        with caught.reading:
+            found.extend(event for event in caught.journal if event.subject == application.id and wanted(event))
+        if found:
+            there.set()
+
+    leave = caught.listen(look)
+    assert there.wait(DEADLINE)
+    leave()
+    return found[0]
+
+
+def over(application: Any, operator: str) -> None:
+    """Let time pass until an operator goes on."""
+    for _ in range(int(2 * DEADLINE)):
+        if any(event.operator == operator for event in application.events().of(WaitEnded)):
+            return
+        application.results(seconds=0.5)
+    raise AssertionError(f"{operator} still waits")
+
+
+def _late() -> Plan:
+    one = source("packets", seed=1, rate="200 tuples/s", id="one")
+    two = source("packets", seed=2, rate="200 tuples/s", id="two")
+    counts = one.union(two, id="both").aggregate(window="100 ms", by="link", n="count(*)", id="n")
+    return counts.sink("late", id="out")
+
+
+def test_a_window_waits_for_one_source_that_is_late(either: Any) -> None:
+    application = either.submit(_late())
+    application.head(5)
+    either.pace(application, "two", 0.0)
+    line = told(
+        application, r"(?i)waiting: out waits for n, which waits for both, which waits for two at peer-\d, which is"
+    )
+    assert re.search(
+        r"behind its other inputs and has given nothing for [\d.]+ m?s: its pace was set to 0; see wh", line
+    )
+    found = {event.operator: event for event in application.events().of(WaitBegun)}
+    assert found["two"].why is Why.SILENT
+    assert said(found["both"])[0].startswith("both waits for two")
+    either.pace(application, "two", 1.0)
+    over(application, "both")
+    assert "waits for" not in str(application.explain())
+    application.stop()
+
+
+def test_a_slow_operator_uses_up_the_credit_of_its_source(either: Any) -> None:
+    packets = source("packets", seed=1, speed=0, id="packets")
+    application = either.submit(packets.delay("20 us", id="slow").sink("credit", id="out"))
+    line = told(application, r"(?i)held up: packets waits for room at slow at peer-\d, which is busy: it takes")
+    assert "make it cheaper" in line
+    application.stop()
+
+
+def test_a_suspended_peer_is_named(either: Any) -> None:
+    packets = source("packets", seed=1, rate="200 tuples/s", id="packets", at="peer-2")
+    work = packets.filter("bytes > 0", id="work", at="peer-3")
+    application = either.submit(work.sink("suspended", id="out", at="peer-1"), origin="peer-1")
+    application.head(5)
+    either.suspend("peer-3")
+    for _ in range(int(2 * DEADLINE)):
+        found = str(application.explain())
+        if "out waits for work at peer-3, and that peer does not answer" in found:
+            break
+        application.results(wait=False)
+        if isinstance(either, Simulation):
+            either.run(0.5)
+    assert "stalled: out waits for work at peer-3, and that peer does not answer; " in found
+    assert "see whether its process runs" in found
+    either.resume("peer-3")
+    over(application, "out")
+    application.stop()
+
+
+# -- what only live peers do -------------------------------------------------------------------------------------------
+
+
+@function(columns={"n": "int"}, deterministic=True)
+def stuck(batch: pl.DataFrame) -> pl.DataFrame:
+    """A call that never returns, as of a service that does not answer."""
+    threading.Event().wait()
+    return batch.select(n=pl.lit(1))
+
+
+@pytest.mark.slow
+def test_a_function_that_hangs_is_named(cluster: Cluster) -> None:
+    packets = source("packets", seed=1, rate="200 tuples/s", id="packets")
+    application = cluster.submit(packets.apply(stuck, id="stuck").sink("hangs", id="out"))
+    line = told(application, r"(?i)stalled: out waits for stuck at peer-\d, which has been executing one batch for")
+    assert "a call that never returns has to be ended" in line
+    application.stop()
+
+
+@pytest.mark.slow
+def test_results_that_nobody_reads_fill_the_sink(cluster: Cluster) -> None:
+    packets = source("packets", seed=1, speed=0, id="packets")
+    application = cluster.submit(packets.sink("unread", id="out"))
+    for wanted in (Why.RESULTS, Why.ROOM):
+        first = first_event(application, lambda event, why=wanted: isinstance(event, WaitBegun) and event.why is why)
+        assert isinstance(first, WaitBegun)
+        assert not first.moves
+    assert re.search(r"packets waits for room at out at peer-\d, which has been full for .*nobody reads its results; "
+                     r"read them, by results\(\)", str(application.explain()))  # fmt: skip
+    application.stop(collect=False)
+
+
+def fill_the_disk_of(file: Path) -> None:
+    """Make an open file of this process one that has no space left."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if descriptor.readlink() == file:
+                os.dup2(full, int(descriptor.name))
+    os.close(full)
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_a_recording_and_says_so(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    file = tmp_path / "run.rec"
+
+    async def recorded() -> str:
+        async with LocalCluster(n_workers=2, asynchronous=True, silence_logs=50, **options) as workers:  # type: ignore[no-untyped-call]
+            cluster = await connect_cluster(workers.scheduler_address, spark=False, record=file)
+            fill_the_disk_of(file)
+            packets = source("packets", seed=1, rate="200 tuples/s", id="packets")
+            application = await cluster.submit(packets.sink("recorded", id="out"))
+            await application.head(5)
+            account = ""
+            async for _ in application.stream():
+                account = str(await application.explain())
+                if "the recording of" in account:
+                    break
+            await cluster.close()
+            return account
+
+    assert "ends here: No space left on device" in run_loop(recorded())
