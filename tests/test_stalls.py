@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import pytest
 from distributed import LocalCluster
 
 from synergy_nb import Cluster, Simulation, connect_cluster, function, source
-from synergy_nb.events import Event, WaitBegun, WaitEnded, Why
+from synergy_nb.events import WaitBegun, WaitEnded, Why
 from synergy_nb.plan import Plan
 from synergy_nb.recording._event_words import said
 from synergy_nb.runtime.client.journal_follower import follow_journals
@@ -59,14 +59,15 @@ def told(application: Any, pattern: str) -> str:
     raise AssertionError(f"nobody says {pattern!r}: {application.explain()}; {view!r}")
 
 
-def first_event(application: Any, wanted: Callable[[Event], bool]) -> Event:
-    """Wait for an event in the journals of a live cluster, without reading any result."""
-    found: list[Event] = []
+def first_wait(application: Any, why: Why) -> WaitBegun:
+    """Wait until a component of a live application waits for a reason, without reading any result."""
+    found: list[WaitBegun] = []
     there, caught = threading.Event(), follow_journals(application.cluster)
 
     def look() -> None:
         with caught.reading:
-            found.extend(event for event in caught.journal if event.subject == application.id and wanted(event))
+            waits = (event for event in caught.journal if isinstance(event, WaitBegun))
+            found.extend(event for event in waits if event.subject == application.id and event.why is why)
         if found:
             there.set()
 
@@ -162,10 +163,8 @@ def test_a_function_that_hangs_is_named(cluster: Cluster) -> None:
 def test_results_that_nobody_reads_fill_the_sink(cluster: Cluster) -> None:
     packets = source("packets", seed=1, speed=0, id="packets")
     application = cluster.submit(packets.sink("unread", id="out"))
-    for wanted in (Why.RESULTS, Why.ROOM):
-        first = first_event(application, lambda event, why=wanted: isinstance(event, WaitBegun) and event.why is why)
-        assert isinstance(first, WaitBegun)
-        assert not first.moves
+    for why in (Why.RESULTS, Why.ROOM):
+        assert not first_wait(application, why).moves
     assert re.search(r"packets waits for room at out at peer-\d, which has been full for .*nobody reads its results; "
                      r"read them, by results\(\)", str(application.explain()))  # fmt: skip
     application.stop(collect=False)
