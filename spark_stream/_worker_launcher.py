@@ -5,6 +5,8 @@ ARGUMENT...``, where FOLDER is the folder of the server, and ``PYTHON ARGUMENT..
 passes its arguments, variables, folder and standard streams to the fork server of Python workers
 (:mod:`spark_stream._worker_fork_server`), waits until the worker has ended, and ends with its exit code. If it is ended
 before, the fork server ends the worker. Where there is no fork server, it becomes the command that Spark meant.
+
+A worker that opens a session runs :mod:`spark_stream._session_worker`, which finds it at the socket of the server.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from typing import Final
 
 SOCKET: Final = "python-workers"  # name of the fork server's socket, in the folder of the server
 SIZE: Final = 4  # bytes of the length of a request, and of an exit code
+OPENS: Final = "pyspark.sql.connect.streaming.worker."  # beginning of the modules of workers that open a session
+SESSION_WORKER: Final = "spark_stream._session_worker"
 FAILED: Final = 1  # exit code if the fork server has ended, and the worker with it
 
 
@@ -53,6 +57,8 @@ def forked(folder: str, arguments: list[str]) -> int | None:
 def main(folder: str, python: str, *arguments: str) -> None:
     """Run the command ``python arguments...``, forked where that can be done."""
     if len(arguments) > 1 and arguments[0] == "-m":
+        if arguments[1].startswith(OPENS):
+            arguments = ("-m", SESSION_WORKER, folder, *arguments[1:])
         code = forked(folder, list(arguments))
         if code is not None:
             os._exit(code)

@@ -41,7 +41,7 @@ __all__ = [
 
 ARCHIVES: Final = Path("share", "synergy_nb")  # folder of archives, in the folder of the Python environment
 CLASSES: Final = "classes"  # folder in a server's folder, for classes of ours
-PYTHON: Final = "python"  # program in a server's folder that has a Python worker forked
+PYTHON: Final = "python"  # program in a server's folder that has a Python worker forked, or finds it its session
 FORKS: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")  # whether Python workers are forked
 MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
 # ports to try first: systems give higher ones to connections
@@ -99,7 +99,7 @@ def prepare_folder(folder: Path) -> None:
     settings.log_file(folder).write_text(settings.log_configuration(), "utf-8")
     filesystem.write_classes(folder / CLASSES)
     connect_server.write_class(folder / CLASSES)
-    if FORKS:
+    if os.name == "posix":
         launcher = [sys.executable, "-I", "-S", worker_launcher.__file__, str(folder), sys.executable]
         program = folder / PYTHON
         program.write_text(f'#!/bin/sh\nexec {shlex.join(launcher)} "$@"\n', "utf-8")

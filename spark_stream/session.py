@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import weakref
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import grpc
 from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.proto import base_pb2 as messages
-from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession
 
+from spark_stream._channels import Channels
 from spark_stream._settings import SESSION
-from spark_stream.address import LONGEST_SOCKET, Address, parse_url
+from spark_stream.address import Address, parse_url
 from spark_stream.java import SparkUnavailable
 from spark_stream.server import Endpoint
 
@@ -25,7 +23,6 @@ __all__ = ["connect", "disconnect", "parse_url"]
 
 CONNECT_WITHIN: Final = 10.0  # time limit for opening a session, seconds
 _PAUSE: Final = 0.5  # longest time between two retries of a request, seconds
-LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 def connect(
@@ -46,7 +43,7 @@ def connect(
     """
     endpoint = Endpoint(where) if isinstance(where, str) else where
     address = parse_url(endpoint.url)
-    channels = _Channels(endpoint.url, address)
+    channels = Channels(endpoint.url)
     if shown := token or endpoint.token:
         channels.set(DefaultChannelBuilder.PARAM_TOKEN, shown)
     user = channels.userId or os.environ.get("SPARK_USER") or os.environ.get("USER") or "synergy"
@@ -83,7 +80,7 @@ def disconnect(session: SparkSession, timeout: float = 2.0) -> None:
     """
     if not session.is_stopped:
         channels = session.client._builder
-        if not isinstance(channels, _Channels):
+        if not isinstance(channels, Channels):
             raise TypeError("session: not opened by connect(); expected one that was, end others by their stop()")
         request = messages.ReleaseSessionRequest(
             session_id=session.session_id,
@@ -94,47 +91,6 @@ def disconnect(session: SparkSession, timeout: float = 2.0) -> None:
         with contextlib.suppress(grpc.RpcError):
             channels.stub.ReleaseSession(request, timeout=timeout, metadata=channels.metadata())
     session.stop()
-
-
-class _Channels(DefaultChannelBuilder):
-    """Spark's channel builder; it knows sockets, and for servers on this machine treats 127.0.0.1 like localhost."""
-
-    stub: SparkConnectServiceStub
-
-    def __init__(self, url: str, address: Address) -> None:
-        super().__init__("sc://localhost" if address.socket else url)
-        self._socket = address.socket
-        if address.socket:
-            for name, value in address.options.items():
-                self.set(name, value)
-
-    def toChannel(self) -> Any:  # noqa: N802 - Spark's name
-        is_local = self.host in LOOPBACK and not self.use_ssl
-        if is_local:
-            self.setChannelOption("grpc.enable_http_proxy", 0)
-        if is_local and self.token is not None:
-            kind = grpc.LocalConnectionType.UDS if self._socket else grpc.LocalConnectionType.LOCAL_TCP
-            credentials = grpc.composite_channel_credentials(
-                grpc.local_channel_credentials(kind), grpc.access_token_call_credentials(self.token)
-            )
-            channel = self._secure_channel(self._target(), credentials)
-        elif self._socket:
-            channel = self._insecure_channel(self._target())
-        else:
-            channel = super().toChannel()
-        self.stub = SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
-        return channel
-
-    def _target(self) -> str:
-        """The name by which gRPC finds the server."""
-        if not self._socket:
-            return self.endpoint
-        if len(os.fsencode(self._socket)) < LONGEST_SOCKET or not Path("/proc/self/fd").is_dir():
-            return f"unix:{self._socket}"
-        folder, name = os.path.split(self._socket)
-        descriptor = os.open(folder, os.O_RDONLY)  # no longer path is an address; it is opened again and again
-        weakref.finalize(self, os.close, descriptor)
-        return f"unix:/proc/self/fd/{descriptor}/{name}"
 
 
 def _explain(error: Any, address: Address, timeout: float) -> str:

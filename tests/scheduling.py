@@ -27,6 +27,7 @@ SERVERS: Final = {
     "spark_peers": ("test_bench", "test_nexmark_on_spark", "test_spark_cluster"),
     "spark_server": (
         "test_python_workers",
+        "test_session_worker",
         "test_spark_external_server",
         "test_spark_expressions",
         "test_spark_operators",
