@@ -41,6 +41,7 @@ LAYERS = (
     ("reporting",),
     ("dataflow",),
     ("traces",),
+    ("connectors",),
     ("testing",),
     ("editing",),
     (SPARK,),
@@ -71,7 +72,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "dataflow": (
         ("deployments", "memory_shares", "meters", "prediction_reports", "tuples"),
-        ("_expressions", "logic"),
+        ("_expressions", "logic", "sources"),
         ("functions",),
         ("operators",),
         ("streams",),
@@ -335,9 +336,9 @@ def algorithms_stand_alone(module: Module) -> Iterator[str]:
 
 
 def _drives(module: Module) -> bool:
-    """Whether it deals with the world as it is: drivers do, but for simulations, and what runs Spark."""
+    """Whether it deals with the world as it is: drivers do, but for simulations, what runs Spark, and connectors."""
     simulated = module.parts[0] == "simulator" or module.parts[:2] == (EXPERIMENTS, "flows")
-    return module.parts[0] == SPARK or (module.level >= DRIVERS and not simulated)
+    return module.parts[0] in (SPARK, "connectors") or (module.level >= DRIVERS and not simulated)
 
 
 def no_outside_world(module: Module) -> Iterator[str]:
@@ -537,7 +538,12 @@ ERROR_BASE = "SynergyError"
 
 #: Modules of a component; the other modules of its room are parts of it.
 COMPONENT = {f"{PACKAGE}.dataflow.streams.component.{name}" for name in ("component", "component_metrics")}
-LABELS = {"determinants", "losses", "rates"}  # of a chunk: whoever makes one labels it before anybody else has it
+LABELS = {
+    "determinants",
+    "losses",
+    "place",
+    "rates",
+}  # of a chunk: whoever makes one labels it before anybody else has it
 
 
 #: Rooms in which all facts have one home, with the rooms below of which they write nothing either.

@@ -15,15 +15,18 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import polars as pl
 
+from synergy_nb.connectors import connected
 from synergy_nb.dataflow.logic import ANYTHING, error_reason
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.operators.base import OperatorLogic
+from synergy_nb.dataflow.sources import BrokenForNow
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.traces import nexmark, packets
 from synergy_nb.traces.reading import open_trace
+from synergy_nb.traces.rows import RowReader
 from synergy_nb.traces.times import readable
 
 __all__ = ["LARGEST_SAMPLE", "SampleError", "SampledRows", "compute_sample", "json_rows"]
@@ -108,7 +111,7 @@ class _SampleRun:
         for each in needed:
             for port, up in enumerate(each.inputs):
                 self.readers[up].append((each.id, port))
-        self.sources = {each.id: _first_items(each, given) for each in needed if not each.inputs}
+        self.sources = {each.id: _first_items(each, plan.schema(each.id), given) for each in needed if not each.inputs}
         self.found: list[pl.DataFrame] = []  # rows of the wanted stream
         self.found_rows = 0
         self.taken = 0  # tuples
@@ -154,8 +157,10 @@ class _SampleRun:
                 self.deliver(reader, made)
 
 
-def _first_items(operator: Operator, given: Mapping[str, Callable[[], pl.DataFrame]]) -> Iterator[Item]:
-    """The first tuples of a source in batches, and a punctuation after each batch."""
+def _first_items(
+    operator: Operator, columns: Mapping[str, str], given: Mapping[str, Callable[[], pl.DataFrame]]
+) -> Iterator[Item]:
+    """The first tuples of a source with these columns in batches, and a punctuation after each batch."""
     params = operator.params
     match params["connector"]:
         case "packets":
@@ -173,10 +178,36 @@ def _first_items(operator: Operator, given: Mapping[str, Callable[[], pl.DataFra
                 expected = "a table as source(rows); other rows come when the plan is submitted"
                 raise SampleError(f"operator {operator.id!r}, rows: missing; expected {expected}")
             return _batches(given[operator.id]().head(LARGEST_SAMPLE), ordered=True)
+        case "directory" | "tail":
+            return _batches(_polled_rows(operator, columns), ordered=params.get("lateness") is None)
         case _:
             raise SampleError(
                 f"operator {operator.id!r}: measurements of peers; expected a source with rows before it runs"
             )
+
+
+def _polled_rows(operator: Operator, columns: Mapping[str, str]) -> pl.DataFrame:
+    """The first rows that are there of a source that waits for more, at most :data:`LARGEST_SAMPLE`."""
+    source, reader, found, left = (
+        connected(operator.params, columns),
+        RowReader(operator.id, columns),
+        [],
+        LARGEST_SAMPLE,
+    )
+    try:
+        source.open(None)
+        while left > 0 and (polled := source.poll(0.0)) is not None:
+            found.append(reader.as_given(polled.rows).head(left))
+            left -= found[-1].height
+            if polled.ends:
+                break
+    except BrokenForNow as error:
+        raise SampleError(f"operator {operator.id!r}: {error}") from None
+    finally:
+        source.close()
+    if left == LARGEST_SAMPLE:
+        raise SampleError(f"operator {operator.id!r}: no rows are there yet; expected at least one")
+    return pl.concat(found)
 
 
 def _first_rows(tables: Iterator[pl.DataFrame]) -> pl.DataFrame:

@@ -47,6 +47,9 @@ __all__ = [
     "SinkFinished",
     "SinkMeasured",
     "SkippedLines",
+    "SourceBroken",
+    "SourceMended",
+    "SourceRemarked",
     "SourceStarted",
     "SuccessionBegun",
     "TakenOver",
@@ -244,6 +247,33 @@ class SourceStarted(RequestEvent, frozen=True, gc=False):
     """A source emits its first rows."""
 
     operator: str
+
+
+class SourceBroken(RequestEvent, frozen=True, gc=False):
+    """A source cannot be read at present; it is opened again after a wait."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    operator: str
+    reason: str  # what was tried, and what came of it
+    tries: int  # number of tries since it broke, this one included
+    wait_s: float  # time until the next try, seconds
+
+
+class SourceMended(RequestEvent, frozen=True, gc=False):
+    """A source that was broken is read again, after so many seconds."""
+
+    operator: str
+    seconds: float
+
+
+class SourceRemarked(RequestEvent, frozen=True, gc=False):
+    """A source says something about its rows, such as what is lost."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    operator: str
+    text: str
 
 
 class SinkFinished(RequestEvent, frozen=True, gc=False):

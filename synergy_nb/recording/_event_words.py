@@ -84,6 +84,12 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.ComponentDeployed: lambda e: f"{e.operator} is deployed",
     events.ComponentUndeployed: lambda e: f"{e.operator} is removed",
     events.SourceStarted: lambda e: f"{e.operator} emits its first rows",
+    events.SourceBroken: lambda e: (
+        f"{e.operator} cannot be read: {e.reason}; it is tried again in {seconds(e.wait_s)}"
+        + (f" (try {e.tries})" if e.tries > 1 else "")
+    ),
+    events.SourceMended: lambda e: f"{e.operator} is read again, after {seconds(e.seconds)}",
+    events.SourceRemarked: lambda e: f"{e.operator}: {e.text}",
     events.SinkFinished: lambda e: f"the end of the stream has reached {e.operator}",
     events.OperatorFailed: lambda e: f"{e.operator} failed: {e.reason}",
     events.ComponentFailed: lambda e: f"{e.operator} cannot continue: {e.reason}",

@@ -30,6 +30,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from synergy_nb import traces
+from synergy_nb.dataflow.sources import BrokenForNow, Source
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.log import LIMITS
 from synergy_nb.dataflow.streams.log.pushes import PushWindow, rest_of
@@ -153,6 +154,40 @@ def _read(rows: Iterable[Any], source: str) -> Iterator[Any]:
         failure = FeedError(f"{source}: its feed raised {type(error).__name__}: {error}")
         failure.__cause__ = error
         yield failure
+
+
+def read_to_end(
+    source: Source, reader: RowReader, lateness: float | None, dropped: Callable[[int], object] = lambda _: None
+) -> Iterator[Entry]:
+    """Yield the rows of a source that ends, each batch with a promise; ``lateness``, ``dropped``: as of ``tabled``.
+
+    Raises ``ValueError`` if it cannot be read at present: nothing mends in virtual time.
+    """
+    order, position = EventOrder(reader.source, lateness), 0
+    try:
+        source.open(None)
+        while True:
+            polled = source.poll(0.0)
+            if polled is None:
+                raise ValueError(f"{reader.source}: it waits for rows; expected a source that ends")
+            table, known = reader.as_given(polled.rows), order.dropped
+            if table.height:
+                kept, latest = order.keep(table)
+                if order.dropped > known:
+                    dropped(order.dropped)
+                yield 0.0, Batch(kept, position, 0.0)
+                position += kept.height
+                if len(latest):
+                    yield 0.0, Punctuation(int(latest[-1]) - order.allowed, position, 0.0)
+                if order.error is not None:
+                    raise order.error
+            if polled.ends:
+                yield 0.0, Punctuation(END, position, 0.0)
+                return
+    except BrokenForNow as error:
+        raise ValueError(str(error)) from None
+    finally:
+        source.close()
 
 
 def sampled(address: str, interval: float, samples: Samples, now: Callable[[], float]) -> Iterator[Entry]:

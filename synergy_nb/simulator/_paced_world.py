@@ -19,6 +19,7 @@ import msgspec
 
 from synergy_nb import events
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.connectors import POLLED, connected
 from synergy_nb.control.driver_messages import LinesMalformed, SpeedMeasured
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.streams.component.component import Component
@@ -31,11 +32,11 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.operators.sources import rate_of
 from synergy_nb.reporting.formatting import seconds
-from synergy_nb.simulator._paced_sources import PacedSource, RetainedSource, opened, sampled, tabled
+from synergy_nb.simulator._paced_sources import PacedSource, RetainedSource, opened, read_to_end, sampled, tabled
 from synergy_nb.simulator.network import Topology
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
-from synergy_nb.traces.rows import row_reader
+from synergy_nb.traces.rows import RowReader, row_reader
 
 LEAST_WAIT: Final = 0.001  # seconds until a source that is behind, or has no pace or no room, is read again
 SUSPENDED: Final = 0.1  # seconds until a source on a suspended peer is read again
@@ -197,6 +198,10 @@ class PacedWorld(PeerWorld):
                 rows, reader = self.rows[application][operator], row_reader(plan, operator)
                 dropped = partial(self._dropped, peer, (application, operator))
                 return tabled(rows, reader, rate_of(params), params.get("lateness"), dropped), True
+            case str() as connector if connector in POLLED:
+                schema, dropped = plan.schema(operator), partial(self._dropped, peer, (application, operator))
+                reader = RowReader(operator, schema)
+                return read_to_end(connected(params, schema), reader, params.get("lateness"), dropped), False
             case "peers":
                 interval = float(params.get("interval", 1.0))
                 samples = partial(self._samples, peer)

@@ -23,6 +23,7 @@ import msgspec
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly.peer_options import check_keys, check_positive, peer_config
+from synergy_nb.connectors import POLLED
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.dataflow.functions.calls import found
 from synergy_nb.drawing.notebook_views import view_of
@@ -40,6 +41,7 @@ from synergy_nb.plan import Plan, PlanError
 from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.checks.requirements import check_discipline
 from synergy_nb.plan.derived.placement_modes import placement_of
+from synergy_nb.plan.operators.sources import is_endless
 from synergy_nb.plan.terms.units import duration, type_of
 from synergy_nb.recording.descriptions import describe
 from synergy_nb.recording.moments import Replay
@@ -388,6 +390,13 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
                 raise ClusterError(
                     f"operator {operator!r}: feeds: {type_of(given)}; expected a table or an iterable of rows, "
                     "as virtual time does not wait for a program that pushes rows"
+                )
+        for operator in plan.sources:
+            params = plan.operators[operator].params
+            if params["connector"] in POLLED and is_endless(params):
+                raise ClusterError(
+                    f"operator {operator!r}: connector: {params['connector']!r}, which waits for what comes; expected "
+                    "a source that ends, such as a trace or a directory with ends=True: virtual time waits for nobody"
                 )
         rows = {operator: check_rows(given, row_reader(plan, operator)) for operator, given in rows.items()}
         rows = {name: in_turn(each) if isinstance(each, AsyncIterable) else each for name, each in rows.items()}

@@ -49,7 +49,7 @@ class CsvLayout(NamedTuple):
     unit: str | None = None  # unit of times that are numbers
 
 
-class _Fields(NamedTuple):
+class CsvFields(NamedTuple):
     """What the parsers know of the fields of a row, see :class:`CsvLayout` and :func:`._typed_columns.typed`."""
 
     separator: str
@@ -133,7 +133,7 @@ def _sampled(path: Path, rows: int, encoding: str, quotes: bool | None) -> tuple
         quoted = separator != "\t" if quotes is None else quotes
         sample = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
         if rows:
-            line_parser = _LineParser(_Fields(separator, names, {}, [], quoted))
+            line_parser = _LineParser(CsvFields(separator, names, {}, [], quoted))
             sample = line_parser.split(data[body:], 2, last=whole).raw.head(rows)
         if whole or sample.height >= rows:
             break
@@ -146,7 +146,9 @@ def csv_blocks(path: Path, layout: CsvLayout, tally: Tally, encoding: str = UTF8
     Raises ValueError if the file cannot be read, see :func:`synergy_nb.traces.text_files.pieces`, or if a row does not
     fit into memory.
     """
-    parser = _Parser(_Fields(layout.separator, layout.names, layout.kinds, [layout.clock], layout.quotes, layout.unit))
+    parser = CsvParser(
+        CsvFields(layout.separator, layout.names, layout.kinds, [layout.clock], layout.quotes, layout.unit)
+    )
     data, number, last = b"", 1, False
     source = pieces(path, encoding)
     while data or not last:
@@ -172,7 +174,7 @@ def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.Da
     """Yield the rows of a 6-column TCP trace like :func:`csv_blocks`; any run of blanks separates fields."""
     kinds = TRACE_SCHEMAS["tcp"]
     names = list(kinds)
-    fields = _Fields(" ", names, kinds, names, quotes=False, unit="s")
+    fields = CsvFields(" ", names, kinds, names, quotes=False, unit="s")
     line_parser, fast = _LineParser(fields), _FastParser(fields)
     for number, data in whole_lines(path, encoding):
         # Blanks of other kinds also separate fields, which the CSV reader does not know.
@@ -186,14 +188,14 @@ def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.Da
 # -- both parsers --------------------------------------------------------------------------------------------------
 
 
-class _Parser:
+class CsvParser:
     """Parser of a CSV file, block by block.
 
     If the fast parser refuses a block, it gets the parts of it that have no malformed quote, and the line parser only
     the others: few lines at first, and more as long as the fast parser refuses what follows.
     """
 
-    def __init__(self, fields: _Fields) -> None:
+    def __init__(self, fields: CsvFields) -> None:
         self._fast = _FastParser(fields)
         self._lines = _LineParser(fields)
         self._careful = 0  # bytes that are left of a block that the fast parser has refused
@@ -234,7 +236,7 @@ class _Parser:
 class _FastParser:
     """Parser of blocks with the CSV reader, used if the result is certain to be right."""
 
-    def __init__(self, fields: _Fields) -> None:
+    def __init__(self, fields: CsvFields) -> None:
         # number of bytes up to the first row with a malformed quote, if that is why a block was refused; otherwise 0
         self.clean = 0
         self._separator, self._names, self._kinds, self._required, self._quotes, self._unit = fields
@@ -314,7 +316,7 @@ class _FastParser:
 class _LineParser:
     """Parser of blocks line by line."""
 
-    def __init__(self, fields: _Fields) -> None:
+    def __init__(self, fields: CsvFields) -> None:
         self._separator, self._names, self._kinds, self._required, self._quotes, self._unit = fields
         count = counted(len(fields.names), "field")
         self._expected = _TCP_EXPECTED if fields.separator == " " else f"{count} as in the header"

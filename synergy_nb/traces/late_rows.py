@@ -33,7 +33,11 @@ class EventOrder:
         self.error: FeedError | None = None  # error that ends the stream after the rows that were kept
         self._source = source  # operator id of the source, for errors
         self._drops = lateness is not None
-        self._reached: int | None = None  # latest event time so far, microseconds
+        self.reached: int | None = None  # latest event time so far, microseconds
+
+    def resume(self, reached: int | None) -> None:
+        """Go on behind rows of which the latest has an event time, microseconds; None: behind no rows."""
+        self.reached = reached
 
     def keep(self, table: pl.DataFrame) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         """Return the rows that come in time, and the latest event time up to each of them, microseconds.
@@ -41,7 +45,7 @@ class EventOrder:
         ``table``: next rows of the stream, at least one, in their order of arrival.
         """
         times = table.get_column("time").to_physical().to_numpy()
-        reached = self._reached
+        reached = self.reached
         latest = np.maximum.accumulate(times if reached is None else np.maximum(times, reached))
         before = np.concatenate(([times[0] if reached is None else reached], latest[:-1]))
         behind = before - times > self.allowed
@@ -54,7 +58,7 @@ class EventOrder:
                 self.error = self._disorder(int(times[first]), int(before[first]))
                 table, latest = table.head(first), latest[:first]
         if len(latest):
-            self._reached = int(latest[-1])
+            self.reached = int(latest[-1])
         return table, latest
 
     def _disorder(self, time: int, before: int) -> FeedError:

@@ -15,7 +15,7 @@ from synergy_nb.traces._records import LONE_RETURN, NOT_UTF8, undecodable
 from synergy_nb.traces._typed_columns import Malformed, Tally
 from synergy_nb.traces.text_files import UTF8, whole_lines
 
-__all__ = ["LOGS", "log_blocks"]
+__all__ = ["LOGS", "log_block", "log_blocks"]
 
 # Hosts are N+H, or "UNR name" where the archive kept a name: all text up to the first ": " before the date.
 HTTP: Final = (
@@ -41,40 +41,44 @@ def log_blocks(path: Path, kind: str, tally: Tally, encoding: str = UTF8) -> Ite
 
     Raises ValueError if the file cannot be read, see :func:`synergy_nb.traces.text_files.whole_lines`.
     """
-    pattern, date, example = LOGS[kind]
     for number, block in whole_lines(path, encoding):
-        data = block.removeprefix(codecs.BOM_UTF8) if number == 1 else block
-        try:
-            text, broken = data.decode(), []
-        except UnicodeDecodeError:
-            text, broken = data.decode("utf-8", "replace"), undecodable(data)
-        lines = pl.Series("line", [text]).str.split("\n").explode().str.strip_chars_end("\r")
-        frame = pl.DataFrame({"line": lines}).with_row_index("number", offset=number).filter(pl.col("line") != "")
-        parsed = frame.with_columns(pl.col("line").str.extract_groups(pattern).alias("groups")).unnest("groups")
-        when = pl.col("time").str.to_datetime(date, strict=False, time_unit="us")
-        if "%z" in date:
-            when = when.dt.replace_time_zone(None)  # polars has converted it to UTC
-        read = parsed.with_columns(when)
-        wrong = [pl.col("time").is_null()]
-        if kind == "ncsa":
-            read = read.with_columns(pl.col("bytes").replace("-", "0").cast(pl.Int64, strict=False))
-            wrong.append(pl.col("bytes").is_null())
-        if "\r" in text:
-            wrong.append(pl.col("line").str.contains("\r", literal=True))
-        if broken:
-            wrong.append(pl.col("number").is_in([number + index for index, _ in broken]))
-        good = ~read.select(pl.any_horizontal(wrong)).to_series()
-        malformed, kept = None, read
-        if not good.all():
-            kept = read.filter(good)
-            first = int(good.not_().arg_true()[0])
-            undecoded = broken[0][1] if broken and number + broken[0][0] == parsed["number"][first] else None
-            malformed = _malformed(parsed.row(first, named=True), undecoded, read["time"][first] is None, example)
-            malformed = msgspec.structs.replace(malformed, count=int((~good).sum()), rows=parsed.height)
-        tally.add(parsed.height, malformed)
-        table = _columns(kept, kind)
+        table = log_block(block.removeprefix(codecs.BOM_UTF8) if number == 1 else block, number, kind, tally)
         if table.height:
             yield table
+
+
+def log_block(data: bytes, number: int, kind: str, tally: Tally) -> pl.DataFrame:
+    """Return whole lines of a log, of which the first has a ``number``, typed; count malformed ones in ``tally``."""
+    pattern, date, example = LOGS[kind]
+    try:
+        text, broken = data.decode(), []
+    except UnicodeDecodeError:
+        text, broken = data.decode("utf-8", "replace"), undecodable(data)
+    lines = pl.Series("line", [text]).str.split("\n").explode().str.strip_chars_end("\r")
+    frame = pl.DataFrame({"line": lines}).with_row_index("number", offset=number).filter(pl.col("line") != "")
+    parsed = frame.with_columns(pl.col("line").str.extract_groups(pattern).alias("groups")).unnest("groups")
+    when = pl.col("time").str.to_datetime(date, strict=False, time_unit="us")
+    if "%z" in date:
+        when = when.dt.replace_time_zone(None)  # polars has converted it to UTC
+    read = parsed.with_columns(when)
+    wrong = [pl.col("time").is_null()]
+    if kind == "ncsa":
+        read = read.with_columns(pl.col("bytes").replace("-", "0").cast(pl.Int64, strict=False))
+        wrong.append(pl.col("bytes").is_null())
+    if "\r" in text:
+        wrong.append(pl.col("line").str.contains("\r", literal=True))
+    if broken:
+        wrong.append(pl.col("number").is_in([number + index for index, _ in broken]))
+    good = ~read.select(pl.any_horizontal(wrong)).to_series()
+    malformed, kept = None, read
+    if not good.all():
+        kept = read.filter(good)
+        first = int(good.not_().arg_true()[0])
+        undecoded = broken[0][1] if broken and number + broken[0][0] == parsed["number"][first] else None
+        malformed = _malformed(parsed.row(first, named=True), undecoded, read["time"][first] is None, example)
+        malformed = msgspec.structs.replace(malformed, count=int((~good).sum()), rows=parsed.height)
+    tally.add(parsed.height, malformed)
+    return _columns(kept, kind)
 
 
 def _malformed(line: dict[str, Any], undecoded: str | None, untimed: bool, example: str) -> Malformed:

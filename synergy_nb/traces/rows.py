@@ -107,6 +107,21 @@ class RowReader:
             made[name] = self._column(own, kind, _series(values, kind), values)
         return self._checked(pl.DataFrame(made, schema=self._schema))
 
+    def as_given(self, rows: Any) -> pl.DataFrame:
+        """Return a table of a Polars table, or of dictionaries, in their order: a batch of a source is no unit to sort.
+
+        Raises ``FeedError`` as :meth:`table` does.
+        """
+        if isinstance(rows, pl.DataFrame):
+            same = self.clock == "time" and rows.schema == self._schema and not rows.get_column("time").null_count()
+            return rows if same else self._of_frame(rows)
+        wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
+        if wrong is not None:
+            raise FeedError(
+                f"{self.source}: {_shown(wrong)}; expected a dictionary with {', '.join(self._from.values())}"
+            )
+        return self.of_rows(rows)
+
     def accepts(self, row: Mapping[str, Any]) -> bool:
         """Whether a row is certainly as declared, checked in a microsecond; False where a full check is needed."""
         low, high = self._low, self._high

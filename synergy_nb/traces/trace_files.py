@@ -48,10 +48,11 @@ class Opened(msgspec.Struct, frozen=True):
         """Whether it costs less to read the file again than to store its rows, as for Parquet."""
         return self._again is not None
 
-    def judged(self, tally: Tally) -> Iterator[pl.DataFrame]:
+    def judged(self, tally: Tally, *, bare: bool = False) -> Iterator[pl.DataFrame]:
         """Read and validate the file: yield its rows in blocks in the order of the file.
 
         If the rows are read ``again`` later, this reads only the columns that validation needs, such as the event time.
+        ``bare``: whether it may be without tuples.
 
         Raises ValueError if the file is damaged, malformed beyond ``tolerance`` or without tuples; at the latest at its
         end.
@@ -62,7 +63,7 @@ class Opened(msgspec.Struct, frozen=True):
                 raise ValueError(f"{self.path}: {tally.malformed}")
             empty = False
             yield table
-        self._decide(tally, empty=empty)
+        self._decide(tally, empty=empty and not bare)
 
     def rows(self) -> Iterator[pl.DataFrame]:
         """Yield the rows of a validated file in blocks, in the order of the file."""

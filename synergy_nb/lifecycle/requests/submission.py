@@ -70,10 +70,8 @@ def check_submission(
         if stated.engine == "spark" and no_spark:
             wrong.append(f"operator {operator!r}: engine: 'spark'; this cluster has no Spark: {no_spark}")
         path = stated.params.get("path")
-        if local and path is not None and not Path(path).exists():
-            wrong.append(f"operator {operator!r}: path: {path!r}; expected a file that is there{_near(Path(path))}")
-        elif local and path is not None and (kind := kind_of(Path(path))):
-            wrong.append(f"operator {operator!r}: path: {path!r}: {kind}; expected a file")
+        if local and path is not None and (fault := _wrong_path(Path(path), stated.params.get("connector"))):
+            wrong.append(f"operator {operator!r}: path: {path!r}{fault}")
         table = stated.params.get("table")
         if (
             isinstance(table, Mapping)
@@ -130,6 +128,19 @@ def _feeding(plan: Plan, feeds: Mapping[str, Any], wrong: list[str]) -> dict[str
 def _no_plan(given: Any) -> str:
     file = "; Plan.from_yaml(text) reads the text of a plan's file" if isinstance(given, str | Path) else ""
     return f"plan: {type_of(given)}; expected a Plan, which .sink() at the end of a stream returns{file}"
+
+
+def _wrong_path(path: Path, connector: str | None) -> str:
+    """What is wrong with a path on this machine, and what is expected; empty if nothing is."""
+    waits = connector in ("directory", "tail")  # what is not there yet may come, in a folder that is
+    if waits and not path.parent.is_dir():
+        return "; expected one in a folder that is there"
+    if connector == "directory" or (waits and not path.exists()):
+        return ""
+    if not path.exists():
+        return f"; expected a file that is there{_near(path)}"
+    kind = kind_of(path)
+    return f": {kind}; expected a file" if kind else ""
 
 
 def _near(missing: Path) -> str:

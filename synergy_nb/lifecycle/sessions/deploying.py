@@ -36,6 +36,7 @@ from synergy_nb.plan.checks.replica_degrees import Technique, technique
 from synergy_nb.plan.derived.active_replicas import original, replicas_of
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.plan.operators.catalogue import TAP
+from synergy_nb.plan.operators.sources import HELD
 
 __all__ = ["EPOCHS", "Deploying", "needed_by", "remaining_times", "version_of"]
 
@@ -327,12 +328,16 @@ def _outlined(
         producer = producers.get(up)
         own = InputFeed(graph.application, up)  # ``up`` is empty for a lost active replica and a discarded stream
         feeds.append(own if producer is None else InputFeed(*producer[:2]))
-    how = technique(node, plan.qos)
+    how, follower = technique(node, plan.qos), roles.followers.get(operator, "")
+    backups = roles.backups.get(operator, ())
+    synchronized = backups if how is Technique.SYNCHRONIZED else ()
+    if node.params.get("connector") in HELD:  # whoever goes on with it has to have all that readers have
+        synchronized = (*backups, follower) if follower else backups
     return Assignment(
         roles.peers[operator],
         roles.epochs.get(operator, 0),
-        roles.backups.get(operator, ()) + roles.copied_for(operator),
-        roles.followers.get(operator, ""),
+        backups + roles.copied_for(operator),
+        follower,
         tuple(feeds),
         sink=node.kind == "sink",
         external=node.kind == PART,
@@ -341,8 +346,8 @@ def _outlined(
         state_from=roles.rebuilds.get(operator, ("", ""))[0] if replica_of else "",
         rebuilt=roles.rebuilt.get(operator, 0),
         numbers=tuple(reads) if operator in roles.inputs else (),
-        move=version_of(graph) if roles.followers.get(operator) else 0,
-        synchronized=roles.backups.get(operator, ()) if how is Technique.SYNCHRONIZED else (),
+        move=version_of(graph) if follower else 0,
+        synchronized=synchronized,
         in_order=how is Technique.ORDERED,
     )
 

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from synergy_nb.plan.checks.validation import Operator
 from synergy_nb.plan.operators.catalogue import KINDS, PART, parameters_of
-from synergy_nb.plan.operators.parameter_types import PATH
+from synergy_nb.plan.operators.parameter_types import FILES, PATH
 from synergy_nb.plan.operators.tables import TABLE
 from synergy_nb.plan.query_plan import Plan
 
@@ -117,5 +117,7 @@ def _paths(operator: Operator) -> Iterator[NamedPath]:
             value = params.get(name)
             if parameter.type is PATH and value is not None:
                 yield NamedPath(operator.id, name, str(value))
+            elif parameter.type is FILES and value is not None:  # the pattern is of names in the folder only
+                yield NamedPath(operator.id, name, str(Path(value).parent))
             elif parameter.type is TABLE and isinstance(value, Mapping) and "path" in value:
                 yield NamedPath(operator.id, name, str(value["path"]), "query" in value)

@@ -98,6 +98,15 @@ def _text(value: Any) -> str:
     return value
 
 
+def _files(value: Any) -> str:
+    """Parse a folder with a pattern of names in it, ``folder/*.csv``."""
+    text = _text(value)
+    folder, _, name = text.replace("\\", "/").rpartition("/")
+    if not name or any(mark in folder for mark in "*?["):
+        raise WrongValue(value, "a folder and a pattern of the names of its files, such as 'folder/*.csv'")
+    return text
+
+
 def _condition(value: Any) -> str:
     if not isinstance(value, str):
         raise WrongValue(value, "a condition in SQL, as text, such as 'bytes > 1000'")
@@ -358,6 +367,8 @@ def _write_signature(segments: list[list[float]]) -> list[list[str]]:
 # -- types -----------------------------------------------------------------------------------------------------------
 
 TEXT: Final = ValueType("text", _text, annotation="str")
+#: Files of one folder, by a pattern of their names.
+FILES: Final = ValueType("text", lambda value: _files(fspath(value) if isinstance(value, PathLike) else value))
 PATH: Final = ValueType("text", lambda value: _text(fspath(value) if isinstance(value, PathLike) else value))
 NAME: Final = ValueType("name", _name, annotation="str")
 ENCODING: Final = ValueType("encoding", _encoding, annotation="str")

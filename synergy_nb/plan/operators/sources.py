@@ -12,6 +12,7 @@ from synergy_nb.plan.operators.parameter_types import (
     DURATION,
     ENCODING,
     FACTOR,
+    FILES,
     FLAG,
     FRACTION,
     NAME,
@@ -35,8 +36,10 @@ __all__ = [
     "CONNECTORS",
     "DEFAULT_RATE",
     "FORMATS",
+    "FORMATS_OF",
     "GENERATED",
     "HEARTBEAT",
+    "HELD",
     "NEXMARK",
     "SINK",
     "SOURCE",
@@ -57,8 +60,17 @@ DEFAULT_RATE: Final = 1000.0
 HEARTBEAT: Final = 0.1
 #: Least heartbeat that a source may state, seconds: each punctuation is work for all components that read the stream.
 LEAST_HEARTBEAT: Final = 0.001
+#: Connectors whose columns are those of a format of text or tables, and the formats that each reads.
+FORMATS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "trace": ("csv", "http", "ncsa", "parquet", "tcp"),
+    "directory": ("csv", "http", "jsonl", "ncsa", "parquet"),
+    "tail": ("csv", "http", "jsonl", "ncsa"),
+}
+#: Connectors whose rows another reading need not repeat in the same order, even from the same position. So what they
+#: give leaves the peer only when all copies of the source have it.
+HELD: Final = ("directory",)
 #: Formats of traces.
-FORMATS: Final = ("csv", "http", "ncsa", "parquet", "tcp")
+FORMATS: Final = FORMATS_OF["trace"]
 #: Connectors whose tuples are generated.
 GENERATED: Final = ("packets", "nexmark")
 #: Columns of the connectors with fixed columns.
@@ -191,6 +203,53 @@ _HEARTBEAT: Final = Parameter(
 )
 
 _TIME_UNIT: Final = "what numbers in columns of times are: `s`, `ms`, `us` or `ns` since 1970, or `date`, as 20260101"
+_COLUMNS: Final = Parameter(
+    COLUMN_TYPES,
+    "column to type, for all formats but `http` and `ncsa`; columns that are not named are not read. A column that a "
+    "line in JSON lacks is NULL",
+    None,
+    "required for csv, jsonl and parquet",
+)
+_CLOCK: Final = Parameter(
+    COLUMN,
+    "column with the event time, for all formats but `http` and `ncsa`; in the stream it is called `time`",
+    None,
+    "the first of `time`, `timestamp`, `ts`, `datetime`, `date` among `columns`, else `time`",
+)
+_UNIT: Final = Parameter(
+    choice(*TIME_UNITS), f"{_TIME_UNIT}; for all formats but `http` and `ncsa`", None,
+    "`s`; numbers that would be implausible times are reported or refused",
+)  # fmt: skip
+_QUOTES: Final = Parameter(
+    FLAG,
+    "whether fields may be within double quotes, only for csv",
+    None,
+    "yes, but not in files whose columns are separated by tabs",
+)
+_STRICT: Final = Parameter(FLAG, "whether a single malformed line is an error", False)
+_BORNE: Final = Parameter(
+    FRACTION,
+    "share of malformed lines that are skipped and reported, of all lines so far and of a hundred at least; more of "
+    "them are an error",
+    0.01,
+)
+_LATENESS: Final = Parameter(
+    DURATION,
+    "largest age of a row relative to the latest row before it, `2 s`; older rows are dropped",
+    None,
+    "none: a row that is out of order ends the application",
+)
+_OF_LINES: Final[Mapping[str, Parameter]] = {
+    "columns": _COLUMNS,
+    "time": _CLOCK,
+    "time_unit": _UNIT,
+    "quotes": _QUOTES,
+    "strict": _STRICT,
+    "tolerance": _BORNE,
+    "lateness": _LATENESS,
+    "rate": _EXPECTED_RATE,
+    "signature": _SIGNATURE,
+}
 #: Parameters of sources, by connector.
 CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
     "trace": {
@@ -249,6 +308,39 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         ),
         "rate": _EXPECTED_RATE,
         "signature": _SIGNATURE,
+    },
+    "directory": {
+        "path": Parameter(
+            FILES,
+            "folder with a pattern of the names of its files, `folder/*.csv`; relative as the path of a trace. A file "
+            "has to be whole when it gets such a name",
+        ),
+        "format": Parameter(
+            choice(*FORMATS_OF["directory"]),
+            "format of the files: `csv`, `jsonl`, `parquet`, `http` or `ncsa`; all but Parquet may be gzipped",
+        ),
+        "order": Parameter(
+            choice("name", "time"),
+            "order in which files are read, each whole before the next: `name`, or `time` of their last change. A file "
+            "that comes behind one that has been read is left out, and the journal says so",
+            "name",
+        ),
+        "ends": Parameter(FLAG, "whether the stream ends when all files that are there have been read", False),
+        **_OF_LINES,
+        "tolerance": _BORNE._replace(
+            help="share of malformed lines of a file that are skipped and reported; more of them are an error"
+        ),
+    },
+    "tail": {
+        "path": Parameter(
+            PATH,
+            "path of a file that grows; relative as the path of a trace. It may be renamed and begun anew (rotation), "
+            "or emptied; it is waited for until it is there",
+        ),
+        "format": Parameter(
+            choice(*FORMATS_OF["tail"]), "format of the lines: `csv` with a header, `jsonl`, `http` or `ncsa`"
+        ),
+        **_OF_LINES,
     },
     "packets": {
         "seed": Parameter(integer(0), "seed of all random choices: equal parameters give equal packets", 0),
@@ -356,7 +448,10 @@ def share_of(params: Mapping[str, Any]) -> float:
 def is_endless(params: Mapping[str, Any]) -> bool:
     """Whether a source with these parameters never ends: measurements of peers, or generated tuples without a limit."""
     unbounded = params.get("count") is None and params.get("duration") is None
-    return params["connector"] == "peers" or (params["connector"] in GENERATED and unbounded)
+    connector = params["connector"]
+    return connector in ("peers", "tail") or (
+        unbounded if connector in GENERATED else connector == "directory" and not params.get("ends")
+    )
 
 
 def pace_of(params: Mapping[str, Any]) -> float:

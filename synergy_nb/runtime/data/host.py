@@ -153,6 +153,7 @@ class Host:
             ready=self._driver.given,
             spark=spark,
             functions=FunctionProcesses() if functions is None else functions,
+            record=runtime.record,
         )
         #: Sources into which clients push rows.
         self.pushed = PushedSources(self._driver.feeds, self._deployed_plan)

@@ -13,6 +13,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb import traces
+from synergy_nb.connectors import POLLED, connected
 from synergy_nb.dataflow.logic import ANYTHING, Logic
 from synergy_nb.dataflow.operators import create, exact_code, lookup_code
 from synergy_nb.dataflow.streams.component.component import Component
@@ -26,11 +27,13 @@ from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
 from synergy_nb.plan.operators.sources import heartbeat_of, pace_of
+from synergy_nb.runtime.data._polled_feed import PolledFeed
 from synergy_nb.runtime.data._spark_part import PartCallbacks, SparkPart
 from synergy_nb.runtime.data.changed_values import ChangedValues
 from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Sample, SourceFeed, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_servers import SparkHost
+from synergy_nb.traces.rows import RowReader
 
 __all__ = [
     "SPAN",
@@ -83,6 +86,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     ready: Callable[[], None]  # callback on the loop for a feed that has something to emit
     spark: SparkHost | None
     functions: FunctionProcesses
+    record: Callable[..., object]  # function that journals an event: its kind, its subject and its fields
     changed: ChangedValues = msgspec.field(default_factory=ChangedValues)  # costs and paces that users have changed
 
     @property
@@ -201,6 +205,25 @@ def _feed_of(
                 address=context.address,
                 interval=float(operator.params.get("interval", 1.0)),
                 samples=context.samples,
+            )
+        case str() as connector if connector in POLLED:
+            params, schema = operator.params, plan.schema(operator.id)
+            return PolledFeed(
+                context.ready,
+                context.clock,
+                most=context.most,
+                since=since,
+                loop=context.loop,
+                source=connected(params, schema),
+                place=component.log.place,
+                reader=RowReader(operator.id, schema),
+                lateness=params.get("lateness"),
+                noted=lambda kind, **fields: context.record(
+                    kind, component.application, operator=operator.id, **fields
+                ),
+                skipped=partial(context.skipped, component, operator.id),
+                failed=partial(context.failed, component),
+                name=f"synergy {component.application}/{operator.id}",
             )
         case _:
             return ThreadFeed(

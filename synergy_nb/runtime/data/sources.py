@@ -32,7 +32,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
 from synergy_nb.events import SkippedLines
 
-__all__ = ["PeerFeed", "PushFeed", "Sample", "SourceFeed", "Stream", "ThreadFeed"]
+__all__ = ["FeedThread", "PeerFeed", "PushFeed", "Sample", "SourceFeed", "Stream", "ThreadFeed"]
 
 AHEAD = 2  # number of items that a reading thread may be ahead of the emitted ones
 LOOKS = 0.2  # seconds after which a waiting thread looks whether the pace has changed
@@ -128,13 +128,8 @@ class _Halt:
         return self._set or self._until.acquire(timeout=seconds)
 
 
-class ThreadFeed(SourceFeed):
-    """A stream that a separate thread iterates over, at the stream's own pace.
-
-    If the feed starts after the origin, the stream is read from its beginning, and the tuples and promises before that
-    point are skipped as fast as possible. The pace counts from the first item that is emitted: later items are due as
-    long after it as in the stream.
-    """
+class FeedThread(SourceFeed):
+    """Base of feeds that a thread of their own reads, at most two items ahead of what has been emitted."""
 
     def __init__(
         self,
@@ -142,25 +137,17 @@ class ThreadFeed(SourceFeed):
         clock: Callable[[], float],
         *,
         most: int,
-        # point in the stream after which the feed starts; reading fails if the stream ends before
         since: Point = ORIGIN,
         loop: asyncio.AbstractEventLoop,
-        # function that opens the stream: pairs of a due time, in seconds since the start, and an item; and whether the
-        # due times count; otherwise the stream is emitted as fast as it is read. In a paced stream each batch has to be
-        # followed at once by its punctuation, for which the feed waits. It calls its parameter, at most once, with the
-        # malformed lines of a trace
-        read: Callable[[Callable[[SkippedLines], None]], tuple[Stream, bool]],
         failed: Callable[[BaseException], None],  # callback on the event loop for an exception of the stream
-        # callback on the event loop for the malformed lines of a trace
+        # callback on the event loop for the malformed lines that are left out
         skipped: Callable[[SkippedLines], None] = lambda _lines: None,
         name: str,
     ) -> None:
         super().__init__(ready, clock, most=most, since=since)
         self._loop = loop
-        self._open = read
         self._failed = failed
         self._skipped = skipped
-        self._pace = 0.0, 0.0, 1.0  # a due time in the stream, its time of the clock, and the factor from then on
         self._permits: SimpleQueue[None] = SimpleQueue()  # one for each item that the thread may read
         for _ in range(AHEAD):
             self._permits.put(None)
@@ -186,19 +173,6 @@ class ThreadFeed(SourceFeed):
             self._last.popleft()
             self._permits.put(None)
 
-    def change_pace(self, factor: float) -> None:
-        """Emit at a factor of the stream's own pace from now on; 0 stops it until the next change."""
-        if not self.timed:
-            super().change_pace(factor)
-        due, at, before = self._pace
-        now = self.clock()
-        self._pace = due + max(now - at, 0.0) * before, now, factor
-
-    def _when(self, due: float) -> float:
-        """Return the time of the clock for a due time in the stream, both in seconds."""
-        known, at, factor = self._pace
-        return at + (due - known) / factor if factor > 0.0 else math.inf
-
     async def closed(self) -> None:
         """Join the thread."""
         if self._thread.ident is not None:
@@ -212,6 +186,70 @@ class ThreadFeed(SourceFeed):
         except ANYTHING as problem:  # it fails the application
             error = problem
         self._on_loop(self._end, error)
+
+    def _read(self) -> None:
+        """Read the stream in the thread until it ends or the feed is stopped."""
+        raise TypeError(f"{type(self).__name__}: it reads nothing; expected a feed that does")
+
+    def _on_loop(self, callback: Callable[..., object], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # the loop was closed without closing the host
+            self.halt.set()
+
+    def _arrive(self, chunks: list[Chunk]) -> None:
+        if self.stopped:
+            return
+        if not chunks:  # nothing new
+            self._permits.put(None)
+            return
+        self._last.append(chunks[-1])
+        self.pending.extend(chunks)
+        self.ready()
+
+    def _end(self, error: BaseException | None) -> None:
+        self._ended.set()
+        if error is not None and not self.stopped:
+            self._failed(error)
+
+
+class ThreadFeed(FeedThread):
+    """A stream that a separate thread iterates over, at the stream's own pace.
+
+    If the feed starts after the origin, the stream is read from its beginning, and the tuples and promises before that
+    point are skipped as fast as possible. The pace counts from the first item that is emitted: later items are due as
+    long after it as in the stream.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        # function that opens the stream: pairs of a due time, in seconds since the start, and an item; and whether the
+        # due times count; otherwise the stream is emitted as fast as it is read. In a paced stream each batch has to be
+        # followed at once by its punctuation, for which the feed waits. It calls its parameter, at most once, with the
+        # malformed lines of a trace
+        read: Callable[[Callable[[SkippedLines], None]], tuple[Stream, bool]],
+        # of `FeedThread`; reading fails if the stream ends before the point after which the feed starts
+        **of_thread: Any,
+    ) -> None:
+        super().__init__(ready, clock, **of_thread)
+        self._open = read
+        self._pace = 0.0, 0.0, 1.0  # a due time in the stream, its time of the clock, and the factor from then on
+
+    def change_pace(self, factor: float) -> None:
+        """Emit at a factor of the stream's own pace from now on; 0 stops it until the next change."""
+        if not self.timed:
+            super().change_pace(factor)
+        due, at, before = self._pace
+        now = self.clock()
+        self._pace = due + max(now - at, 0.0) * before, now, factor
+
+    def _when(self, due: float) -> float:
+        """Return the time of the clock for a due time in the stream, both in seconds."""
+        known, at, factor = self._pace
+        return at + (due - known) / factor if factor > 0.0 else math.inf
 
     def _read(self) -> None:
         items, paced = self._open(partial(self._on_loop, self._skipped))  # parses before the clock of the replay starts
@@ -300,27 +338,6 @@ class ThreadFeed(SourceFeed):
                 return coalesce(group), following
             group.append(msgspec.structs.replace(item, born=self._when(due)))
         return coalesce(group), None
-
-    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
-        try:
-            self._loop.call_soon_threadsafe(callback, *arguments)
-        except RuntimeError:  # the loop was closed without closing the host
-            self.halt.set()
-
-    def _arrive(self, chunks: list[Chunk]) -> None:
-        if self.stopped:
-            return
-        if not chunks:  # nothing new
-            self._permits.put(None)
-            return
-        self._last.append(chunks[-1])
-        self.pending.extend(chunks)
-        self.ready()
-
-    def _end(self, error: BaseException | None) -> None:
-        self._ended.set()
-        if error is not None and not self.stopped:
-            self._failed(error)
 
 
 class PeerFeed(SourceFeed):

@@ -15,6 +15,9 @@ before it will not be requested again.
 
 A component that another engine executes (:class:`.component.execution.Engine`) passes its inputs to
 it, and retains them until the engine has committed them. Its snapshots record the engine's progress, and no state.
+
+A source has no inputs and no logic; if its connector has positions, its state is the place that it has reached, which
+its chunks carry to its copies (:class:`.log.values.SourcePlace`), and its snapshots to copies that came later.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, cast
+
+import msgspec
 
 from synergy_nb.dataflow.deployments import Assignment, InputFeed, Role
 from synergy_nb.dataflow.logic import Logic, SavedState
@@ -38,7 +43,16 @@ from synergy_nb.dataflow.streams.component.losses import Losses
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.log.merge import CLOSED, Port, WaitingChunk
-from synergy_nb.dataflow.streams.log.values import CLIENT, ORIGIN, Chunk, Output, Reader, SnapshotCut, rows_of
+from synergy_nb.dataflow.streams.log.values import (
+    CLIENT,
+    ORIGIN,
+    Chunk,
+    Output,
+    Reader,
+    SnapshotCut,
+    SourcePlace,
+    rows_of,
+)
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
@@ -49,6 +63,8 @@ NOTHING: Final = WaitingChunk(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0
 
 Together: TypeAlias = Callable[[Chunk, int, int], bool]
 """Whether a chunk may be executed together with the preceding ones, whose tuples and bytes are passed."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_place: Final = msgspec.msgpack.Decoder(SourcePlace).decode
 FEW: Final = 64  # tuples of a batch that may be executed without a thread of its own
 
 
@@ -494,11 +510,27 @@ class Component(ComponentMetrics):
             inputs, causes = dict(enumerate(known.inputs)), tuple(self.reading.causes)
             self.cuts.add(SnapshotCut(inputs, known.end, (), causes, known.step, self.cuts.read))
             return
-        self.saving = SavedState if self.logic is None else self.logic.save
+        self.saving = self._saved_place if self.logic is None else self.logic.save
         inputs = {number: port.consumed for number, port in self.ports.items() if not port.beginning}
         order, causes, losses = tuple(self.reading.runs), tuple(self.reading.causes), self.losses
         counts = {"read": self.cuts.read, "consumed": losses.consumed, "dropped": losses.dropped}
         self.cuts.add(SnapshotCut(inputs, self.log.end, order, causes, **counts))
+
+    def _saved_place(self) -> SavedState:
+        """State of a source: where it was at the end of its log, or before it."""
+        place = self.log.place
+        return SavedState() if place is None else SavedState(_encode(place))
+
+    def go_on(self, head: bytes) -> None:
+        """Go on as the source that a snapshot was made of, from its place or a later one.
+
+        Raises ``ValueError`` if the head of the snapshot is no place.
+        """
+        if head:
+            try:
+                self.log.know_place(_decode_place(head))
+            except msgspec.MsgspecError as error:
+                raise ValueError(f"head of the snapshot of {self.operator}: {error}; expected a place") from None
 
     @property
     def capturable(self) -> bool:

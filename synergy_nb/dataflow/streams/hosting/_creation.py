@@ -72,6 +72,8 @@ class Creation:
                 self._outbox.effect(Restore(component, state.head, tables))
                 counts = {"consumed": state.consumed, "dropped": state.dropped}
                 component.restore(SnapshotCut(state.inputs, state.end, state.order, state.causes, **counts))
+            elif state is not None and component.logic is None:
+                component.go_on(state.head)
         except ValueError as error:
             share.release()
             self._failed[key] = assignment.epoch, role

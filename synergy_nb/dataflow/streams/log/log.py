@@ -45,6 +45,7 @@ from synergy_nb.dataflow.streams.log.values import (
     OnLag,
     Point,
     Reader,
+    SourcePlace,
     chunks_of,
 )
 from synergy_nb.dataflow.tuples import Punctuation
@@ -252,6 +253,7 @@ class StreamLog:
         self._limits = limits  # limits beyond which it is blocked, bytes, apart from the output of one execution
         self.little = min(limits.window // 2, limits.retain // 2)
         self._least = ORIGIN  # in a copy: point before which nobody needs anything
+        self.place: SourcePlace | None = None  # last place of the source that makes the output; None: none is known
         self.start = self.end = start
         # size, little: bytes of all retained chunks, and those up to which no reader can be far behind: then it is not
         # blocked
@@ -277,6 +279,8 @@ class StreamLog:
                 raise ValueError(f"chunk at {chunk.start}; expected {end}")
             end = chunk.end
             total += chunk.size
+            if chunk.place is not None:
+                self.place = chunk.place
             self._chunks.append(chunk)
             self._ends.append(end)
             self._sizes.append(total)
@@ -290,6 +294,15 @@ class StreamLog:
         """Return all retained chunks that end after a point."""
         return self._chunks[self._after(since) :]
 
+    def know_place(self, place: SourcePlace) -> None:
+        """Note where the source that makes the output was, unless a later place is known."""
+        if self.place is None or self.place.position <= place.position <= self.end.position:
+            self.place = place
+
+    def _forget_later_place(self) -> None:
+        if self.place is not None and self.place.position > self.end.position:
+            self.place = None
+
     def next_point(self, point: Point) -> Point:
         """Return the start of the first chunk that begins at or after a point, or the end."""
         index = self._after(point)
@@ -300,6 +313,7 @@ class StreamLog:
         self._chunks, self._ends, self._sizes = [], [], []
         self._trimmed = self.size = 0
         self.start = self.end = start
+        self._forget_later_place()
 
     def cut(self, end: Point) -> None:
         """End the log at a point, which it may not have reached: drop what is after it, but no promise before it."""
@@ -310,6 +324,7 @@ class StreamLog:
             self.size = self._sizes[-1] - self._trimmed if self._sizes else 0
             if chunk.start.position < end.position:
                 self.append([chunk.before(end.position)])
+        self._forget_later_place()
         if self.end.position != end.position:
             self.restart(end)
         elif self.end.until < end.until:

@@ -57,6 +57,7 @@ __all__ = [
     "Point",
     "Reader",
     "SnapshotCut",
+    "SourcePlace",
     "chunks_of",
     "encoded",
     "rows_of",
@@ -137,6 +138,14 @@ class CarriedRate(NamedTuple):
     hops: int
 
 
+class SourcePlace(NamedTuple):
+    """Where a source was when it had given so many tuples: a successor goes on from there, instead of reading anew."""
+
+    position: int  # number of tuples before it
+    reached: int  # greatest event time of the rows before it, in µs; `START` before the first
+    mark: bytes  # position of the source itself, in MessagePack, as its connector has stated it
+
+
 class Determinant(NamedTuple):
     """The order of inputs that made one chunk."""
 
@@ -211,6 +220,8 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
     rates: tuple[CarriedRate, ...] = ()
     # encoded form of the chunk; it is made once, when the first reader on another peer needs it
     payload: bytes | None = None
+    # where the source was that made the chunk, or one before it, no later than at its end; only copies are sent it
+    place: SourcePlace | None = None
     # shared memory that peers of this machine read instead of the encoded form; None: they read the encoded form
     region: object = None
     rows: int = 0  # number of tuples; 0 for a punctuation
@@ -238,7 +249,8 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
             return self
         first = msgspec.structs.replace(item, table=item.table.slice(0, position - item.position))
         end, size = Point(position, self.end.until), first.nbytes + OVERHEAD
-        return msgspec.structs.replace(self, end=end, item=first, size=size, payload=None, region=None)
+        place = None if self.place is None or self.place.position > position else self.place
+        return msgspec.structs.replace(self, end=end, item=first, size=size, payload=None, place=place, region=None)
 
 
 def rows_of(chunks: Iterable[Chunk]) -> int:

@@ -44,6 +44,7 @@ from synergy_nb.dataflow.streams.log.frames import (
 )
 from synergy_nb.dataflow.streams.log.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.log.values import (
+    COPY,
     CarriedRate,
     Chunk,
     Determinant,
@@ -52,6 +53,7 @@ from synergy_nb.dataflow.streams.log.values import (
     Output,
     Point,
     Reader,
+    SourcePlace,
     encoded,
 )
 
@@ -59,7 +61,7 @@ __all__ = ["decode", "encode"]
 
 _PREFIX: Final = struct.Struct("<BBII")
 _MAGIC: Final = 0x5F
-_VERSION: Final = 6
+_VERSION: Final = 7
 PROMISE: Final = -1  # stands for the length of the payload that a punctuation does not have
 
 
@@ -74,6 +76,7 @@ class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rates: tuple[CarriedRate, ...]
     length: int  # or `PROMISE`
     born: float  # of a punctuation; a batch has its own
+    place: SourcePlace | None  # only for copies
 
 
 class _Data(msgspec.Struct, frozen=True, tag="data"):
@@ -136,10 +139,12 @@ def encode(frame: Frame, *, near: bool = False) -> bytes:
     match frame:
         case Data():
             chunks: list[_Chunk] = []
+            copies = frame.reader.port == COPY
             for chunk in frame.chunks:
+                place = chunk.place if copies else None
                 carried = (chunk.determinants, chunk.losses, chunk.rates)
                 if not chunk.rows:
-                    chunks.append(_Chunk(chunk.start, chunk.end, chunk.size, *carried, PROMISE, chunk.born))
+                    chunks.append(_Chunk(chunk.start, chunk.end, chunk.size, *carried, PROMISE, chunk.born, place))
                     continue
                 payload = chunk.payload
                 if payload is None or (chunk.region is not None and not near):
@@ -147,7 +152,7 @@ def encode(frame: Frame, *, near: bool = False) -> bytes:
                     payload = chunk.payload
                     assert payload is not None
                 payloads.append(payload)
-                chunks.append(_Chunk(chunk.start, chunk.end, chunk.size, *carried, len(payload), 0.0))
+                chunks.append(_Chunk(chunk.start, chunk.end, chunk.size, *carried, len(payload), 0.0, place))
             header = _Data(
                 output=frame.output,
                 reader=frame.reader,
@@ -285,4 +290,10 @@ def _chunk(outline: _Chunk, item: tuples.Item) -> Chunk:
     if item.position != outline.start.position or outline.end.position - outline.start.position != rows:
         place = f"{outline.start.position} to {outline.end.position}"
         raise ValueError(f"frame: item of {rows} tuples from position {item.position}; expected one from {place}")
-    return Chunk(outline.start, outline.end, item, outline.size, outline.determinants, outline.losses, outline.rates)
+    chunk = Chunk(outline.start, outline.end, item, outline.size, outline.determinants, outline.losses, outline.rates)
+    if outline.place is not None:
+        if outline.place.position > outline.end.position:
+            found = f"a source's place at position {outline.place.position}"
+            raise ValueError(f"frame: {found} of a chunk; expected at most {outline.end.position}, where it ends")
+        chunk.place = outline.place
+    return chunk

@@ -1,0 +1,27 @@
+"""Connectors: one outside system, one module, each a :class:`~synergy_nb.dataflow.sources.Source`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from synergy_nb.connectors._directories import DirectorySource
+from synergy_nb.connectors._tails import TailSource
+from synergy_nb.dataflow.sources import Source
+
+__all__ = ["POLLED", "connected"]
+
+_MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Source]]] = {
+    "directory": DirectorySource,
+    "tail": TailSource,
+}
+#: Connectors that this room has.
+POLLED: Final = tuple(_MAKERS)
+
+
+def connected(params: Mapping[str, Any], schema: Mapping[str, str]) -> Source:
+    """Return the source that the parameters of a plan's source describe, which is not open yet.
+
+    ``schema``: columns of its stream with their types.
+    """
+    return _MAKERS[params["connector"]](params, schema)

@@ -1,0 +1,177 @@
+"""The protocol of sources: who makes a stream whose positions are its own. No clock.
+
+Theory of operation
+-------------------
+A :class:`Source` is polled by one thread. It is opened at a position, or at its beginning, and each poll gives the next
+rows with the position *after* them, or nothing yet, or the end. A position is a value that JSON has: a byte place in a
+file, an offset of a log, the last key of a table. Whoever polls keeps the position beside the point of the stream that
+the rows became (:class:`~synergy_nb.dataflow.streams.log.values.SourcePlace`). So after a death or a move another peer
+opens the source at the last position that is known, skips the rows that are known beyond it, and goes on: each row is
+in the stream once.
+
+What may break has two names. :class:`BrokenForNow` says that the same may work later: the source is closed, and opened
+again at the last position after a wait, which doubles from try to try. Any other exception is for good: the component
+fails, with the text of the exception.
+
+``docs/sources.md`` is the page for authors; :func:`synergy_nb.testing.check_source` asserts what is said here.
+"""
+
+from __future__ import annotations
+
+import abc
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+import polars as pl
+
+from synergy_nb.errors import SynergyError
+from synergy_nb.events import SkippedLines
+
+__all__ = ["FIRST_WAIT_S", "LONGEST_WAIT_S", "BrokenForNow", "Polled", "Source", "longer"]
+
+FIRST_WAIT_S: Final = 0.1  # seconds from the first break to the next try
+LONGEST_WAIT_S: Final = 30.0  # longest time between two tries, seconds
+POLL_S: Final = 0.5  # seconds of a poll of who iterates over a source
+
+Rows: TypeAlias = pl.DataFrame | Sequence[Mapping[str, Any]]
+
+
+class BrokenForNow(SynergyError, RuntimeError):
+    """A source cannot be read at present, and may be read later; the text says what was tried, and what came of it.
+
+    Examples
+    --------
+    >>> from synergy_nb.dataflow.sources import BrokenForNow
+    >>> raise BrokenForNow("GET http://meter.local/now: 503 Service Unavailable")
+    Traceback (most recent call last):
+        ...
+    synergy_nb.dataflow.sources.BrokenForNow: GET http://meter.local/now: 503 Service Unavailable
+    """
+
+
+class Polled(NamedTuple):
+    """What a poll of a source has found.
+
+    Parameters
+    ----------
+    rows
+        Next rows in their order, maybe none: a Polars table, or dictionaries.
+    position
+        Position after these rows, a value that JSON has; None if the source has none.
+    ends
+        Whether no row follows these.
+    said
+        Sentences for the journal, such as what is lost.
+    skipped
+        All malformed lines that were left out since the source was opened; None if there are none.
+    """
+
+    rows: Rows = ()
+    position: Any = None
+    ends: bool = False
+    said: tuple[str, ...] = ()
+    skipped: SkippedLines | None = None
+
+
+class Source(abc.ABC):
+    """Who makes a stream whose positions are its own (offsets, byte places, versions).
+
+    Iterating over a source polls it to its end, so it can be the rows of a plan: ``source(MySource(), columns=...)``.
+
+    Attributes
+    ----------
+    repeats
+        Whether ``open(None)`` begins with the first row that there ever was, so that rows that are known can be skipped
+        where no position is.
+
+    Examples
+    --------
+    >>> class Numbers(Source):
+    ...     repeats = True
+    ...
+    ...     def open(self, position):
+    ...         self.next = position or 0
+    ...
+    ...     def poll(self, seconds):
+    ...         self.next += 1
+    ...         row = {"time": self.next, "n": self.next}
+    ...         return Polled([row], position=self.next, ends=self.next == 3)
+    >>> [row["n"] for row in Numbers()]
+    [1, 2, 3]
+    """
+
+    repeats: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def open(self, position: Any) -> None:
+        """Begin to read after a position that a poll has given, or at the beginning.
+
+        Parameters
+        ----------
+        position
+            Position, as an earlier poll has given it, maybe of another instance on another machine; None: the
+            beginning, or for a source that cannot go back, now.
+
+        Raises
+        ------
+        BrokenForNow
+            If it cannot be read at present.
+        """
+
+    @abc.abstractmethod
+    def poll(self, seconds: float) -> Polled | None:
+        """Return the next rows.
+
+        Parameters
+        ----------
+        seconds
+            Longest time that it may wait for rows. It may return at once; who polls waits for the rest.
+
+        Returns
+        -------
+        Polled or None
+            None: nothing yet.
+
+        Raises
+        ------
+        BrokenForNow
+            If it cannot be read at present.
+        """
+
+    def close(self) -> None:  # noqa: B027 - many have nothing to release
+        """Release what :meth:`open` has acquired, also after an error; it may be opened again."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield its rows, as dictionaries or tables as it gives them, from its beginning to its end."""
+        pause, wait, position = threading.Event(), FIRST_WAIT_S, None
+        while True:
+            try:
+                self.open(position)
+                while True:
+                    polled = self.poll(POLL_S)
+                    wait = FIRST_WAIT_S
+                    if polled is None:
+                        pause.wait(FIRST_WAIT_S)
+                        continue
+                    position = polled.position
+                    if isinstance(polled.rows, pl.DataFrame):
+                        yield polled.rows
+                    else:
+                        yield from polled.rows
+                    if polled.ends:
+                        return
+            except BrokenForNow:
+                pause.wait(wait)
+                wait = longer(wait)
+            finally:
+                self.close()
+
+
+def longer(wait: float) -> float:
+    """Return the time until the next try after one that failed, seconds.
+
+    >>> longer(0.1), longer(20.0)
+    (0.2, 30.0)
+    """
+    return min(2.0 * wait, LONGEST_WAIT_S)

@@ -1,0 +1,208 @@
+"""Text that comes piece by piece, in CSV, JSON or a log, and files that come one by one, as tables of typed columns.
+
+A piece may end anywhere: what no row ends in is left, and comes again with what follows. Malformed lines are counted,
+and left out as long as they are few: what is few is asked of all lines so far, and of a hundred at least, since nobody
+knows how many will come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import polars as pl
+
+from synergy_nb.dataflow.tuples import empty
+from synergy_nb.events import SkippedLines
+from synergy_nb.plan.terms.units import counted, ratio_of
+from synergy_nb.traces._columns import text_kinds
+from synergy_nb.traces._tabular import CsvFields, CsvParser
+from synergy_nb.traces._typed_columns import Malformed, Tally, exactly
+from synergy_nb.traces.first_lines import BOM, names_of, separator_of
+from synergy_nb.traces.logs import log_block
+from synergy_nb.traces.reading import open_trace
+from synergy_nb.traces.rows import FeedError, RowReader
+from synergy_nb.traces.text_files import LONGEST, UTF8, whole_lines
+
+__all__ = ["LineTables", "TableOfLines", "tables_of_file"]
+
+_SEVERAL: Final = 100  # least number of lines by which the share of malformed ones is judged
+
+
+class TableOfLines(NamedTuple):
+    """Rows of a piece of text."""
+
+    table: pl.DataFrame
+    used: int  # bytes of the piece that were read; the others are the beginning of a row
+    lines: int  # line ends in them
+
+
+class LineTables:
+    """Converts pieces of one text to tables, and counts its malformed lines."""
+
+    def __init__(
+        self,
+        name: str,  # name of the text in messages, such as a path
+        schema: Mapping[str, str],  # columns of the stream with their types, the event time as `time`
+        params: Mapping[
+            str, Any
+        ],  # parameters of the source: format, columns, time, time_unit, quotes, strict, tolerance
+    ) -> None:
+        self.name = name
+        self.header = ""  # header of a text in CSV; empty: it is not known yet
+        self._schema = dict(schema)
+        self._params = params
+        self._format: str = params["format"]
+        self._clock = str(params.get("time") or "time")
+        self._unit: str | None = params.get("time_unit")
+        self._tally = Tally()
+        self._parser: CsvParser | None = None
+        self._rows = RowReader(
+            name, {each: kind for each, kind in schema.items() if each != "time"}, self._clock, self._unit
+        )
+
+    @property
+    def needs_header(self) -> bool:
+        """Whether the next line has to be the header."""
+        return self._format == "csv" and not self.header
+
+    @property
+    def skipped(self) -> SkippedLines | None:
+        """All malformed lines so far; None if there are none."""
+        bad = self._tally.malformed
+        return None if bad is None else SkippedLines(self.name, bad.count, str(bad), self._tally.doubt)
+
+    def begin(self, header: str = "") -> None:
+        """Begin a text: with its header in CSV, or, where that is empty, without one as it comes first.
+
+        Raises ``ValueError`` if the header lacks a column.
+        """
+        self.header = header
+        self._parser = None
+        if self._format != "csv" or not header:
+            return
+        quotes: bool | None = self._params.get("quotes")
+        separator = separator_of(header) or ","
+        names = names_of(Path(self.name), header, separator, quotes=quotes)
+        kinds = text_kinds(Path(self.name), names, self._params["columns"], self._clock, pl.DataFrame())
+        quoted = separator != "\t" if quotes is None else quotes
+        self._parser = CsvParser(CsvFields(separator, names, kinds, [self._clock], quoted, self._unit))
+
+    def headed_by(self, line: bytes) -> None:
+        """Begin a text in CSV whose first line is its header."""
+        self.begin(line.removeprefix(BOM).strip(b"\r\n").decode("utf-8", "replace"))
+
+    def take(self, data: bytes, number: int, *, last: bool = False) -> TableOfLines:
+        """Return the rows of a piece, whose first line has a ``number``; none are used if no row ends in it.
+
+        ``last``: whether the text ends with the piece. Raises ``ValueError`` if too many lines are malformed.
+        """
+        if not data:
+            return TableOfLines(empty(self._schema), 0, 0)
+        if self._format == "csv":
+            found = self._of_csv(data, number, last=last)
+        else:
+            end = len(data) if last else data.rfind(b"\n") + 1
+            found = TableOfLines(self._of_lines(data[:end], number), end, data.count(b"\n", 0, end))
+        if not found.used and len(data) > LONGEST:
+            raise ValueError(f"{self.name}: line {number}: more than {LONGEST >> 20} MB; expected shorter lines")
+        self._judge()
+        return found
+
+    def of_values(self, values: Iterable[Any], number: int = 1) -> pl.DataFrame:
+        """Return the rows of values that JSON has, of which each should be an object; count others as malformed."""
+        table = self._of_objects([(number + index, value, None) for index, value in enumerate(values)])
+        self._judge()
+        return table
+
+    def _of_csv(self, data: bytes, number: int, *, last: bool) -> TableOfLines:
+        assert self._parser is not None
+        tables, used, lines = list[pl.DataFrame](), 0, 0
+        while used < len(data):
+            block = self._parser.block(data[used:], number + lines, last=last, cut=len(data) - used > LONGEST)
+            if not block.used:
+                break
+            self._tally.add(block.rows, block.malformed, block.doubt)
+            used, lines = used + block.used, lines + block.lines
+            if block.table.height:
+                tables.append(exactly(block.table, self._schema, self._clock))
+        return TableOfLines(pl.concat(tables) if tables else empty(self._schema), used, lines)
+
+    def _of_lines(self, data: bytes, number: int) -> pl.DataFrame:
+        if self._format != "jsonl":
+            return log_block(data, number, self._format, self._tally)
+        found: list[tuple[int, Any, bytes | None]] = []
+        for index, line in enumerate(data.removeprefix(BOM).split(b"\n")):
+            if not line.strip():
+                continue
+            try:
+                found.append((number + index, msgspec.json.decode(line), line))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                found.append((number + index, _Unreadable, line))
+        return self._of_objects(found)
+
+    def _of_objects(self, found: list[tuple[int, Any, bytes | None]]) -> pl.DataFrame:
+        """Rows of numbered values, each with its text where there is one."""
+        absent = dict.fromkeys(name for name in self._rows.columns if name != "time")
+        good = [{**absent, **value} for _, value, _ in found if isinstance(value, dict)]
+        if len(good) == len(found):
+            try:
+                table = self._rows.of_rows(good)
+            except FeedError:
+                pass
+            else:
+                self._tally.add(table.height)
+                return table
+        tables: list[pl.DataFrame] = []
+        for number, value, text in found:
+            try:
+                if not isinstance(value, dict):
+                    raise FeedError(f'{self.name}: no object; expected one in JSON, such as {{"{self._clock}": 0}}')
+                tables.append(self._rows.of_rows([{**absent, **value}]))
+                self._tally.add(1)
+            except FeedError as error:
+                shown = repr(value) if text is None else text.decode("utf-8", "replace").strip()
+                wrong, _, expected = str(error).removeprefix(f"{self.name}: ").partition("; expected ")
+                field = wrong.partition("'")[2].partition("'")[0] or "line"
+                self._tally.add(1, Malformed(1, 1, number, shown, field, shown, expected))
+        return pl.concat(tables) if tables else empty(self._schema)
+
+    def _judge(self) -> None:
+        bad = self._tally.malformed
+        if bad is None:
+            return
+        if self._params.get("strict"):
+            raise ValueError(f"{self.name}: {bad}")
+        part, whole = ratio_of(float(self._params.get("tolerance", 0.01)))
+        if bad.count * whole > part * max(bad.rows, _SEVERAL):
+            lines = counted(bad.rows, "line", "is", "are")
+            share = 100.0 * part / whole
+            raise ValueError(
+                f"{self.name}: {bad.count:,} of {lines} not of format {self._format!r} (up to {share:g} % are skipped, "
+                f"or {_SEVERAL * part // whole} of the first {_SEVERAL}); {bad}"
+            )
+
+
+class _Unreadable:
+    """Stands for a line that is no JSON."""
+
+
+def tables_of_file(
+    path: Path, schema: Mapping[str, str], params: Mapping[str, Any]
+) -> Iterator[tuple[pl.DataFrame, SkippedLines | None]]:
+    """Yield the rows of a whole file in blocks, in its order, each with all malformed lines so far.
+
+    ``schema``: columns of the stream with their types; ``params``: parameters of the source. Raises ``ValueError`` if
+    it cannot be read, is not as declared, or too many lines are malformed.
+    """
+    if params["format"] == "jsonl":
+        lines = LineTables(str(path), schema, params)
+        for number, data in whole_lines(path, params.get("encoding") or UTF8):
+            yield lines.take(data, number, last=True).table, lines.skipped
+        return
+    trace, tally = open_trace({**params, "path": path}), Tally()
+    for table in trace.rows() if trace.again else trace.judged(tally, bare=True):
+        bad = tally.malformed
+        yield table, None if bad is None else SkippedLines(str(path), bad.count, str(bad), tally.doubt)

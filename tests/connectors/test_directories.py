@@ -1,0 +1,117 @@
+"""The files of a folder: one after another in their order, from any position, and those that come too late."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from synergy_nb.dataflow.sources import Source
+from synergy_nb.testing import check_source
+from tests.connectors.declared import declared, numbers, taken
+
+
+def table(start: int, stop: int) -> pl.DataFrame:
+    """Rows of one file."""
+    times = pl.Series(range(start, stop)).cast(pl.Int64) * 1_000_000
+    return pl.DataFrame(
+        {"time": times.cast(pl.Datetime("us")), "n": range(start, stop), "word": [f"w{n}" for n in range(start, stop)]}
+    )
+
+
+def put(path: Path, start: int, stop: int) -> None:
+    """Write a file under another name, and give it its own when it is whole."""
+    rows, begun = table(start, stop), path.with_name(f".{path.name}")
+    match path.suffix:
+        case ".csv":
+            rows.write_csv(begun)
+        case ".parquet":
+            rows.write_parquet(begun)
+        case _:
+            text = "".join(json.dumps({"time": n, "n": n, "word": f"w{n}"}) + "\n" for n in rows["n"])
+            begun.write_text(text, encoding="utf-8")
+    begun.rename(path)
+
+
+def folder(path: Path, form: str, **params: object) -> Source:
+    """A source of the files of a folder."""
+    return declared("directory", path=path / f"*.{form}", format=form, **params)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+def test_a_directory_keeps_the_protocol(tmp_path: Path, form: str) -> None:
+    for name, (start, stop) in {"b": (3, 5), "a": (0, 3), "c": (5, 6)}.items():
+        put(tmp_path / f"{name}.{form}", start, stop)
+    check_source(lambda: folder(tmp_path, form, ends=True), table(0, 6).to_dicts())
+    check_source(lambda: folder(tmp_path, form), table(0, 6).to_dicts())
+    check_source(lambda: folder(tmp_path, form, ends=True), wrong=lambda: folder(tmp_path / "none", form))
+
+
+def test_files_come_as_they_are_put_there(tmp_path: Path) -> None:
+    put(tmp_path / "1.csv", 0, 2)
+    source = folder(tmp_path, "csv")
+    source.open(None)
+    assert taken(source, 2)[0] == [0, 1]
+    (tmp_path / "2.csv").touch()  # nothing is in it yet
+    while source.poll(0.0) is not None:
+        pass
+    put(tmp_path / "2.csv", 2, 4)
+    put(tmp_path / "3.txt", 4, 5)
+    assert taken(source, 2)[0] == [2, 3]
+    source.close()
+
+
+def test_a_successor_reads_the_file_that_was_chosen_though_others_have_come(tmp_path: Path) -> None:
+    put(tmp_path / "b.csv", 0, 2)
+    source = folder(tmp_path, "csv")
+    source.open(None)
+    chosen = source.poll(0.0)
+    assert chosen is not None
+    assert numbers(chosen) == []
+    put(tmp_path / "a.csv", 7, 9)
+    put(tmp_path / "c.csv", 2, 3)
+    again = folder(tmp_path, "csv")
+    again.open(chosen.position)
+    found, _, said = taken(again, 3)
+    assert found == taken(source, 3)[0] == [0, 1, 2]
+    assert said == [], "it cannot know whether a.csv was read"
+    source.close()
+    again.close()
+
+
+def test_a_file_that_comes_too_late_for_its_order_is_left_out_and_said(tmp_path: Path) -> None:
+    put(tmp_path / "b.csv", 0, 2)
+    source = folder(tmp_path, "csv")
+    source.open(None)
+    taken(source, 2)
+    put(tmp_path / "a.csv", 7, 9)
+    put(tmp_path / "c.csv", 2, 3)
+    found, _, said = taken(source, 1)
+    assert found == [2]
+    assert said == ["1 file is left out (a.csv): b.csv, which is later in the order, was read"]
+    source.close()
+
+
+def test_in_the_order_of_time_names_mean_nothing(tmp_path: Path) -> None:
+    for place, (name, start) in enumerate({"b": 0, "a": 1, "c": 2}.items()):
+        put(tmp_path / f"{name}.csv", start, start + 1)
+        os.utime(tmp_path / f"{name}.csv", ns=(place, 1000 * (place + 1)))
+    check_source(lambda: folder(tmp_path, "csv", order="time", ends=True), table(0, 3).to_dicts())
+
+
+def test_a_file_that_is_not_as_declared_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,m\n0,1\n", encoding="utf-8")
+    source = folder(tmp_path, "csv")
+    source.open(None)
+    with pytest.raises(ValueError, match=r"a\.csv: column 'n' is not there; expected one of time, m"):
+        taken(source, 1)
+    source.close()
+
+
+def test_a_file_without_rows_is_passed_by(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,n,word\n", encoding="utf-8")
+    put(tmp_path / "b.csv", 0, 1)
+    check_source(lambda: folder(tmp_path, "csv", ends=True), table(0, 1).to_dicts())
