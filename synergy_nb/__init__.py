@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from synergy_nb import explore
     from synergy_nb.algorithms.composition import CompositionConfig
     from synergy_nb.control.rights import Acceptance
+    from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
     from synergy_nb.editing.sql_queries import QueryError, sql
     from synergy_nb.models.hot_spot_config import HotSpotConfig
     from synergy_nb.models.replication_config import ReplicationConfig
@@ -44,6 +45,7 @@ __all__ = [
     "Application",
     "AsyncApplication",
     "AsyncCluster",
+    "BrokenForNow",
     "Cluster",
     "ClusterError",
     "CompositionConfig",
@@ -53,11 +55,13 @@ __all__ = [
     "NotAdmitted",
     "Plan",
     "PlanError",
+    "Polled",
     "QoS",
     "QueryError",
     "ReadingError",
     "ReplicationConfig",
     "Simulation",
+    "Source",
     "SynergyError",
     "Wake",
     "WideArea",
@@ -81,15 +85,18 @@ _LATER: Final = {
     "Application": "synergy_nb.runtime.client.cluster",
     "AsyncApplication": "synergy_nb.runtime.client.async_application",
     "AsyncCluster": "synergy_nb.runtime.client.async_cluster",
+    "BrokenForNow": "synergy_nb.dataflow.sources",
     "Cluster": "synergy_nb.runtime.client.cluster",
     "ClusterError": "synergy_nb.reporting.cluster_errors",
     "CompositionConfig": "synergy_nb.algorithms.composition",
     "Feed": "synergy_nb.runtime.client.feeds",
     "FeedError": "synergy_nb.runtime.client.feeds",
     "HotSpotConfig": "synergy_nb.models.hot_spot_config",
+    "Polled": "synergy_nb.dataflow.sources",
     "QueryError": "synergy_nb.editing.sql_queries",
     "ReadingError": "synergy_nb.runtime.client.readings",
     "ReplicationConfig": "synergy_nb.models.replication_config",
+    "Source": "synergy_nb.dataflow.sources",
     "Simulation": "synergy_nb.simulator.simulation",
     "NotAdmitted": "synergy_nb.reporting.cluster_errors",
     "WideArea": "synergy_nb.runtime.transport.wide_area",

@@ -42,7 +42,7 @@ class BrokenForNow(SynergyError, RuntimeError):
 
     Examples
     --------
-    >>> from synergy_nb.dataflow.sources import BrokenForNow
+    >>> from synergy_nb import BrokenForNow
     >>> raise BrokenForNow("GET http://meter.local/now: 503 Service Unavailable")
     Traceback (most recent call last):
         ...
@@ -65,6 +65,12 @@ class Polled(NamedTuple):
         Sentences for the journal, such as what is lost.
     skipped
         All malformed lines that were left out since the source was opened; None if there are none.
+
+    Examples
+    --------
+    >>> from synergy_nb import Polled
+    >>> Polled([{"time": 1.5, "user": "ann"}], position=42).position
+    42
     """
 
     rows: Rows = ()
@@ -87,6 +93,7 @@ class Source(abc.ABC):
 
     Examples
     --------
+    >>> from synergy_nb import Polled, Source
     >>> class Numbers(Source):
     ...     repeats = True
     ...

@@ -461,11 +461,26 @@ class LossFacts(Subject):
         super().__init__(names)
         self.late: dict[str, int] = {}
         self.skipped: dict[str, events.SkippedLines] = {}
+        # broken, remarks: source to the reason why it cannot be read at present, and to what it has said last
+        self.broken: dict[str, str] = {}
+        self.remarks: dict[str, str] = {}
         self.overdue: dict[str, int] = {}
 
     @HANDLERS.add
     def _late_rows(self, event: events.LateRows) -> None:
         self.late[event.operator] = event.dropped
+
+    @HANDLERS.add
+    def _source_broken(self, event: events.SourceBroken) -> None:
+        self.broken[event.operator] = event.reason
+
+    @HANDLERS.add
+    def _source_mended(self, event: events.SourceMended) -> None:
+        self.broken.pop(event.operator, None)
+
+    @HANDLERS.add
+    def _source_remarked(self, event: events.SourceRemarked) -> None:
+        self.remarks[event.operator] = event.text
 
     @HANDLERS.add
     def _lines_skipped(self, event: events.LinesSkipped) -> None:

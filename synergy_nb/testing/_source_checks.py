@@ -45,8 +45,8 @@ def check_source(
 
     It is read to its end; or, if it has none, until it has given ``rows``. Then new instances, and one that was closed,
     are opened at positions that it has given: each has to give the rows that follow, all of them and nothing else. No
-    poll may wait without end. Where the outside is broken for now, that has to be said by
-    :class:`~synergy_nb.dataflow.sources.BrokenForNow`, and where it is for good, by any other exception.
+    poll may wait without end. Where the outside cannot be read at present, that has to be said by
+    :class:`~synergy_nb.dataflow.sources.BrokenForNow`, and where it can never be read, by any other exception.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def check_source(
     rows
         Rows that are expected, as dictionaries. By default they are those of the first reading, to its end.
     broken
-        Function that returns an instance whose outside is broken for now.
+        Function that returns an instance whose outside cannot be read at present.
     wrong
         Function that returns an instance that can never be read.
     seed

@@ -226,6 +226,22 @@ class JournalSeries:
     def _rows_lost(self, event: events.LateRows | events.LinesSkipped) -> None:
         self.run(event.subject).mark_loss(event)
 
+    @SHOWN.add
+    def _source_broken(self, event: events.SourceBroken) -> None:
+        if event.tries == 1:
+            text = f"{event.operator} cannot be read: {event.reason}"
+            self.run(event.subject).mark(event.time, "bad", f"{event.operator} cannot be read", text)
+
+    @SHOWN.add
+    def _source_mended(self, event: events.SourceMended) -> None:
+        label = f"{event.operator} is read again"
+        self.run(event.subject).mark(event.time, "good", label, f"{label}, after {seconds(event.seconds)}")
+
+    @SHOWN.add
+    def _source_remarked(self, event: events.SourceRemarked) -> None:
+        text = f"{event.operator}: {event.text}"
+        self.run(event.subject).mark(event.time, "bad", "", text)
+
     # -- applications --------------------------------------------------------------------------------------------
 
     def run(self, application: str) -> LatestRun:

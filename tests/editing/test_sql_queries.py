@@ -236,7 +236,7 @@ REFUSED = [
     ("SELECT * FROM packets(rat = 3)", "3", "a parameter", "rate"),
     ("SELECT * FROM packets(rate = '3 foo')", "'3 foo'", "a rate", None),
     ("SELECT * FROM packets(seed = bytes)", "bytes", "a literal", None),
-    ("SELECT * FROM packts(seed = 3)", "packts", "one of trace, packets, nexmark", "packets"),
+    ("SELECT * FROM packts(seed = 3)", "packts", "one of trace, directory, tail", "packets"),
     ("SELECT * FROM packets; SELECT * FROM packets", "SELECT", "one query", None),
     ("SELECT * FROM db.packets", ".", "a name alone", None),
     ("SELECT a.link FROM packets a JOIN packets b ON a.source = b.source", "a.source = b.source", "an interval between the times", None),

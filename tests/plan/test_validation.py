@@ -249,7 +249,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         "format as connector",
         one("source", (), connector="csv", path="x"),
         (
-            "operator 'x', connector: 'csv'; expected one of trace, packets, nexmark, peers, python; csv is a format "
+            f"operator 'x', connector: 'csv'; expected one of {', '.join(CONNECTORS)}; csv is a format "
             "of connector trace, as in source('trace', path='...', format='csv')"
         ),
     ),
@@ -257,17 +257,14 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         "path as connector",
         one("source", (), connector="logs/access.log"),
         (
-            "operator 'x', connector: 'logs/access.log'; expected one of trace, packets, nexmark, peers, python; a "
+            f"operator 'x', connector: 'logs/access.log'; expected one of {', '.join(CONNECTORS)}; a "
             "file is read by source('trace', path='logs/access.log', format='...')"
         ),
     ),
     (
         "connector",
         one("source", (), connector="packet"),
-        (
-            "operator 'x', connector: 'packet'; expected one of trace, packets, nexmark, peers, python; "
-            "did you mean 'packets'?"
-        ),
+        (f"operator 'x', connector: 'packet'; expected one of {', '.join(CONNECTORS)}; did you mean 'packets'?"),
     ),
     (
         "connector of no kind",

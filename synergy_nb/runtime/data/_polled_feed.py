@@ -72,14 +72,14 @@ class PolledFeed(FeedThread):
                 while not self.halt.is_set():
                     polled = self._next_poll()
                     if tries:
-                        self._note(events.SourceMended, seconds=self.clock() - broken_at)
+                        self._record(events.SourceMended, seconds=self.clock() - broken_at)
                         wait, tries = FIRST_WAIT_S, 0
                     if polled is not None and self._give(polled):
                         return
             except BrokenForNow as error:
                 broken_at = broken_at if tries else self.clock()
                 tries += 1
-                self._note(events.SourceBroken, reason=str(error), tries=tries, wait_s=wait)
+                self._record(events.SourceBroken, reason=str(error), tries=tries, wait_s=wait)
                 self.halt.wait(wait)
                 wait = longer(wait)
             finally:
@@ -113,7 +113,7 @@ class PolledFeed(FeedThread):
     def _give(self, polled: Polled) -> bool:
         """Pass on what a poll has found; return whether the stream has ended, or the feed was stopped."""
         for text in polled.said:
-            self._note(events.SourceRemarked, text=text)
+            self._record(events.SourceRemarked, text=text)
         self._lines = polled.skipped or self._lines
         chunks = self._chunks(polled)
         self._report(last=polled.ends or self._order.error is not None)
@@ -158,10 +158,10 @@ class PolledFeed(FeedThread):
         late, lines = self._order.dropped, self._lines
         if late > self._told_late and (last or late >= 2 * self._told_late):
             self._told_late = late
-            self._note(events.LateRows, dropped=late)
+            self._record(events.LateRows, dropped=late)
         if lines is not None and lines.count > self._told_skipped and (last or lines.count >= 2 * self._told_skipped):
             self._told_skipped = lines.count
             self._on_loop(self._skipped, lines)
 
-    def _note(self, kind: type[events.Event], **fields: Any) -> None:
+    def _record(self, kind: type[events.Event], **fields: Any) -> None:
         self._on_loop(partial(self._noted, kind, **fields))
