@@ -165,12 +165,13 @@ class TailSource(Source):
             self._lines.begin(header)
 
     def _family(self) -> list[Path]:
-        """The file at the path, and those that were there before, under the names that they have now."""
+        """The file at the path, and those that were there before, under the names that they have now; no links."""
         try:
             found = [each for each in self._path.parent.iterdir() if each.name.startswith(self._path.name)]
         except OSError as error:
             raise BrokenForNow(f"{self._path.parent}: cannot be listed: {error.strerror}") from None
-        return sorted((each for each in found if each.is_file()), key=lambda each: (each != self._path, each.name))
+        files = [each for each in found if each == self._path or (each.is_file() and not each.is_symlink())]
+        return sorted(files, key=lambda each: (each != self._path, each.name))
 
 
 def _number_of(path: Path) -> int | None:
