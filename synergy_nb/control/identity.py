@@ -4,9 +4,14 @@ An identity is ``spiffe://CLUSTER/ROLE/NAME``. Drivers take it from the certific
 (:mod:`synergy_nb.runtime.identity`), never from what the sender says; here and below nothing knows certificates. In a
 simulation, and where a cluster has no authority of its own, a peer is who its address says.
 
-On the links a peer has the name of its address, ``tls://127.0.0.1:4567``, and a client that of its identity and of the
-process, ``owner/ada#laptop-1f3a``. So the name of a sender, once it was compared with the certificate
-(:func:`difference`), states its role.
+On the links a peer has the name of its address, and a client that of its identity and of the process,
+``owner/ada#laptop-1f3a``. So the name of a sender, once it was compared with the certificate (:func:`difference`),
+states its role.
+
+The address of a peer with a certificate ends in its *place*, ``tls://127.0.0.1:4567#peer-3.9f2c01ab``: its name, and a
+mark that the authority has drawn. The key of the peer on the ring follows from that alone (:func:`place_of`), and who
+connects compares all of it with the certificate. So whoever tells of a peer tells its key, too, and no peer chooses its
+key: not by a port, and not by a name. A peer without a certificate has its address as its place.
 
 Three tables name the roles that may send a type of control message, request an operation, and send data on a channel.
 What has no row is for those that could always do so: peers send messages and data, and the owner requests operations. A
@@ -40,10 +45,13 @@ __all__ = [
     "NotAllowed",
     "WrongIdentity",
     "difference",
+    "endpoint_of",
     "guest_of",
     "holder_of",
     "is_name",
     "link_name",
+    "place_of",
+    "placed",
     "role_of",
 ]
 
@@ -70,8 +78,9 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
     Examples
     --------
-    >>> Identity("green", PEER, "peer-3", "tls://127.0.0.1:4567").id
-    'spiffe://green/peer/peer-3'
+    >>> peer = Identity("green", PEER, "peer-3", "tls://127.0.0.1:4567", "9f2c01ab")
+    >>> peer.id, peer.place, peer.address
+    ('spiffe://green/peer/peer-3', 'peer-3.9f2c01ab', 'tls://127.0.0.1:4567#peer-3.9f2c01ab')
     >>> Identity.of("spiffe://green/user/ada").holder
     'user/ada'
     """
@@ -79,7 +88,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     cluster: str  # name of the cluster: the trust domain of SPIFFE
     role: str  # one of `ROLES`
     name: str = ""  # name of the peer, the user or the session; only a scheduler has none
-    address: str = ""  # address at which a peer or a scheduler listens, once it does; no part of the id
+    listens: str = ""  # where a peer or a scheduler listens, once it does; no part of the id
+    mark: str = ""  # drawn by the authority when it first certified a peer; no part of the id
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -101,8 +111,18 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         """The part of the id within the cluster: the role, and the name."""
         return f"{self.role}/{self.name}" if self.name else self.role
 
+    @property
+    def place(self) -> str:
+        """What the key of a peer on the ring follows from; empty where its address stands for it."""
+        return f"{self.name}.{self.mark}" if self.mark else ""
+
+    @property
+    def address(self) -> str:
+        """The address that a peer has for others, with its place; empty until it listens."""
+        return self.listens and placed(self.listens, self.place)
+
     @classmethod
-    def of(cls, spiffe: str, address: str = "") -> Identity:
+    def of(cls, spiffe: str, listens: str = "", mark: str = "") -> Identity:
         """Return the identity of an id of SPIFFE.
 
         Raises ``WrongIdentity`` if the text has another form, or an unknown role.
@@ -110,7 +130,34 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         form = FORM.fullmatch(spiffe)
         if form is None:
             raise WrongIdentity(f"id: {spiffe!r:.200}; expected spiffe://CLUSTER/ROLE/NAME")
-        return cls(form[1], form[2], form[3] or "", address)
+        return cls(form[1], form[2], form[3] or "", listens, mark)
+
+
+def placed(endpoint: str, place: str) -> str:
+    """Return the address of a peer that listens somewhere and has a place.
+
+    >>> placed("tls://127.0.0.1:4567", "peer-3.9f2c01ab"), placed("tcp://127.0.0.1:4567", "")
+    ('tls://127.0.0.1:4567#peer-3.9f2c01ab', 'tcp://127.0.0.1:4567')
+    """
+    return f"{endpoint}#{place}" if place else endpoint
+
+
+def endpoint_of(address: str) -> str:
+    """Return where the peer of an address listens, as a connection needs it.
+
+    >>> endpoint_of("tls://127.0.0.1:4567#peer-3.9f2c01ab")
+    'tls://127.0.0.1:4567'
+    """
+    return address.partition("#")[0]
+
+
+def place_of(address: str) -> str:
+    """Return what the key of a peer on the ring follows from, by its address.
+
+    >>> place_of("tls://127.0.0.1:4567#peer-3.9f2c01ab"), place_of("tcp://127.0.0.1:4567")
+    ('peer-3.9f2c01ab', 'tcp://127.0.0.1:4567')
+    """
+    return address.partition("#")[2] or address
 
 
 def is_name(value: object) -> bool:
@@ -169,7 +216,8 @@ def difference(sender: str, identity: Identity | None, *, listens: bool = True) 
     if identity is None:
         return "it has no certificate of this cluster"
     if identity.role == PEER:
-        if "://" in sender and (identity.address == sender or not (identity.address or listens)):
+        early = not identity.listens and not listens and place_of(sender) == identity.place
+        if "://" in sender and (identity.address == sender or early):
             return ""
         return f"it says it is {sender:.200}; its certificate is of {identity.id} at {identity.address or 'no address'}"
     if sender.startswith(f"{identity.holder}#") and "://" not in sender:

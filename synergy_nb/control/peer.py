@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeAlias, Unio
 
 import msgspec
 
+from synergy_nb.control.identity import place_of
 from synergy_nb.control.shedding import Allowance, Allowances, Sheds
 from synergy_nb.errors import SynergyError
 from synergy_nb.events import Event, FloodShed, MessageRefused
@@ -227,7 +228,7 @@ class Peer:
     Parameters
     ----------
     address
-        Address at which other peers reach it, and its identity. Its key on the ring is ``key_of(address)``.
+        Address at which other peers reach it, and its identity. Its key on the ring follows from its place.
     seed
         Seed of its random generator.
 
@@ -267,7 +268,7 @@ class Peer:
 
     def __init__(self, address: str, seed: int) -> None:
         self.address = address
-        self.key = key_of(address)
+        self.key = key_of(place_of(address))
         self.rng = random.Random(seed)
         self.now = 0.0
         self.protocols: list[Protocol] = []

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from synergy_nb.control.identity import place_of
 from synergy_nb.control.peer import key_of
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.ring import ring_position
@@ -45,7 +46,7 @@ def assemble(peers: Sequence[Pastry], rtt: Callable[[str, str], float] | None = 
         for step in range(1, min(pastry.leaves.half, count - 1) + 1):
             pastry.leaves.add(ring[(index + step) % count])
             pastry.leaves.add(ring[index - step])
-        key = key_of(pastry.address)
+        key = pastry.peer.key
         row = 0
         while len(groups.get(key[:row], ())) > 1:
             for column, digit in enumerate("0123456789abcdef"):
@@ -59,7 +60,7 @@ def assemble(peers: Sequence[Pastry], rtt: Callable[[str, str], float] | None = 
 def _split(groups: dict[str, list[str]], prefix: str, members: list[str]) -> None:
     depth = len(prefix)
     for address in members:
-        groups.setdefault(key_of(address)[: depth + 1], []).append(address)
+        groups.setdefault(key_of(place_of(address))[: depth + 1], []).append(address)
     for digit in "0123456789abcdef":
         longer = prefix + digit
         if len(groups.get(longer, ())) > 1:

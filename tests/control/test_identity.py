@@ -10,8 +10,9 @@ from synergy_nb.control.identity import OPERATIONS, OWNER, PEER, ROLES, USER, Id
 from synergy_nb.control.peer import Peer
 from synergy_nb.recording.construction import Construction, construct
 
-A, B = "tls://127.0.0.1:1", "tls://127.0.0.1:2"
-PEER_1 = Identity("green", PEER, "peer-1", A)
+A, B = "tls://127.0.0.1:1#peer-1.0a1b2c3d", "tls://127.0.0.1:2#peer-1.0a1b2c3d"
+ELSEWHERE = "tls://127.0.0.1:1#peer-1.ffffffff"
+PEER_1 = Identity("green", PEER, "peer-1", "tls://127.0.0.1:1", "0a1b2c3d")
 ADA = Identity("green", USER, "ada")
 
 
@@ -23,6 +24,8 @@ ADA = Identity("green", USER, "ada")
         (A, None, "it has no certificate of this cluster"),
         (B, PEER_1, f"it says it is {B}; its certificate is of spiffe://green/peer/peer-1 at {A}"),
         (A, ADA, f"it says it is {A}; its certificate is of spiffe://green/user/ada"),
+        (ELSEWHERE, PEER_1, f"it says it is {ELSEWHERE}; its certificate is of spiffe://green/peer/peer-1 at {A}"),
+        ("tls://127.0.0.1:1", PEER_1, f"tls://127.0.0.1:1; its certificate is of spiffe://green/peer/peer-1 at {A}"),
         ("user/eve#laptop-1", ADA, "it says it is user/eve#laptop-1; its certificate is of spiffe://green/user/ada"),
         ("owner/ada#laptop-1", ADA, "it says it is owner/ada#laptop-1; its certificate is of spiffe://green/user/ada"),
         ("user/ada", ADA, "it says it is user/ada; its certificate is of spiffe://green/user/ada"),
@@ -37,7 +40,11 @@ def test_a_sender_is_who_its_certificate_says(sender: str, holder: Identity | No
 
 
 def test_who_starts_peers_reaches_them_before_they_have_a_certificate_with_their_address() -> None:
-    assert not difference(A, Identity("green", PEER, "new"), listens=False)
+    early = Identity("green", PEER, "peer-1", "", "0a1b2c3d")
+    assert not difference(A, early, listens=False)
+    assert difference(A, early)
+    assert difference(ELSEWHERE, early, listens=False)
+    assert difference("tls://127.0.0.1:1", Identity("green", PEER, "unmarked"), listens=False)
     assert difference(B, PEER_1, listens=False)
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from synergy_nb.control.identity import Identity, WrongIdentity
+from synergy_nb.overlay.ring import ring_position
 from synergy_nb.runtime.identity import credential_folder
 from synergy_nb.runtime.identity.authority import LIFE, Authority, Credentials, half_life, identity_in, public_key_of
 from synergy_nb.runtime.identity.credential_folder import CredentialError
@@ -71,9 +72,10 @@ def test_a_text_that_is_no_identity_is_refused(text: str) -> None:
 
 
 def test_both_ends_of_a_connection_see_who_the_other_is() -> None:
-    assert met(security(address="tls://127.0.0.1:1"), security("user", "ada")) == (
+    listens = security(address="tls://127.0.0.1:1")
+    assert met(listens, security("user", "ada")) == (
         Identity("green", "user", "ada"),
-        Identity("green", "peer", "peer-1", "tls://127.0.0.1:1"),
+        Identity("green", "peer", "peer-1", "tls://127.0.0.1:1", listens.identity.mark),
     )
 
 
@@ -95,8 +97,21 @@ def test_a_certificate_counts_in_its_time_only(skew: float) -> None:
 def test_a_renewed_certificate_is_of_the_same_holder_and_key_and_has_the_address() -> None:
     began = GREEN.issue("peer", "peer-1").certificate
     renewed = GREEN.renewed(GREEN.renewed(began, "tls://127.0.0.1:7"))
-    assert identity_in(renewed) == Identity("green", "peer", "peer-1", "tls://127.0.0.1:7")
+    mark = identity_in(began).mark
+    assert identity_in(renewed) == Identity("green", "peer", "peer-1", "tls://127.0.0.1:7", mark)
     assert public_key_of(renewed) == public_key_of(began)
+
+
+def test_the_place_of_a_peer_is_drawn_by_the_authority_and_stays_wherever_it_listens() -> None:
+    """Nobody chooses his key on the ring: neither by a name, as the mark is not known before, nor by a port."""
+    one, other = GREEN.issue("peer", "peer-1"), GREEN.issue("peer", "peer-1")
+    assert one.identity.place != other.identity.place
+    addresses = [identity_in(GREEN.renewed(one.certificate, f"tls://127.0.0.1:{port}")).address for port in (1, 2)]
+    assert addresses == [f"tls://127.0.0.1:{port}#{one.identity.place}" for port in (1, 2)]
+    assert len({ring_position(each) for each in addresses}) == 1
+    moved = f"tls://127.0.0.1:3#{other.identity.place}"  # as a peer may say that it listens
+    assert identity_in(GREEN.renewed(one.certificate, moved)).place == one.identity.place
+    assert not GREEN.issue("user", "ada").identity.mark
 
 
 def test_it_is_renewed_at_half_of_its_life() -> None:
@@ -114,7 +129,8 @@ def test_who_keeps_its_key_sends_the_public_one() -> None:
     holder = Authority("green").issue("peer", "far")
     certificate = GREEN.certify(Identity("green", "peer", "far"), public_key_of(holder.certificate))
     joined = IdentitySecurity(Credentials(GREEN.certificate, certificate, holder.key))
-    assert met(security(), joined)[0] == Identity("green", "peer", "far")
+    assert met(security(), joined)[0] == joined.identity
+    assert joined.identity.id == "spiffe://green/peer/far"
     with pytest.raises(WrongIdentity, match="public_key: "):
         GREEN.certify(Identity("green", "peer", "far"), "nothing")
     with pytest.raises(WrongIdentity, match="expected one of spiffe://green"):
@@ -157,7 +173,8 @@ def test_a_renewed_certificate_counts_from_the_next_connection_on() -> None:
     contexts = listens.get_listen_args("worker")["ssl_context"], connects.get_connection_args("client")["ssl_context"]
     listens.renew(GREEN.renewed(listens.credentials.certificate, "tls://127.0.0.1:9"))
     connects.renew(GREEN.renewed(connects.credentials.certificate))
-    assert met(listens, connects)[1] == Identity("green", "peer", "peer-1", "tls://127.0.0.1:9")
+    assert met(listens, connects)[1] == listens.identity
+    assert listens.identity.listens == "tls://127.0.0.1:9"
     assert contexts == (
         listens.get_listen_args("scheduler")["ssl_context"],
         connects.get_connection_args("worker")["ssl_context"],
@@ -169,7 +186,7 @@ def test_a_certificate_of_another_holder_or_key_is_not_taken() -> None:
     for other in (GREEN.issue("peer", "peer-2"), GREEN.issue("peer", "peer-1")):
         with pytest.raises(WrongIdentity, match="expected one of spiffe://green/peer/peer-1 for the same key"):
             held.renew(other.certificate)
-    assert met(held, held)[0] == Identity("green", "peer", "peer-1")
+    assert met(held, held)[0] == held.identity
 
 
 def test_a_comm_without_certificate_or_without_an_id_has_no_identity() -> None:

@@ -18,12 +18,12 @@ from distributed.protocol.pickle import dumps
 from distributed.protocol.serialize import to_serialize
 
 from synergy_nb import Cluster, source
-from synergy_nb.control.identity import OWNER, PEER, USER
+from synergy_nb.control.identity import OWNER, PEER, USER, endpoint_of, place_of
 from synergy_nb.events import FrameRefused, LinkRefused, PeerStarted, SenderRefused
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.identity.authority import Authority, half_life, identity_in
-from synergy_nb.runtime.identity.renewals import Renewals
+from synergy_nb.runtime.identity.renewals import REVOKE, Renewals
 from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._plugin import client_links, connector
 from synergy_nb.runtime.transport.link import LinkDown, LinkLimits, Links, RemoteError
@@ -79,7 +79,7 @@ async def asked(links: Links, at: str, operation: str = "ping") -> bytes:
 
 async def said(at: str, held: IdentitySecurity, **message: Any) -> Any:
     """What Dask answers to a message."""
-    comm = await connect(at, **held.get_connection_args("client"))
+    comm = await connect(endpoint_of(at), **held.get_connection_args("client"))
     try:
         return await send_recv(comm, **message)
     finally:
@@ -94,8 +94,6 @@ def test_a_cluster_has_tls_and_another_notebook_of_its_owner_finds_it_by_its_add
         assert second.peers == cluster.peers
         assert second.security.identity == cluster.security.identity
         assert second.security.identity.role == OWNER
-        with pytest.raises(ClusterError, match="the authority of this cluster is elsewhere"):
-            second.revoke("user/eve")
     monkeypatch.setenv("SYNERGY_CREDENTIALS", str(tmp_path))  # as for another user
     with pytest.raises(ClusterError, match=r"asks for a certificate, and .* has none for it"):
         Cluster(cluster.scheduler)
@@ -109,7 +107,8 @@ def test_who_has_no_certificate_is_refused(cluster: Cluster, at: str) -> None:
         with pytest.raises(CommClosedError):
             await connect(address, timeout=5.0, ssl_context=context)
 
-    for address in (at, cluster.scheduler, *(each.replace("tls", "tcp") for each in (at, cluster.scheduler))):
+    ports = (endpoint_of(at), cluster.scheduler)
+    for address in (*ports, *(each.replace("tls", "tcp") for each in ports)):
         asyncio.run(attempt(address))
     assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in str(journaled(cluster, FrameRefused)[-2:])
 
@@ -150,7 +149,7 @@ def test_who_answers_at_an_address_that_its_certificate_does_not_have_is_refused
     async def attempt() -> None:
         held = security(cluster, USER, "ada")
         links = links_of(held)
-        other = security(cluster, PEER, "peer-2", cluster.peers["peer-2"]).identity
+        other = security(cluster, PEER, "peer-2", endpoint_of(cluster.peers["peer-2"])).identity
         held.identify = lambda comm: other  # type: ignore[method-assign]
         with pytest.raises(LinkDown, match=r"refused: it says it is tls://.*; its certificate is of .*/peer/peer-2"):
             await asked(links, at)
@@ -224,6 +223,8 @@ def test_a_guest_submits_within_what_peers_accept_and_sees_what_is_his_own_or_sh
             ann.submit(source("trace", path=str(secret), format="csv", rate=1, columns={"a": "int"}).sink())
         with pytest.raises(ClusterError, match="invite: the authority of this cluster is elsewhere"):
             ann.invite("eve", tmp_path / "eve")
+        with pytest.raises(ClusterError, match="revoke: expected the owner of a cluster with an authority"):
+            ann.revoke("user/bob")
 
 
 @pytest.mark.parametrize("role", [USER, PEER])
@@ -237,6 +238,7 @@ def test_neither_a_guest_nor_a_peer_runs_code_by_dask(cluster: Cluster, at: str,
     for address, operation in ((at, "run"), (cluster.scheduler, "run_function"), (cluster.scheduler, "broadcast")):
         asyncio.run(attempt(address, op=operation, function=dumps(print), args=to_serialize(())))
     asyncio.run(attempt(cluster.scheduler, op="terminate"))
+    asyncio.run(attempt(cluster.scheduler, op=REVOKE, name="peer-1"))
     asyncio.run(attempt(cluster.scheduler, op="register-client", client="x"))
     reasons = [event.reason for event in journaled(cluster, FrameRefused)]
     assert any("with an object that would have to be unpickled" in reason for reason in reasons)
@@ -249,6 +251,46 @@ def test_the_owner_uses_dask_as_ever(cluster: Cluster, at: str) -> None:
         return await said(at, cluster.security, op="run", function=dumps(max), args=dumps((1, 2)), kwargs=dumps({}))
 
     assert asyncio.run(tries()) == {"status": "OK", "result": 2}
+
+
+def test_peers_and_notebooks_know_at_which_address_only_a_scheduler_is_spoken_to(cluster: Cluster, at: str) -> None:
+    def known(dask_worker: Any) -> str:
+        return str(dask_worker.security.scheduler)
+
+    async def tries() -> Any:
+        arguments = {"function": dumps(known), "args": dumps(()), "kwargs": dumps({})}
+        return await said(at, cluster.security, op="run", **arguments)
+
+    assert asyncio.run(tries()) == {"status": "OK", "result": cluster.scheduler}
+    assert cluster.security.scheduler == cluster.scheduler
+
+
+def test_the_key_of_a_peer_on_the_ring_follows_from_its_certificate(cluster: Cluster, at: str) -> None:
+    """Who is asked for at another place does not answer: there is no such peer, whoever tells of it."""
+    certified = identity_in(renewals(cluster).certificates["peer-1"])
+    assert (place_of(at), at) == (certified.place, certified.address)
+    links = of(cluster).links
+    for address in (endpoint_of(at), f"{endpoint_of(at)}#peer-1.00000000"):
+        with pytest.raises(LinkDown, match=f"refused: it says it is {address}; its certificate is of .* at {at}$"):
+            on_loop(cluster, links.request(address, "ping", b"x"))
+
+
+def test_another_notebook_of_the_owner_revokes_for_all_and_for_those_that_join_later(
+    cluster: Cluster, at: str, tmp_path: Path
+) -> None:
+    guest = security(cluster, USER, "trudy")
+    with Cluster(cluster.scheduler, spark=False) as second:
+        second.revoke("user/trudy")
+        assert guest.identity.id in second.security.revoked
+        with pytest.raises(ClusterError, match="is the owner of the cluster"):
+            second.revoke(cluster.security.identity.holder)
+    with pytest.raises((LinkDown, TimeoutError)):
+        asyncio.run(asked(links_of(guest), at))
+    with pytest.raises(ClusterError, match="trudy, whose certificate was revoked"):
+        Cluster(cluster.scheduler, security=guest)
+    with pytest.raises(ClusterError, match="user/trudy was revoked; expected another name"):
+        cluster.invite("trudy", tmp_path / "trudy")
+    assert guest.identity.id in renewals(cluster).authority.revoked
 
 
 def test_certificates_are_renewed_and_links_go_on(cluster: Cluster, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +330,7 @@ def test_who_was_revoked_loses_its_links_and_gets_no_new_one(cluster: Cluster, a
     asyncio.run(meet())
     assert any("mallory, whose certificate was revoked" in event.reason for event in journaled(cluster, FrameRefused))
     with pytest.raises(
-        ClusterError, match=r"does not answer as the scheduler of|has closed the connection of spiffe://"
+        ClusterError, match=r"has refused a handshake by spiffe://.*/user/mallory, whose certificate was revoked"
     ):
         Cluster(cluster.scheduler, security=guest)
     with pytest.raises(ClusterError, match="is the owner of the cluster"):

@@ -109,6 +109,8 @@ class AsyncCluster(PeerRequests):
         ``distributed.Security`` with which the scheduler and the peers are reached; None: without TLS.
     renewals
         Renewal and revocation of certificates, if the authority is this client's; else None.
+    revoking
+        Coroutine function that has the authority elsewhere revoke a name; None: this client may not.
 
     Attributes
     ----------
@@ -147,10 +149,12 @@ class AsyncCluster(PeerRequests):
         notices: ErrorNotices | None = None,
         security: Any = None,
         renewals: Renewals | None = None,
+        revoking: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         self.closed = False
         self.security = security
         self.renewals = renewals
+        self._revoke = revoking if renewals is None else renewals.revoke
         self.admission: Admitting | None = None
         self.area: WideArea | None = None
         self.recording = ""
@@ -327,6 +331,8 @@ class AsyncCluster(PeerRequests):
         """Refuse a peer, a user or a session of the cluster from now on.
 
         Its open connections are closed, and new ones are refused by name. A name that was revoked is not given again.
+        Any notebook of the owner may do so: who has started the cluster keeps what was revoked as long as the cluster
+        runs, and tells it to peers that join later.
 
         Parameters
         ----------
@@ -336,13 +342,13 @@ class AsyncCluster(PeerRequests):
         Raises
         ------
         ClusterError
-            If the name is none of these, or the cluster was not started here: its authority is where it was started.
+            If the name is none of these, this client is not the owner's, or the cluster has no authority.
         """
         self._check_open()
-        if self.renewals is None:
-            raise ClusterError("revoke: the authority of this cluster is elsewhere; expected where it was started")
+        if self._revoke is None:
+            raise ClusterError("revoke: expected the owner of a cluster with an authority, such as Cluster(8) has")
         try:
-            await self.renewals.revoke(name)
+            await self._revoke(name)
         except WrongIdentity as error:
             raise ClusterError(str(error)) from None
 

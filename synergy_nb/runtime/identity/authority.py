@@ -4,8 +4,12 @@ Theory of operation
 -------------------
 An :class:`Authority` has a key (EC, P-256) that signs certificates. Each certificate states one identity as the URI of
 its subject's alternative name, ``spiffe://CLUSTER/ROLE/NAME``, and lives for hours. That of a peer or a scheduler also
-states the address at which it listens, as the common name of its subject: so one certificate says who may speak from
-which address. A peer has a certificate without an address until it listens.
+states where it listens, as the common name of its subject: so one certificate says who may speak from which address. A
+peer has a certificate without an address until it listens.
+
+The certificate of a peer has a mark, as the serial number of its subject. The authority draws it when it first
+certifies the peer, and a renewal keeps it. The key of the peer on the ring follows from its name and the mark, so
+nobody can choose it, by whatever names he tries before he asks for a certificate.
 
 Who holds a certificate holds its private key, too (:class:`Credentials`), or has made the key itself and sent only the
 public one (:meth:`Authority.certify`). A certificate is renewed (:meth:`Authority.renewed`) for the same key and the
@@ -18,6 +22,7 @@ and is never certified again.
 from __future__ import annotations
 
 import datetime as dt
+import secrets
 import time
 import uuid
 from collections.abc import Callable
@@ -30,7 +35,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from synergy_nb.control.identity import Identity, WrongIdentity
+from synergy_nb.control.identity import PEER, Identity, WrongIdentity, endpoint_of
 
 __all__ = ["LIFE", "Authority", "Credentials", "half_life", "identity_in", "public_key_of"]
 
@@ -38,6 +43,7 @@ LIFE: Final = 24 * 3600.0  # seconds for which a certificate is valid
 AUTHORITY_LIFE: Final = 3650 * 24 * 3600.0  # seconds for which the authority itself is: longer than any cluster runs
 BACKDATED: Final = 3600.0  # seconds for which a certificate is valid before it is issued: clocks differ
 LONGEST_ADDRESS: Final = 64  # characters that a common name may have
+MARK: Final = 4  # bytes of the mark of a peer: nobody can have so many peers certified that one of them fits
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -96,8 +102,9 @@ class Authority:
     >>> peer = authority.issue("peer", "peer-1")
     >>> peer.identity.id
     'spiffe://green/peer/peer-1'
-    >>> identity_in(authority.renewed(peer.certificate, "tls://127.0.0.1:4567")).address
-    'tls://127.0.0.1:4567'
+    >>> listening = identity_in(authority.renewed(peer.certificate, "tls://127.0.0.1:4567"))
+    >>> listening.address == f"tls://127.0.0.1:4567#{peer.identity.place}"
+    True
     """
 
     def __init__(self, cluster: str = "", *, life: float = LIFE, clock: Callable[[], float] = time.time) -> None:
@@ -123,13 +130,13 @@ class Authority:
         """The ids whose certificates no longer count."""
         return frozenset(self._revoked)
 
-    def issue(self, role: str, name: str = "", address: str = "") -> Credentials:
+    def issue(self, role: str, name: str = "", listens: str = "") -> Credentials:
         """Make a key, and certify that its holder is who the arguments say.
 
         Raises ``WrongIdentity`` if they are wrong, or that identity was revoked.
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        identity = Identity(self.cluster, role, name, address)
+        identity = Identity(self.cluster, role, name, listens)
         return Credentials(self.certificate, self._certified(identity, key.public_key()), _private(key))
 
     def certify(self, identity: Identity, public_key: str) -> str:
@@ -146,10 +153,10 @@ class Authority:
             raise WrongIdentity(f"public_key: {type(key).__name__}; expected an EC key as PEM")
         return self._certified(identity, key)
 
-    def renewed(self, certificate: str, address: str = "") -> str:
+    def renewed(self, certificate: str, listens: str = "") -> str:
         """Return a certificate for the same key and identity that is valid from now on.
 
-        ``address``: where its holder listens; by default what the old one says. Raises ``WrongIdentity`` if the old
+        ``listens``: where its holder listens; by default what the old one says. Raises ``WrongIdentity`` if the old
         one is of another authority, or its identity was revoked.
         """
         old = x509.load_pem_x509_certificate(certificate.encode())
@@ -161,7 +168,7 @@ class Authority:
             ) from None
         was = identity_in(certificate)
         return self.certify(
-            Identity(was.cluster, was.role, was.name, address or was.address), public_key_of(certificate)
+            msgspec.structs.replace(was, listens=endpoint_of(listens) or was.listens), public_key_of(certificate)
         )
 
     def revoke(self, identity: Identity) -> None:
@@ -204,9 +211,12 @@ class Authority:
         self._own(identity)
         if identity.id in self._revoked:
             raise WrongIdentity(f"identity: {identity.id} was revoked; expected another name")
-        if len(identity.address) > LONGEST_ADDRESS:
-            raise WrongIdentity(f"address: {identity.address!r}; expected at most {LONGEST_ADDRESS} characters")
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, identity.address or f"a {identity.role}")])
+        if len(identity.listens) > LONGEST_ADDRESS:
+            raise WrongIdentity(f"address: {identity.listens!r}; expected at most {LONGEST_ADDRESS} characters")
+        stated = [x509.NameAttribute(NameOID.COMMON_NAME, identity.listens or f"a {identity.role}")]
+        if identity.role == PEER:
+            stated.append(x509.NameAttribute(NameOID.SERIAL_NUMBER, identity.mark or secrets.token_hex(MARK)))
+        subject = x509.Name(stated)
         builder = self._builder(identity.id, subject, self._certificate.subject, key, self.life)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
@@ -251,9 +261,9 @@ def identity_in(certificate: str) -> Identity:
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     if len(uris) != 1:
         raise WrongIdentity(f"certificate: it states {len(uris)} URIs; expected one id of SPIFFE")
-    common = parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    address = str(common[0].value) if common else ""
-    return Identity.of(uris[0], address if "://" in address else "")
+    stated = {each.oid: str(each.value) for each in parsed.subject}
+    listens = stated.get(NameOID.COMMON_NAME, "")
+    return Identity.of(uris[0], listens if "://" in listens else "", stated.get(NameOID.SERIAL_NUMBER, ""))
 
 
 def public_key_of(certificate: str) -> str:

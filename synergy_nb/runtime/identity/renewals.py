@@ -15,13 +15,14 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from synergy_nb.control.identity import OWNER, PEER, SPARK, USER, Identity, WrongIdentity
+from synergy_nb.control.identity import OWNER, PEER, SPARK, USER, Identity, WrongIdentity, endpoint_of, placed
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.runtime.identity.authority import Authority, half_life, identity_in
 
-__all__ = ["OPERATION", "NextCredentials", "Renewals", "Renewed"]
+__all__ = ["OPERATION", "REVOKE", "NextCredentials", "Renewals", "Renewed"]
 
 OPERATION: Final = "credentials"  # operation by which a peer takes its next certificate
+REVOKE: Final = "synergy_revoke"  # operation of the scheduler by which another notebook of the owner revokes
 ANSWER: Final = 10.0  # seconds within which a peer takes it
 SOON: Final = 0.05  # seconds before a peer that starts is asked again
 AGAIN: Final = 60.0  # seconds after which a peer that did not answer is asked again, and least time between two rounds
@@ -59,7 +60,8 @@ class Renewals:
         authority: Authority,
         own: Sequence[Renewed],  # what has a certificate in this process
         certificates: Mapping[str, str],  # peer name to its present certificate, PEM
-        peers: Callable[[], Mapping[str, str]],  # function that returns peer name to address, of living peers
+        # function that returns peer name to where it listens, or to its address, of living peers
+        peers: Callable[[], Mapping[str, str]],
         request: Request,
         renewed: Callable[[], object] = lambda: None,  # called after those of this process were renewed
         clock: Callable[[], float] = time.time,  # function that returns the time, seconds since 1970
@@ -72,6 +74,8 @@ class Renewals:
         self._renewed = renewed
         self.clock = clock
         self._task: asyncio.Task[None] | None = None
+        self._behind: set[str] = set()  # peers that have not answered that they know what was revoked last
+        self._telling: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """Renew from now on."""
@@ -79,9 +83,10 @@ class Renewals:
 
     async def close(self) -> None:
         """Renew nothing any more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._task, self._telling) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def address(self, patience: float) -> None:
         """Give each peer a certificate with the address at which it listens: without one no other peer speaks to it.
@@ -91,7 +96,7 @@ class Renewals:
         clock = asyncio.get_running_loop().time
         deadline, pause = clock() + patience, SOON
         while missing := self._without_address():
-            await asyncio.gather(*(self._deliver(name, address) for name, address in missing.items()))
+            await asyncio.gather(*map(self._deliver, missing))
             missing = self._without_address()
             if missing and clock() > deadline:
                 raise ClusterError(
@@ -106,19 +111,32 @@ class Renewals:
         self.certificates.update(certificates)
 
     async def revoke(self, name: str) -> Identity:
-        """Refuse a peer, a user or a session from now on, at this process and at all peers that answer.
+        """Refuse a peer, a user or a session from now on, at this process and at all peers.
 
-        ``name``: ``user/ada``, or the name alone. Raises ``WrongIdentity`` if it is none, or is the owner.
+        A peer that does not answer is told again. ``name``: ``user/ada``, or the name alone. Raises ``WrongIdentity``
+        if it is none, or is the owner.
         """
         identity = self._named(name)
         self.authority.revoke(identity)
         for each in self._own:
             each.revoke([identity.id])
-        told = NextCredentials("", sorted(self.authority.revoked))
-        await asyncio.gather(
-            *(self._tell(address, told) for each, address in self._peers().items() if each != identity.name)
-        )
+        self._behind = set(self._peers())
+        await self._tell_behind()
+        if self._behind and (self._telling is None or self._telling.done()):
+            self._telling = asyncio.get_running_loop().create_task(self._tell_again(), name="tell what was revoked")
         return identity
+
+    async def revoke_for(self, name: str) -> dict[str, str]:
+        """Revoke for another notebook of the owner, who has asked the scheduler (:data:`REVOKE`); return the id."""
+        try:
+            return {"revoked": (await self.revoke(name)).id}
+        except WrongIdentity as error:
+            return {"wrong": str(error)}
+
+    def address_of(self, name: str) -> str:
+        """Return the address of a peer, with the place that its certificate states."""
+        listens = endpoint_of(self._peers()[name])
+        return placed(listens, identity_in(self.certificates[name]).place) if name in self.certificates else listens
 
     async def round(self) -> float:
         """Renew what is at half of its life; return the seconds until the next round."""
@@ -128,14 +146,11 @@ class Renewals:
             each.renew(self.authority.renewed(each.credentials.certificate))
         if due:
             self._renewed()
-        late = self._without_address() | {
-            name: address
-            for name, address in self._peers().items()
-            if name in self.certificates and half_life(self.certificates[name]) <= now
-        }
-        await asyncio.gather(*(self._deliver(name, address) for name, address in late.items()))
+        late = set(self._without_address())
+        late |= {name for name in self._certified() if half_life(self.certificates[name]) <= now}
+        await asyncio.gather(*map(self._deliver, sorted(late)))
         waiting = [half_life(each.credentials.certificate) for each in self._own]
-        waiting += [half_life(self.certificates[name]) for name in self._peers() if name in self.certificates]
+        waiting += [half_life(self.certificates[name]) for name in self._certified()]
         return max(AGAIN, min(waiting) - self.clock())
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -145,26 +160,43 @@ class Renewals:
             pause = await self.round()
             await asyncio.sleep(pause)
 
-    def _without_address(self) -> dict[str, str]:
-        return {
-            name: address
-            for name, address in self._peers().items()
-            if name in self.certificates
-            and not self._gone(name)
-            and identity_in(self.certificates[name]).address != address
-        }
+    def _certified(self) -> list[str]:
+        """Return the names of the living peers whose certificates are renewed here."""
+        return [name for name in self._peers() if name in self.certificates and not self._gone(name)]
 
-    async def _deliver(self, name: str, address: str) -> None:
-        if name not in self.certificates or self._gone(name):
-            return
+    def _without_address(self) -> list[str]:
+        return [
+            name for name in self._certified() if identity_in(self.certificates[name]).address != self.address_of(name)
+        ]
+
+    async def _deliver(self, name: str) -> None:
+        if name not in self._peers():
+            return  # it has left meanwhile
+        address = self.address_of(name)
         certificate = self.authority.renewed(self.certificates[name], address)
         if await self._tell(address, NextCredentials(certificate, sorted(self.authority.revoked))):
             self.certificates[name] = certificate
 
+    async def _tell_behind(self) -> None:
+        """Tell those that may not know it which ids were revoked."""
+        told = NextCredentials("", sorted(self.authority.revoked))
+
+        async def tell(name: str) -> None:
+            if name not in self._peers() or await self._tell(self.address_of(name), told):
+                self._behind.discard(name)
+
+        self._behind = {name for name in self._behind & set(self._peers()) if not self._gone(name)}
+        await asyncio.gather(*map(tell, sorted(self._behind)))
+
+    async def _tell_again(self) -> None:
+        while self._behind:
+            await asyncio.sleep(AGAIN)
+            await self._tell_behind()
+
     async def _tell(self, address: str, told: NextCredentials) -> bool:
         try:
             await self._request(address, OPERATION, msgspec.msgpack.encode(told), ANSWER)
-        except (OSError, RuntimeError, TimeoutError, BufferError):  # a silent peer gets it in the next round
+        except (OSError, RuntimeError, TimeoutError, BufferError):  # a silent peer gets it later
             return False
         return True
 

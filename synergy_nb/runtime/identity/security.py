@@ -3,6 +3,10 @@
 # mypy: disable-error-code="no-untyped-call"
 # (of distributed, which is typed only here and there). No __slots__: its base takes those for the names of its fields
 
+# Whoever answers at the address of the scheduler tells a worker what to do, in a protocol that runs code. So that the
+# other end is a scheduler is checked where TLS ends its handshake, before a byte of that protocol is read: by the class
+# of socket that the context of outgoing connections makes. Dask's own check is that of the authority alone.
+
 from __future__ import annotations
 
 import ssl
@@ -13,8 +17,9 @@ from typing import Any
 
 import msgspec
 from distributed import Security
+from distributed.comm.addressing import parse_address, parse_host_port
 
-from synergy_nb.control.identity import Identity, WrongIdentity
+from synergy_nb.control.identity import SCHEDULER, Identity, WrongIdentity
 from synergy_nb.runtime.identity.authority import Credentials, identity_in, public_key_of
 
 __all__ = ["IdentitySecurity", "identity_of"]
@@ -27,7 +32,7 @@ class IdentitySecurity(Security):
     on, and open ones go on.
     """
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, scheduler: str = "") -> None:
         of_role = {f"tls_{role}_cert": credentials.certificate for role in ("client", "worker", "scheduler")}
         of_role |= {f"tls_{role}_key": credentials.key for role in ("client", "worker", "scheduler")}
         super().__init__(
@@ -37,9 +42,13 @@ class IdentitySecurity(Security):
             **of_role,
         )
         self.credentials = credentials
+        self.scheduler = scheduler  # address at which only a scheduler is spoken to; empty: there is none yet
+        self.impostor = ""  # id of who listened there last instead of one
+        self.on_impostor: list[Callable[[str, str], object]] = []  # called with that address, and who listens there
         self.revoked: set[str] = set()  # ids whose certificates no longer count
         self.on_revoked: list[Callable[[], object]] = []  # called when ids were added: to close what is open
         self._connecting = self._context(ssl.Purpose.SERVER_AUTH)
+        self._connecting.sslsocket_class = _checked_by(self._check)
         self._listening = self._context(ssl.Purpose.CLIENT_AUTH)
 
     def _context(self, purpose: ssl.Purpose) -> ssl.SSLContext:
@@ -61,6 +70,19 @@ class IdentitySecurity(Security):
         self.revoked |= more
         for listener in tuple(self.on_revoked) if more else ():
             listener()
+
+    def _check(self, host: str, port: int, certificate: Mapping[str, Any]) -> None:
+        """Raise an error of TLS if who listens somewhere, with a certificate, would have to be the scheduler."""
+        if not self.scheduler or (host, port) != parse_host_port(parse_address(self.scheduler)[1]):
+            return
+        who = _stated(certificate)
+        self.impostor = "" if who is not None and who.role == SCHEDULER else str(who and who.id)
+        if self.impostor:
+            for listener in tuple(self.on_impostor):
+                listener(self.scheduler, self.impostor)
+            raise ssl.SSLCertVerificationError(
+                ssl.SSL_ERROR_SSL, f"at the address of the scheduler, {self.scheduler}, listens {self.impostor}"
+            )
 
     def get_connection_args(self, role: str) -> dict[str, Any]:
         """Return what Dask opens connections with."""
@@ -87,11 +109,26 @@ class IdentitySecurity(Security):
                 context.load_cert_chain(chain)
 
 
+def _checked_by(check: Callable[[str, int, Mapping[str, Any]], None]) -> type[ssl.SSLSocket]:
+    """Return a class of sockets that have a connection checked: host, port and certificate of the other end."""
+
+    class CheckedSocket(ssl.SSLSocket):
+        def do_handshake(self, block: bool = False) -> None:
+            super().do_handshake(block)
+            check(self.server_hostname or "", self.getpeername()[1], self.getpeercert() or {})
+
+    return CheckedSocket
+
+
 def identity_of(comm: Any) -> Identity | None:
     """Return who is at the other end of a Dask comm, by the certificate that TLS has checked; None without an id."""
-    certificate: Mapping[str, Any] = comm.extra_info.get("peercert") or {}
+    return _stated(comm.extra_info.get("peercert") or {})
+
+
+def _stated(certificate: Mapping[str, Any]) -> Identity | None:
     ids = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"]
     if len(ids) != 1 or not ids[0].startswith("spiffe://"):
         return None
-    names = [value for part in certificate.get("subject", ()) for name, value in part if name == "commonName"]
-    return Identity.of(ids[0], names[0] if names and "://" in names[0] else "")
+    stated = {name: value for part in certificate.get("subject", ()) for name, value in part}
+    listens = stated.get("commonName", "")
+    return Identity.of(ids[0], listens if "://" in listens else "", stated.get("serialNumber", ""))

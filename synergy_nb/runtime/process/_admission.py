@@ -73,16 +73,17 @@ class HostAdmission:
         self._given.update(certificates)
         self._renewals.admit(certificates)
 
-    def _came(self, name: str, address: str) -> None:
+    def _came(self, name: str) -> None:
         """Let the peer of a worker that has registered enter the ring."""
         if name in self._given:
-            task = asyncio.get_running_loop().create_task(self._let_join(address), name=f"{name} joins")
+            task = asyncio.get_running_loop().create_task(self._let_join(name), name=f"{name} joins")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _let_join(self, address: str) -> None:
-        with contextlib.suppress(*FAILURES):
+    async def _let_join(self, name: str) -> None:
+        with contextlib.suppress(*FAILURES, KeyError):  # it may have left again
             await self._renewals.address(ADDRESSED)
+            address = self._renewals.address_of(name)
             for contact in tuple(self._started.peers.values())[:TRIES]:
                 with contextlib.suppress(*FAILURES):
                     await self._request(address, "join", pack(JoinCommand(contact)), ANSWER)

@@ -24,7 +24,7 @@ from distributed.comm.core import connect as dask_connect
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from synergy_nb.control.identity import OWNER, link_name
+from synergy_nb.control.identity import OWNER, SCHEDULER, endpoint_of, link_name, placed
 from synergy_nb.events import REFUSED, FrameRefused
 from synergy_nb.runtime.identity.dask_doors import AT_WORKER
 from synergy_nb.runtime.identity.renewals import OPERATION, NextCredentials
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from distributed import Client, Worker
 
 PLUGIN: Final = "synergy"  # name of the plugin on a worker
+PLACE: Final = "synergy_place"  # under which a worker tells the scheduler the place of its peer
 MOST_ENDED: Final = 1024  # maximum number of remembered addresses at which no process listened
 REFUSED_WITHIN: Final = 0.25  # seconds after which it is checked whether any process listens at an address
 
@@ -53,7 +54,8 @@ def connector(connection_args: Mapping[str, Any], limits: LinkLimits) -> Callabl
     """
     ended: set[str] = set()  # addresses at which no process listened
 
-    async def connect(address: str) -> Any:
+    async def connect(to: str) -> Any:
+        address = endpoint_of(to)
         clock = asyncio.get_running_loop().time
         deadline = clock() + limits.connect
         if address in ended:
@@ -103,6 +105,21 @@ async def refuses(address: str, within: float) -> bool:
     return False
 
 
+def peer_place(worker: Worker) -> str:
+    """Return the place of the peer of a worker; empty where no authority has given one."""
+    return worker.security.identity.place if isinstance(worker.security, IdentitySecurity) else ""
+
+
+def peer_address(worker: Worker) -> str:
+    """Return the address of the peer of a worker."""
+    return placed(worker.address, peer_place(worker))
+
+
+def peer_addresses(workers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return peer name to address, by what a scheduler knows of its workers: where each listens to its identity."""
+    return {str(each["name"]): placed(listens, each.get(PLACE, "")) for listens, each in workers.items()}
+
+
 def load_factory(name: str) -> Any:
     """Import the factory named ``package.module:function``.
 
@@ -145,7 +162,7 @@ class SynergyPlugin(WorkerPlugin):
         """Create the peer and start it."""
         security = worker.security if isinstance(worker.security, IdentitySecurity) else None
         runtime = PeerRuntime(
-            worker.address,
+            peer_address(worker),
             str(worker.name),
             connector(worker.connection_args, self._limits),
             load_factory(self._factory),
@@ -156,6 +173,9 @@ class SynergyPlugin(WorkerPlugin):
         )
         if security is not None:
             security.on_revoked.append(runtime.links.end_revoked)
+            security.on_impostor.append(
+                lambda at, who: runtime.links.refuse(who, f"the place of the scheduler at {at}", {SCHEDULER})
+            )
             runtime.operations[OPERATION] = partial(_next_credentials, security)
         self.runtime = runtime
         worker.handlers[HANDLER] = self.synergy_link
@@ -190,8 +210,7 @@ async def _enter(worker: Worker, runtime: PeerRuntime) -> None:
     """Let the peer of a worker enter the ring of the peers of the others."""
 
     async def workers() -> Iterable[str]:
-        found: Mapping[str, Any] = (await worker.scheduler.identity(n_workers=-1))["workers"]
-        return found
+        return peer_addresses((await worker.scheduler.identity(n_workers=-1))["workers"]).values()
 
     async def join(contact: str) -> None:
         await runtime.operations["join"](pack(JoinCommand(contact)))
@@ -246,8 +265,7 @@ async def _install(client: Client, plugin: SynergyPlugin) -> dict[str, str]:
     elif bare:  # registering would replace running peers, and end their applications
         await client.run(_add_peer, plugin, workers=bare)
     scheduler: Any = client.scheduler
-    workers = (await scheduler.identity(n_workers=-1))["workers"]
-    return {str(info["name"]): str(address) for address, info in workers.items()}
+    return peer_addresses((await scheduler.identity(n_workers=-1))["workers"])
 
 
 def runs_peer(dask_worker: Worker) -> bool:

@@ -2,7 +2,8 @@
 
 Peers need no scheduler once they run, so one connection that is reset must not be the death of a peer. Such a worker
 registers once more, as the scheduler has removed it. It ends as Dask's does where the scheduler has ended, or has
-retired it, or where it has tasks of Dask's own, which no other worker may have.
+retired it, or where it has tasks of Dask's own, which no other worker may have. It ends, too, and says why in one line,
+where the scheduler refuses it, as its certificate was revoked.
 """
 
 # mypy: disable-error-code="no-untyped-call,misc,override"
@@ -11,19 +12,23 @@ retired it, or where it has tasks of Dask's own, which no other worker may have.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, Final
 
 from distributed import Worker
 from distributed.batched import BatchedSend
 from distributed.comm.core import connect
-from distributed.core import Status
+from distributed.core import Status, send_recv
+
+from synergy_nb.runtime.transport.listening import REFUSED
 
 __all__ = ["SteadyWorker"]
 
 FORGOTTEN: Final = "worker-heartbeat-missing"  # why Dask closes a worker whose connection the scheduler has lost first
+LOG: Final = logging.getLogger(__name__)
 AGAIN_S: Final = 0.2  # seconds between two attempts
 WITHIN_S: Final = 10.0  # seconds until the scheduler, which listens, has registered it
-REFUSED: Final = 3  # attempts in a row at which nobody listens, after which the scheduler has ended
+ENDED: Final = 3  # attempts in a row at which nobody listens, after which the scheduler has ended
 
 
 class SteadyWorker(Worker):
@@ -57,14 +62,17 @@ class SteadyWorker(Worker):
         while self.status == Status.running and not self.data and not self.state.tasks:
             try:
                 asked = await connect(self.scheduler.address, **self.connection_args)
-                await asked.close()
+                answer = await send_recv(asked, op="identity", n_workers=0, close=True)
+                if REFUSED in answer:
+                    LOG.critical("%s ends: the scheduler has refused %s", self.name, answer[REFUSED])
+                    return False
                 self.batched_stream.abort()
                 self.batched_stream = BatchedSend(interval="2ms", loop=self.loop)
                 async with asyncio.timeout(WITHIN_S):
                     await self._register_with_scheduler()
             except (OSError, TimeoutError, ValueError) as error:  # it has not noticed yet, or is out of reach
                 refused = refused + 1 if _refused(error) else 0
-                if refused == REFUSED:
+                if refused == ENDED:
                     return False
                 await asyncio.sleep(AGAIN_S)
             else:

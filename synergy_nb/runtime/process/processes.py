@@ -32,13 +32,13 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.utils import silence_logging_cmgr
 from distributed.versions import get_versions
 
-from synergy_nb.control.identity import OWNER, PEER, SCHEDULER
+from synergy_nb.control.identity import OWNER, PEER, SCHEDULER, endpoint_of
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.identity.authority import Authority, Credentials
 from synergy_nb.runtime.identity.dask_doors import AT_SCHEDULER
 from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._dask_silence import Silence
-from synergy_nb.runtime.process._plugin import SynergyPlugin, load_factory
+from synergy_nb.runtime.process._plugin import PLACE, SynergyPlugin, load_factory, peer_address, peer_place
 from synergy_nb.runtime.process._steady_worker import SteadyWorker
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
 from synergy_nb.runtime.transport.listening import Door, bound, without_pages
@@ -168,8 +168,8 @@ class PeerCluster(SpecCluster):
         self._own_names = {name for worker in workers.values() for name in worker["options"]["spec"].names}
         self._is_up = False
         self._registered: set[str] = set()  # addresses that ``scheduler_info`` has listed
-        self.elsewhere: dict[str, str] = {}  # name to address of the peers of other hosts
-        self.on_elsewhere: list[Callable[[str, str], object]] = []  # called with name and address of each that comes
+        self.elsewhere: dict[str, str] = {}  # name of the peers of other hosts to where they listen
+        self.on_elsewhere: list[Callable[[str], object]] = []  # called with the name of each that comes
         self._changed = asyncio.Event()
         for worker in workers.values():
             worker["options"]["on_exit"] = self._forget
@@ -212,7 +212,7 @@ class PeerCluster(SpecCluster):
         before = set(self.workers)
         await super()._correct_state_internal()
         while not self._registered.issuperset(
-            address
+            endpoint_of(address)
             for name, process in self.processes.items()
             if name not in before
             for address in process.peers.values()
@@ -228,7 +228,7 @@ class PeerCluster(SpecCluster):
                 if (name := str(worker["name"])) not in self._own_names:
                     self.elsewhere[name] = address
                     for listener in tuple(self.on_elsewhere):
-                        listener(name, address)
+                        listener(name)
         elif op == "remove":
             self.elsewhere = {name: address for name, address in self.elsewhere.items() if address != msg}
         super()._update_worker_status(op, msg)
@@ -418,7 +418,7 @@ def serve(data: bytes, report: Callable[[Any], None]) -> None:
 
 async def _serve(spec: ProcessSpec, report: Callable[[Any], None]) -> None:
     shared = _security(spec.security)
-    securities = {name: IdentitySecurity(held) for name, held in spec.credentials.items()}
+    securities = {name: IdentitySecurity(held, spec.scheduler) for name, held in spec.credentials.items()}
     workers = [
         SteadyWorker(
             spec.scheduler,
@@ -429,6 +429,7 @@ async def _serve(spec: ProcessSpec, report: Callable[[Any], None]) -> None:
             security=securities.get(name, shared),
             dashboard=False,
             plugins=(_plugin(spec, name),) if spec.factory is not None else (),
+            startup_information={PLACE: peer_place},
         )
         for name in spec.names
     ]
@@ -438,7 +439,7 @@ async def _serve(spec: ProcessSpec, report: Callable[[Any], None]) -> None:
         await asyncio.gather(*workers)
         for worker in workers:
             without_pages(worker)
-        report({"peers": {str(worker.name): worker.address for worker in workers}, "pid": os.getpid()})
+        report({"peers": {str(worker.name): peer_address(worker) for worker in workers}, "pid": os.getpid()})
         gone = asyncio.create_task(_all_gone(workers, ended))
         await ended.wait()
         gone.cancel()

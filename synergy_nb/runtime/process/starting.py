@@ -25,7 +25,7 @@ from distributed.system import MEMORY_LIMIT
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.assembly.peer_options import check_keys, check_positive, peer_config
-from synergy_nb.control.identity import OWNER, SCHEDULER
+from synergy_nb.control.identity import OWNER, WrongIdentity
 from synergy_nb.control.rights import Acceptance
 from synergy_nb.errors import user_facing
 from synergy_nb.models.hot_spot_config import HotSpotConfig
@@ -42,14 +42,15 @@ from synergy_nb.runtime.data.function_processes import POLICIES
 from synergy_nb.runtime.data.spark_servers import checked
 from synergy_nb.runtime.identity import credential_folder
 from synergy_nb.runtime.identity.authority import Authority, half_life
-from synergy_nb.runtime.identity.renewals import Renewals
+from synergy_nb.runtime.identity.renewals import REVOKE, Renewals
 from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._admission import HostAdmission, settings_for_others
 from synergy_nb.runtime.process._peer_factory import FACTORY
-from synergy_nb.runtime.process._plugin import client_links, install, refuses, runs_peer
+from synergy_nb.runtime.process._plugin import client_links, install, peer_addresses, refuses, runs_peer
 from synergy_nb.runtime.process.error_publisher import CHANNEL
 from synergy_nb.runtime.process.processes import start
 from synergy_nb.runtime.process.requests import ClusterError
+from synergy_nb.runtime.transport.listening import REFUSED
 from synergy_nb.runtime.transport.wide_area import WideArea
 
 __all__ = ["check_address", "check_host", "connect_cluster", "operator_memory", "start_cluster"]
@@ -60,7 +61,8 @@ ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 JOINING = 60.0  # seconds without progress after which starting fails; an overloaded machine is slow
 FREQUENT_PINGERS = 16  # peers for each core that can ping as often as peers on machines of their own
 LOOPBACK: Final = "127.0.0.1"
-REFUSED: Final = 1.0  # seconds for which a scheduler may not listen yet
+NOT_YET: Final = 1.0  # seconds for which a scheduler may not listen yet
+REVOKES: Final = 10.0  # seconds within which peers take what was revoked
 AGAIN: Final = 60.0  # least seconds between two looks for renewed credentials
 OPEN: Final = (
     "this Dask cluster has no TLS: every user of this machine can run code on its workers, and read what you submit; "
@@ -213,6 +215,7 @@ async def _started(
     arguments = held.get_connection_args("client")
     links = client_links(arguments, channels={CHANNEL: notices.receive}, security=own)
     if authority is not None and own is not None:
+        own.scheduler = started.scheduler_address
         scheduler: Any = started.scheduler
         in_process = (own, scheduler.security)
         keep = partial(_keep, started.scheduler_address, own)
@@ -224,6 +227,7 @@ async def _started(
             links.request,
             renewed=keep,
         )
+        scheduler.handlers[REVOKE] = renewals.revoke_for
         admission = HostAdmission(started, renewals, links.request, settings_for_others(config), host)
     cluster = AsyncCluster(
         links, started.peers, close, local=started, spark=where, notices=notices, security=held, renewals=renewals
@@ -293,6 +297,7 @@ async def connect_cluster(
     with _recorded(options.get("record"), config):
         async with waiting(lambda: reached.text):
             if isinstance(security, IdentitySecurity):
+                security.scheduler = scheduler
                 return await _met(scheduler, security, config, where, options, patience, reached)
             return await _connected(scheduler, config, where, options, security, patience, reached)
 
@@ -399,39 +404,65 @@ async def _met(
     notices = ErrorNotices(asyncio.get_running_loop().call_later)
     arguments = security.get_connection_args("client")
     links = client_links(arguments, channels={CHANNEL: notices.receive}, security=security)
-    peers = {str(info["name"]): address for address, info in workers.items()}
-    cluster = AsyncCluster(links, peers, close, spark=where, notices=notices, security=security)
-    if security.identity.role != OWNER:
+    peers = peer_addresses(workers)
+    owns = security.identity.role == OWNER
+    revoking = partial(_revoke_there, scheduler, security, patience) if owns else None
+    cluster = AsyncCluster(links, peers, close, spark=where, notices=notices, security=security, revoking=revoking)
+    if not owns:
         await cluster.listen()
         return cluster
     return await _joined(cluster, _area(options, len(peers)), JOINING, on_progress)
 
 
+async def _revoke_there(scheduler: str, security: IdentitySecurity, patience: float, name: str) -> None:
+    """Have who has the authority revoke an identity, and refuse it here, too.
+
+    Raises ``WrongIdentity`` if there is none of that name, or it is the owner.
+    """
+    answer = await _asked(scheduler, security, patience + REVOKES, REVOKE, name=name)
+    if "wrong" in answer:
+        raise WrongIdentity(answer["wrong"])
+    security.revoke([answer["revoked"]])
+
+
 async def _workers(scheduler: str, security: IdentitySecurity, patience: float) -> Mapping[str, Mapping[str, Any]]:
-    """Ask a scheduler for its workers: address to what it knows of each."""
-    try:
-        comm = await connect(scheduler, timeout=patience, **security.get_connection_args("client"))
-    except OSError as error:
-        raise ClusterError(
-            f"scheduler: {scheduler!r} does not answer as the scheduler of {security.identity.cluster}: {error}; "
-            "look whether that cluster still runs, and whether your certificate has ended or was revoked"
-        ) from None
-    try:
-        who = security.identify(comm)
-        if who is None or who.role != SCHEDULER:
-            raise ClusterError(f"scheduler: at {scheduler!r} listens {who and who.id}; expected a scheduler")
-        async with asyncio.timeout(patience):
-            workers: Mapping[str, Mapping[str, Any]] = (await send_recv(comm, op="identity", n_workers=-1))["workers"]
-    except OSError as error:
-        raise ClusterError(
-            f"scheduler: {scheduler!r} has closed the connection of {security.identity.id}; "
-            "look whether that certificate was revoked"
-        ) from error
-    finally:
-        comm.abort()
+    """Ask a scheduler for its workers: where each listens to what it knows of it."""
+    workers: Mapping[str, Mapping[str, Any]] = (await _asked(scheduler, security, patience, "identity", n_workers=-1))[
+        "workers"
+    ]
     if not workers:
         raise ClusterError(f"scheduler: {scheduler!r} has no workers; expected at least one, each becomes a peer")
     return workers
+
+
+async def _asked(
+    scheduler: str, security: IdentitySecurity, patience: float, operation: str, **fields: Any
+) -> Mapping[str, Any]:
+    """Return what a scheduler answers; ``ClusterError`` is raised if it is none, or refuses."""
+    try:
+        comm = await connect(scheduler, timeout=patience, **security.get_connection_args("client"))
+    except OSError as error:
+        if security.impostor:
+            raise ClusterError(
+                f"scheduler: at {scheduler!r} listens {security.impostor}; expected a scheduler"
+            ) from None
+        raise ClusterError(
+            f"scheduler: {scheduler!r} does not answer as the scheduler of {security.identity.cluster}: {error}; "
+            "look whether that cluster still runs, and whether your certificate has ended"
+        ) from None
+    try:
+        async with asyncio.timeout(patience):
+            answer: Mapping[str, Any] = await send_recv(comm, op=operation, **fields)
+    except OSError as error:
+        raise ClusterError(
+            f"scheduler: {scheduler!r} has closed the connection of {security.identity.id}; "
+            "look whether that cluster still runs"
+        ) from error
+    finally:
+        comm.abort()
+    if REFUSED in answer:
+        raise ClusterError(f"scheduler: {scheduler!r} has refused {answer[REFUSED]}")
+    return answer
 
 
 async def _followed(scheduler: str, security: IdentitySecurity) -> None:
@@ -481,7 +512,7 @@ async def _client(scheduler: str, security: Security | None, patience: float) ->
     Raises ``ClusterError`` if there is none; its sentence is all that is shown, without pages about TCP.
     """
     what = f"within {seconds(patience)}"
-    for within in (REFUSED, patience) if patience > REFUSED else (patience,):
+    for within in (NOT_YET, patience) if patience > NOT_YET else (patience,):
         client: Any = Client(scheduler, asynchronous=True, security=security, timeout=within, set_as_default=False)
         try:
             return await client

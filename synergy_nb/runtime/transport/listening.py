@@ -18,7 +18,8 @@ also has a port for HTTP, where Tornado limits lengths but not times; this modul
 Whoever can open a connection and speaks Dask's protocol can do what Dask allows clients, which is to run code. So
 where a cluster has an authority, the certificate of a connection says what may be asked for on it (:class:`Door`): a
 message of a role that may not ask for all is read as plain data, never unpickled, and what it asks for is compared with
-a table.
+a table. Who may ask for nothing, as its certificate was revoked, gets one answer that says so to a worker of Dask, to
+who asks for anything else, and to a link: else it would try again and again.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -27,8 +28,10 @@ a table.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import struct
+import time
 import weakref
 from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
@@ -48,6 +51,7 @@ from synergy_nb.runtime.identity.dask_doors import Operations
 
 __all__ = [
     "PIECE",
+    "REFUSED",
     "BoundedComm",
     "Bounds",
     "Door",
@@ -65,6 +69,8 @@ LENGTH: Final = struct.Struct("Q")
 PICKLED: Final = frozenset({"__Pickled__", "__Serialized__", "__Enum__"})
 KEPT: Final = 64  # files that a process can still open when it accepts no more connections
 AT_ONCE: Final = 10  # refusals that are reported one after another
+REFUSED: Final = "refused"  # field of the answer to who may ask for nothing
+ANSWER_READ: Final = 2.0  # seconds within which it has read it
 PIECE: Final = 256 << 10  # bytes of a message that have to arrive within the patience: a rate of 9 kB/s
 
 Refused = Callable[[str, str], None]
@@ -196,6 +202,8 @@ class BoundedComm(TCP):
             if self._operations is not None:
                 _check_asked(frames, self._operations, deserializes=bool(self.deserialize))
         except REFUSALS as error:
+            if first and isinstance(error, NotAllowed):
+                await self._answer(f"a handshake {error}")
             raise self._refusal(error, first=first) from None
         except OSError as error:  # the other end has closed
             self.abort()
@@ -210,6 +218,15 @@ class BoundedComm(TCP):
         except EOFError:
             self.abort()
             raise CommClosedError("a message was cut short") from None
+
+    async def _answer(self, refused: str) -> None:
+        """Say why the comm is closed, and wait a moment until the other end has read it and closes."""
+        with contextlib.suppress(OSError):  # TimeoutError is one
+            async with asyncio.timeout(min(ANSWER_READ, self._bounds.patience)):
+                answer = {"status": "error", "message": refused, REFUSED: refused, "time": time.time()}
+                await self.write(answer, serializers=["msgpack"])
+                while self.stream is not None:
+                    await self.stream.read_bytes(PIECE, partial=True)
 
     def _refusal(self, error: Exception, *, first: bool) -> CommClosedError:
         """Close the comm and report why; return the error for its reader."""
