@@ -27,6 +27,7 @@ from synergy_nb.runtime.identity.renewals import REVOKE, Renewals
 from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._plugin import client_links, connector
 from synergy_nb.runtime.transport.link import LinkDown, LinkLimits, Links, RemoteError
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
 T = TypeVar("T")
@@ -284,8 +285,12 @@ def test_another_notebook_of_the_owner_revokes_for_all_and_for_those_that_join_l
         assert guest.identity.id in second.security.revoked
         with pytest.raises(ClusterError, match="is the owner of the cluster"):
             second.revoke(cluster.security.identity.holder)
-    with pytest.raises((LinkDown, TimeoutError)):
-        asyncio.run(asked(links_of(guest), at))
+
+    async def meet() -> None:
+        with pytest.raises((LinkDown, TimeoutError)):
+            await asked(links_of(guest), at)
+
+    asyncio.run(meet())
     with pytest.raises(ClusterError, match="trudy, whose certificate was revoked"):
         Cluster(cluster.scheduler, security=guest)
     with pytest.raises(ClusterError, match="user/trudy was revoked; expected another name"):
@@ -335,3 +340,17 @@ def test_who_was_revoked_loses_its_links_and_gets_no_new_one(cluster: Cluster, a
         Cluster(cluster.scheduler, security=guest)
     with pytest.raises(ClusterError, match="is the owner of the cluster"):
         cluster.revoke(cluster.security.identity.holder)
+
+
+@pytest.mark.slow
+def test_a_peer_that_was_revoked_ends_and_says_why_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """It asked the scheduler for ever."""
+    with Cluster(2, spark=False) as small:
+        started: Any = of(small).local
+        process = started.processes["peer-2"]
+        small.revoke("peer-2")
+        on_loop(small, asyncio.wait_for(process._watch, DEADLINE))
+        assert list(started.peers) == ["peer-1"]
+        who = f"spiffe://{renewals(small).authority.cluster}/peer/peer-2"
+    said = f"peer-2 ends: the scheduler has refused a handshake by {who}, whose certificate was revoked"
+    assert [line for line in capfd.readouterr().err.splitlines() if "peer-2" in line] == [said]

@@ -80,8 +80,9 @@ class IdentitySecurity(Security):
         if self.impostor:
             for listener in tuple(self.on_impostor):
                 listener(self.scheduler, self.impostor)
+            # of this number Tornado writes no line for each attempt: who is told decides that
             raise ssl.SSLCertVerificationError(
-                ssl.SSL_ERROR_SSL, f"at the address of the scheduler, {self.scheduler}, listens {self.impostor}"
+                ssl.SSL_ERROR_EOF, f"at the address of the scheduler, {self.scheduler}, listens {self.impostor}"
             )
 
     def get_connection_args(self, role: str) -> dict[str, Any]:

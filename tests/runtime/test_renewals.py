@@ -1,0 +1,71 @@
+"""What the authority tells the peers: their next certificates, and what was revoked."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from synergy_nb.control.identity import PEER, endpoint_of
+from synergy_nb.runtime.identity import renewals as renewals_module
+from synergy_nb.runtime.identity.authority import Authority, identity_in
+from synergy_nb.runtime.identity.renewals import OPERATION, NextCredentials, Renewals
+
+A, B, C = "tls://127.0.0.1:1", "tls://127.0.0.1:2", "tls://127.0.0.1:3"
+
+
+class Told:
+    """The peers of an authority: what each was told, and which do not answer how often."""
+
+    def __init__(self, **listens: str) -> None:
+        self.authority = Authority("green")
+        self.listens = listens
+        self.told: list[tuple[str, NextCredentials]] = []
+        self.silent: dict[str, int] = {}
+        certificates = {name: self.authority.issue(PEER, name).certificate for name in listens}
+        self.renewals = Renewals(self.authority, (), certificates, lambda: self.listens, self.request)
+
+    async def request(self, address: str, operation: str, payload: bytes, timeout: float) -> bytes:
+        assert operation == OPERATION
+        assert timeout == renewals_module.ANSWER
+        if self.silent.get(endpoint_of(address), 0):
+            self.silent[endpoint_of(address)] -= 1
+            raise TimeoutError
+        self.told.append((endpoint_of(address), msgspec.msgpack.decode(payload, type=NextCredentials)))
+        return b""
+
+
+async def test_a_peer_that_was_silent_is_told_again_what_was_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewals_module, "AGAIN", 0.0)
+    world = Told(a=A, b=B, c=C)
+    world.silent[B] = 2
+    await world.renewals.revoke("c")
+    assert [at for at, _ in world.told] == [A]
+    assert world.renewals._telling is not None
+    await world.renewals._telling
+    assert world.told == [(at, NextCredentials("", ["spiffe://green/peer/c"])) for at in (A, B)]
+    await world.renewals.close()
+
+
+async def test_a_peer_that_has_left_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewals_module, "AGAIN", 0.0)
+    world = Told(a=A, b=B)
+    world.silent[B] = 1
+    await world.renewals.revoke("user/eve")
+    del world.listens["b"]
+    assert world.renewals._telling is not None
+    await world.renewals._telling
+    assert [at for at, _ in world.told] == [A]
+
+
+async def test_a_peer_that_joins_later_learns_what_was_revoked_and_keeps_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = Told(a=A)
+    await world.renewals.revoke("user/eve")
+    began = world.authority.issue(PEER, "b").certificate
+    world.listens["b"] = f"{B}#a.00000000"  # as its worker says, which may say anything
+    world.renewals.admit({"b": began})
+    await world.renewals.address(1.0)
+    at, told = world.told[-1]
+    assert (at, told.revoked) == (B, ["spiffe://green/user/eve"])
+    assert identity_in(told.certificate).address == f"{B}#{identity_in(began).place}" == world.renewals.address_of("b")
