@@ -1,4 +1,4 @@
-"""Who answers at the address of the scheduler: only a scheduler is spoken to there."""
+"""Who answers: at the address of the scheduler only a scheduler is spoken to, and nobody's answers are unpickled."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -6,17 +6,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from distributed.comm.core import Comm, CommClosedError, connect, listen
 from distributed.comm.registry import get_backend
+from distributed.protocol.serialize import to_serialize
 
 from synergy_nb import connect_cluster
 from synergy_nb.control.identity import OWNER, PEER, SCHEDULER, USER
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.runtime.identity.authority import Authority
 from synergy_nb.runtime.identity.security import IdentitySecurity
+from synergy_nb.runtime.process._plugin import client_links
+from synergy_nb.runtime.transport.link import LinkDown
 
 GREEN = Authority("green")
 
@@ -69,3 +73,39 @@ async def test_a_notebook_names_who_listens_instead_of_the_scheduler() -> None:
     async with listening(USER, "eve") as at:
         with pytest.raises(ClusterError, match=f"at '{at}' listens spiffe://green/user/eve; expected a scheduler"):
             await connect_cluster(at, security=IdentitySecurity(GREEN.issue(OWNER, "ada")), timeout=0.1)
+
+
+class Writes:
+    """An object whose unpickling writes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.write_text, (self.path, "unpickled")
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["in the handshake", "to the hello"])
+async def test_a_peer_that_answers_a_link_with_an_object_is_refused_and_nothing_is_unpickled(
+    early: bool, tmp_path: Path
+) -> None:
+    written, liar = tmp_path / "written", IdentitySecurity(GREEN.issue(PEER, "liar"))
+    answer = {"compression": None, "pickle-protocol": 4, "welcome": to_serialize(Writes(written))}
+
+    async def answers(comm: Comm) -> None:
+        await comm.write(answer)
+        await comm.read()
+
+    listener = await listen("tls://127.0.0.1:0", answers, **liar.get_listen_args("worker"))
+    if early:
+        listener.on_connection = answers
+    at = f"{listener.contact_address}#{liar.identity.place}"
+    held = IdentitySecurity(GREEN.issue(USER, "ada"))
+    links = client_links(held.get_connection_args("client"), security=held)
+    try:
+        with pytest.raises(LinkDown, match="with an object that would have to be unpickled; expected plain data"):
+            await links.request(at, "ping")
+    finally:
+        await links.close()
+        listener.stop()
+    assert not written.exists()

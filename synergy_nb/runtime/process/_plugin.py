@@ -33,7 +33,7 @@ from synergy_nb.runtime.process._peer_driver import PeerRuntime
 from synergy_nb.runtime.process._ring_entry import enter
 from synergy_nb.runtime.process.requests import JoinCommand, pack
 from synergy_nb.runtime.transport.link import HANDLER, LinkLimits, Links
-from synergy_nb.runtime.transport.listening import Door, bound
+from synergy_nb.runtime.transport.listening import Door, bound, linked
 from synergy_nb.runtime.transport.wide_area import WideArea
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def connector(connection_args: Mapping[str, Any], limits: LinkLimits) -> Callabl
             ended.discard(address)
         # Dask gives its first attempts a fifth of the time. If that is over just as the connection is there, both ends
         # keep a connection that nobody uses; so the time is long, and only a refused attempt is given up.
-        opened = asyncio.create_task(dask_connect(address, timeout=limits.connect, **connection_args))
+        opened = asyncio.create_task(dask_connect(linked(address), timeout=limits.connect, **connection_args))
         opened.add_done_callback(lambda each: each.cancelled() or each.exception())
         try:
             await asyncio.wait({opened}, timeout=min(REFUSED_WITHIN, limits.connect))
@@ -79,7 +79,7 @@ def connector(connection_args: Mapping[str, Any], limits: LinkLimits) -> Callabl
                 return await opened
         finally:
             opened.cancel()
-        return await dask_connect(address, timeout=deadline - clock(), **connection_args)
+        return await dask_connect(linked(address), timeout=deadline - clock(), **connection_args)
 
     return connect
 

@@ -20,6 +20,9 @@ where a cluster has an authority, the certificate of a connection says what may 
 message of a role that may not ask for all is read as plain data, never unpickled, and what it asks for is compared with
 a table. Who may ask for nothing, as its certificate was revoked, gets one answer that says so to a worker of Dask, to
 who asks for anything else, and to a link: else it would try again and again.
+
+Who connects reads with limits, too, and answers as plain data, where it opens a link (:func:`linked`): the peer at the
+other end may lie.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -41,7 +44,16 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 from distributed.comm.core import CommClosedError
-from distributed.comm.tcp import TCP, TLS, TCPListener, TLSListener, convert_stream_closed_error
+from distributed.comm.registry import backends
+from distributed.comm.tcp import (
+    TCP,
+    TLS,
+    TCPListener,
+    TLSBackend,
+    TLSConnector,
+    TLSListener,
+    convert_stream_closed_error,
+)
 from distributed.comm.utils import from_frames
 from distributed.system import MEMORY_LIMIT
 
@@ -60,6 +72,7 @@ __all__ = [
     "bound",
     "buffer",
     "check",
+    "linked",
     "without_pages",
 ]
 
@@ -69,6 +82,7 @@ LENGTH: Final = struct.Struct("Q")
 PICKLED: Final = frozenset({"__Pickled__", "__Serialized__", "__Enum__"})
 KEPT: Final = 64  # files that a process can still open when it accepts no more connections
 AT_ONCE: Final = 10  # refusals that are reported one after another
+LINKS: Final = "synergy-link"  # scheme of addresses of Dask by which connections of links are opened
 REFUSED: Final = "refused"  # field of the answer to who may ask for nothing
 ANSWER_READ: Final = 2.0  # seconds within which it has read it
 PIECE: Final = 256 << 10  # bytes of a message that have to arrive within the patience: a rate of 9 kB/s
@@ -176,9 +190,12 @@ class BoundedComm(TCP):
     ``arguments``: positional arguments of Dask's ``TCP`` comm.
     """
 
-    def __init__(self, *arguments: Any, bounds: Bounds, refused: Refused, door: Door | None = None) -> None:
+    def __init__(
+        self, *arguments: Any, bounds: Bounds, refused: Refused, door: Door | None = None, answers: bool = False
+    ) -> None:
         super().__init__(*arguments)
         self._door = door  # who may ask for what, or None
+        self._answers = answers  # whether what comes are answers of whom this side has connected to: plain data
         self._operations: frozenset[str] | None = None  # those that the other end may ask for; None: all
         # bounds, refused: limits of its messages, and the callback for messages beyond them
         self._bounds = bounds
@@ -199,6 +216,8 @@ class BoundedComm(TCP):
                 if self._door is not None:
                     self._operations = self._door.admit(self)
                 return _handshake(frames)
+            if self._answers:
+                _check_plain(msgspec.msgpack.decode(frames[0]), PICKLED)
             if self._operations is not None:
                 _check_asked(frames, self._operations, deserializes=bool(self.deserialize))
         except REFUSALS as error:
@@ -281,6 +300,38 @@ class BoundedComm(TCP):
 
 class BoundedTLSComm(BoundedComm, TLS):
     """A bounded comm over TLS."""
+
+
+class _LinkConnector(TLSConnector):
+    """Opens the connections of links."""
+
+    def __init__(self) -> None:
+        self.comm_class = partial(BoundedTLSComm, bounds=Bounds(), refused=_not_reported, answers=True)
+
+
+class _LinkBackend(TLSBackend):
+    """Dask's TLS for links."""
+
+    _connector_class = _LinkConnector
+
+
+def _not_reported(_address: str, _reason: str) -> None:
+    """Stand in for a callback: who has connected gets the reason as an error."""
+
+
+backends[LINKS] = _LinkBackend()
+
+
+def linked(address: str) -> str:
+    """Return the address by which Dask opens the connection of a link, so that its answers are bounded plain data.
+
+    Only TLS has one: without it, whoever answers may run code anyhow.
+
+    >>> linked("tls://127.0.0.1:4567"), linked("tcp://127.0.0.1:4567")
+    ('synergy-link://127.0.0.1:4567', 'tcp://127.0.0.1:4567')
+    """
+    scheme, _, location = address.partition("://")
+    return f"{LINKS}://{location}" if scheme == "tls" else address
 
 
 def bound(server: Any, refused: Refused, bounds: Bounds | None = None, door: Door | None = None) -> None:
@@ -374,12 +425,17 @@ def _check_asked(frames: list[memoryview], operations: AbstractSet[str], *, dese
     """
     foreign = PICKLED if deserializes else PICKLED - {"__Serialized__"}
     message = msgspec.msgpack.decode(frames[0])
-    if _has_key(message, foreign):
-        raise NotAllowed("with an object that would have to be unpickled; expected plain data")
+    _check_plain(message, foreign)
     for each in message if isinstance(message, list) else [message]:
         operation = each.get("op") if isinstance(each, dict) else None
         if operation not in operations:
             raise NotAllowed(f"that asks for {operation!r:.100}; expected one of {', '.join(sorted(operations))}")
+
+
+def _check_plain(message: Any, foreign: AbstractSet[str]) -> None:
+    """Raise ``NotAllowed`` if a message has a mark of what would have to be unpickled."""
+    if _has_key(message, foreign):
+        raise NotAllowed("with an object that would have to be unpickled; expected plain data")
 
 
 def _has_key(value: Any, keys: AbstractSet[str]) -> bool:
