@@ -349,7 +349,7 @@ def test_a_peer_that_was_revoked_ends_and_says_why_in_one_line(capfd: pytest.Cap
         started: Any = of(small).local
         process = started.processes["peer-2"]
         small.revoke("peer-2")
-        on_loop(small, asyncio.wait_for(process._watch, DEADLINE))
+        on_loop(small, asyncio.wait_for(process.finished(), DEADLINE))
         assert list(started.peers) == ["peer-1"]
         who = f"spiffe://{renewals(small).authority.cluster}/peer/peer-2"
     said = f"peer-2 ends: the scheduler has refused a handshake by {who}, whose certificate was revoked"

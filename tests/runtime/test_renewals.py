@@ -40,8 +40,8 @@ async def test_a_peer_that_was_silent_is_told_again_what_was_revoked(monkeypatch
     world.silent[B] = 2
     await world.renewals.revoke("c")
     assert [at for at, _ in world.told] == [A]
-    assert world.renewals._telling is not None
-    await world.renewals._telling
+    assert world.renewals.telling is not None
+    await world.renewals.telling
     assert world.told == [(at, NextCredentials("", ["spiffe://green/peer/c"])) for at in (A, B)]
     await world.renewals.close()
 
@@ -52,8 +52,8 @@ async def test_a_peer_that_has_left_is_not_told_again(monkeypatch: pytest.Monkey
     world.silent[B] = 1
     await world.renewals.revoke("user/eve")
     del world.listens["b"]
-    assert world.renewals._telling is not None
-    await world.renewals._telling
+    assert world.renewals.telling is not None
+    await world.renewals.telling
     assert [at for at, _ in world.told] == [A]
 
 

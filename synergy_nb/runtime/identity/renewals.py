@@ -75,7 +75,7 @@ class Renewals:
         self.clock = clock
         self._task: asyncio.Task[None] | None = None
         self._behind: set[str] = set()  # peers that have not answered that they know what was revoked last
-        self._telling: asyncio.Task[None] | None = None
+        self.telling: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """Renew from now on."""
@@ -83,7 +83,7 @@ class Renewals:
 
     async def close(self) -> None:
         """Renew nothing any more."""
-        tasks = [task for task in (self._task, self._telling) if task is not None]
+        tasks = [task for task in (self._task, self.telling) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -122,8 +122,8 @@ class Renewals:
             each.revoke([identity.id])
         self._behind = set(self._peers())
         await self._tell_behind()
-        if self._behind and (self._telling is None or self._telling.done()):
-            self._telling = asyncio.get_running_loop().create_task(self._tell_again(), name="tell what was revoked")
+        if self._behind and (self.telling is None or self.telling.done()):
+            self.telling = asyncio.get_running_loop().create_task(self._tell_again(), name="tell what was revoked")
         return identity
 
     async def revoke_for(self, name: str) -> dict[str, str]:
