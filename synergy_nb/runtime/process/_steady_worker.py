@@ -62,7 +62,8 @@ class SteadyWorker(Worker):
         while self.status == Status.running and not self.data and not self.state.tasks:
             try:
                 asked = await connect(self.scheduler.address, **self.connection_args)
-                answer = await send_recv(asked, op="identity", n_workers=0, close=True)
+                answer = await send_recv(asked, op="identity", n_workers=0)
+                asked.abort()
                 if REFUSED in answer:
                     LOG.critical("%s ends: the scheduler has refused %s", self.name, answer[REFUSED])
                     return False
