@@ -242,7 +242,8 @@ class BoundedComm(TCP):
         """Say why the comm is closed, and wait a moment until the other end has read it and closes."""
         with contextlib.suppress(OSError):  # TimeoutError is one
             async with asyncio.timeout(min(ANSWER_READ, self._bounds.patience)):
-                answer = {"status": "error", "message": refused, REFUSED: refused, "time": time.time()}
+                # "missing" is what a worker of Dask understands, which asks to register or sends its heartbeat
+                answer = {"status": "missing", "message": refused, REFUSED: refused, "time": time.time()}
                 await self.write(answer, serializers=["msgpack"])
                 while self.stream is not None:
                     await self.stream.read_bytes(PIECE, partial=True)
@@ -306,7 +307,8 @@ class _LinkConnector(TLSConnector):
     """Opens the connections of links."""
 
     def __init__(self) -> None:
-        self.comm_class = partial(BoundedTLSComm, bounds=Bounds(), refused=_not_reported, answers=True)
+        made: Any = partial(BoundedTLSComm, bounds=Bounds(), refused=_not_reported, answers=True)
+        self.comm_class = made
 
 
 class _LinkBackend(TLSBackend):
