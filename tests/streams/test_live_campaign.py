@@ -18,6 +18,7 @@ import pytest
 from distributed import Client, Worker
 
 from synergy_nb import Application, Cluster, ClusterError, Plan, source
+from synergy_nb.control.identity import endpoint_of
 from synergy_nb.events import ComponentFailed, LinkBroken, OperatorFailed, PeerTrouble
 from synergy_nb.plan.builder import Stream
 from synergy_nb.runtime.process._plugin import runtime_of
@@ -132,7 +133,7 @@ class Disturbed:
         """Cut all links of a peer that lives; something moves meanwhile."""
         self.move()
         peer = self.rng.choice([each for each in self.cluster.peers if each not in self.lost])
-        self.client.run(cut, workers=[self.cluster.peers[peer]])
+        self.client.run(cut, workers=[endpoint_of(self.cluster.peers[peer])])
 
     def hang(self) -> None:
         """Have a peer hang for a second."""
