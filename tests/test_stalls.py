@@ -22,6 +22,8 @@ from synergy_nb import Cluster, Simulation, connect_cluster, function, source
 from synergy_nb.events import WaitBegun, WaitEnded, Why
 from synergy_nb.plan import Plan
 from synergy_nb.recording._event_words import said
+from synergy_nb.reporting.bottlenecks import bottleneck
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.client.journal_follower import follow_journals
 from tests.waiting import DEADLINE, run_loop
 
@@ -117,7 +119,49 @@ def test_a_slow_operator_uses_up_the_credit_of_its_source(either: Any) -> None:
     application = either.submit(packets.delay("20 us", id="slow").sink("credit", id="out"))
     line = told(application, r"(?i)held up: packets waits for room at slow at peer-\d, which is busy: it takes")
     assert "make it cheaper" in line
+    limits = application.bottleneck()
+    assert limits
+    assert (limits.operator, limits.peer, limits.measure) == ("slow", application.graph["slow"], "credit")
+    assert repr(limits).startswith(f"slow at {limits.peer} limits the rate: its producers have used up ")
     application.stop()
+    assert repr(application.bottleneck()) == f"no operator limits the rate: {application.id} is stopped"
+
+
+def test_a_source_has_a_pace_of_its_own(either: Any) -> None:
+    packets = source("packets", seed=1, rate="200 tuples/s", id="packets")
+    application = either.submit(packets.filter("bytes > 0", id="all").sink("paced", id="out"))
+    application.head(20)
+    limits = application.bottleneck()
+    assert not limits
+    assert (limits.operator, limits.measure) == ("", "")
+    assert re.fullmatch(
+        r"no operator limits the rate: packets gives [\d,.]+ tuples/s, which is its own pace; "
+        r"the busiest operator is \w+, which works [\d.e-]+ % of the time", repr(limits)
+    )  # fmt: skip
+    application.stop()
+
+
+def test_results_that_are_read_slowly_limit_the_rate() -> None:
+    """By the states of peers: what a sink may retain is used up, and so is all credit before it."""
+
+    def stats(operator: str, windows: dict[str, dict[str, float]]) -> dict[str, Any]:
+        measured = {"output_rate": 9e5, "rate": 9e5, "processing_s": 1e-7, "busy": 0.2}
+        return {"application": "a", "operator": operator, "windows": windows, **measured}
+
+    parts = [stats("packets", {"a": {"out": 1.0}}), stats("out", {"": {"out": 1.02}})]
+    plan = source("packets", id="packets").sink("unread", id="out")
+    state = PeerState("p", "p", 0, 0.0, 1.0, 0.0, [], ["a"], parts, [], 0, 0)
+    graph = {"packets": "p", "out": "p"}
+    limits = bottleneck("a", plan, "running", graph, {"p": state})
+    assert (limits.operator, limits.measure, limits.value) == ("out", "results", 1.0)
+    assert str(limits) == "out at p limits the rate: 100 % of the results that it may retain have not been read"
+    parts[1]["windows"], parts[0]["windows"], parts[0]["busy"] = {}, {}, 0.97
+    assert bottleneck("a", plan, "running", graph, {"p": state}).measure == "busy"
+    parts[0]["windows"] = {"a": {"out": 0.9}}
+    hung = bottleneck("a", plan, "running", {"packets": "p", "out": "q"}, {"p": state, "q": None})
+    assert str(hung).endswith("have used up 90 % of the credit that it gives them; q does not answer")
+    silent = bottleneck("a", plan, "running", graph, {"p": None})
+    assert str(silent) == "which operator limits the rate is not known: p does not answer"
 
 
 def test_a_suspended_peer_is_named(either: Any) -> None:

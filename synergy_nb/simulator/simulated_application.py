@@ -21,6 +21,7 @@ from synergy_nb.plan.derived.stream_sharing import endless_sources
 from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
 from synergy_nb.reporting.application_list import ListedApplication
+from synergy_nb.reporting.bottlenecks import Bottleneck, bottleneck
 from synergy_nb.reporting.cluster_errors import ClusterError, check_rows, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds as span
@@ -286,6 +287,12 @@ class SimulatedApplication(OneSided):
     def explain(self) -> Explanation:
         """Explain its placement, or its refusal: candidates, dropped probes, graphs, and later events."""
         return Explanation(self.id, self.events(), self.simulation.names, (self.status, self.reason))
+
+    def bottleneck(self) -> Bottleneck:
+        """Return which operator limits the rate, and by which measure; false, with the reason, if none does."""
+        world, graph = self.simulation.world, self.graph
+        states = {peer: None if world.dead(peer) else world.peer_state(peer) for peer in dict.fromkeys(graph.values())}
+        return bottleneck(self.id, self.plan, self.status, graph, states)
 
     def replay(self) -> Replay:
         """Return what peers did for it, message by message; a notebook shows a stage on which it can be stepped."""

@@ -121,6 +121,7 @@ class Application(Synchronous[AsyncApplication], OneSided):
     wait = synchronous(AsyncApplication.wait)
     events = synchronous(AsyncApplication.events)
     explain = synchronous(AsyncApplication.explain)
+    bottleneck = synchronous(AsyncApplication.bottleneck)
     replay = synchronous(AsyncApplication.replay)
     stop = synchronous(AsyncApplication.stop)
     share = synchronous(AsyncApplication.share)

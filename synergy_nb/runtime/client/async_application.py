@@ -21,10 +21,12 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.stream_sharing import endless_sources
 from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_list import ListedApplication
+from synergy_nb.reporting.bottlenecks import Bottleneck, bottleneck
 from synergy_nb.reporting.cluster_errors import check_rows, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.measurements import lacking
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.uncovered import notices_of
 from synergy_nb.runtime.client._accounts import explained, replayed
 from synergy_nb.runtime.client._led_application import ClusterAccess, LedApplication
@@ -527,6 +529,23 @@ class AsyncApplication(LedApplication):
     async def explain(self) -> Explanation:
         """Explain the placement of the application or its refusal: candidates, dropped probes, graphs, later events."""
         return await explained(self.cluster, await self.state())
+
+    @displays_waiting(lambda it: f"asking the peers about {it.id}")
+    async def bottleneck(self) -> Bottleneck:
+        """Return which operator limits the rate, and by which measure; false, with the reason, if none does."""
+        state = await self.state()
+        graph = self.graph
+        peers = dict.fromkeys(state.roles.peers.values())
+        found = await asyncio.gather(*map(self._state_of, peers))
+        states = {self.cluster.name(address): each for address, each in zip(peers, found, strict=True)}
+        return bottleneck(self.id, self.plan, state.status, graph, states)
+
+    async def _state_of(self, peer: str) -> PeerState | None:
+        """Return the state of a peer; None if it does not answer."""
+        try:
+            return unpack(await self.cluster.request(peer, "state"), PeerState)
+        except ClusterError:
+            return None
 
     @displays_waiting(lambda it: f"asking the peers about {it.id}")
     async def replay(self) -> Replay:

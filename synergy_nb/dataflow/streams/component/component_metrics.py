@@ -165,7 +165,7 @@ class ComponentMetrics:
         return cost + max(self.spent_s - self.tuple_s.total, 0.0) * self.speed / self.tuple_s.count
 
     def measurements(self, now: float) -> dict[str, Any]:
-        """Return the measurements as plain values: seconds, bytes, tuples/s, cores.
+        """Return the measurements as plain values: seconds, bytes, tuples/s, cores; ``busy`` is a share of its time.
 
         ``cost`` is the work of one more tuple, in seconds at a peer of speed 1, see
         :class:`~synergy_nb.dataflow.meters.UnitCost`, including punctuations; other than
@@ -186,7 +186,8 @@ class ComponentMetrics:
             "processing_s": self.tuple_s.mean,
             "batch_s": self._batches_s / self._batches if self._batches else 0.0,
             "queueing_s": self._queued_s / self._queued if self._queued else 0.0,
-            "load": self.busy.per_second(now),
+            "load": (load := self.busy.per_second(now)),
+            "busy": load / self.speed,
             "memory_bytes": self.share.used,
             "memory_share": self.share.limit if self.share.limit < math.inf else None,
             "late": self.late,
