@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
+import yaml
 
 from synergy_nb.plan import Plan, PlanError, source
 
@@ -33,6 +35,10 @@ def _where(condition: str) -> Callable[[], object]:
         (lambda: Plan.from_yaml(ALIASES + "operators: *h"), "no anchors and aliases"),
         (lambda: Plan.from_yaml("name: !!python/object/apply:os.system [id]"), "expected YAML"),
         (lambda: Plan.from_yaml("name: " + "x" * 2_000_000), "at most 1000000 characters"),
+        *(
+            (partial(Plan.from_yaml, "name: " + text), "nested at most 50 deep")
+            for text in ("[" * 100_000, "{" * 100_000, "[{" * 100_000, "\n" + "- " * 100_000, "\n" + "? " * 100_000)
+        ),
     ],
 )
 def test_a_weapon_is_one_short_error(made: Callable[[], object], expected: str) -> None:
@@ -45,3 +51,15 @@ def test_a_weapon_is_one_short_error(made: Callable[[], object], expected: str) 
 @pytest.mark.parametrize("pattern", ["(a{200}){200}", ".{1000}", "(.{100}){40}", "[^é]{1000}"])
 def test_patterns_that_engines_can_write_out_are_taken(pattern: str) -> None:
     _where(f"regexp_matches(link, '{pattern}')")()
+
+
+def test_deep_yaml_is_refused_before_it_is_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = []
+    fetch = yaml.SafeLoader.fetch_more_tokens
+    monkeypatch.setattr(yaml.SafeLoader, "fetch_more_tokens", lambda self: (fetched.append(1), fetch(self))[1])  # type: ignore[no-untyped-call]
+    with pytest.raises(PlanError):
+        Plan.from_yaml("name: " + "[" * 100_000)
+    assert len(fetched) < 100, "its scanner needs eleven seconds for all of them"
+    nested = "format: 1\nqos: " + "[" * 49 + "]" * 49
+    with pytest.raises(PlanError, match="qos"):
+        Plan.from_yaml(nested)

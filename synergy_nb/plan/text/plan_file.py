@@ -18,7 +18,8 @@ An operator has its ``kind``, its ``input`` or ``inputs``, the parameters of its
 :mod:`synergy_nb.plan.operators.profile_fields`. ``operators`` may also be a list of operators that have an ``id``.
 
 Scalars are read as in YAML 1.2: only ``true`` and ``false`` are booleans, so that a join may say ``on:``, and dates and
-``20:30`` are text. Anchors and aliases are refused: a small file must not stand for a large plan.
+``20:30`` are text. Anchors and aliases are refused: a small file must not stand for a large plan. So is what is nested
+more than :data:`_DEEPEST` deep, before it is read: the scanner looks at all open brackets again at each character.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ __all__ = ["INPUT_FIELDS", "Written", "compose", "dump", "read", "write", "writt
 
 _FORMAT: Final = 1
 _LONGEST: Final = 1_000_000  # maximum number of characters of a file
+_DEEPEST: Final = 50  # maximum depth of brackets, and of indentations
 _PROFILE: Final = tuple(PROFILE)
 #: Fields that may name the inputs of an operator.
 INPUT_FIELDS: Final = ("input", "inputs")
@@ -62,7 +64,7 @@ class _Refused(yaml.YAMLError):
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML loader that refuses aliases, records duplicate keys and uses the first of each."""
+    """Safe YAML loader that refuses aliases and deep nesting, records duplicate keys and uses the first of each."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -73,6 +75,18 @@ class _Loader(yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise _Refused(event.start_mark.line + 1, str(event.anchor), "no anchors and aliases; write the value out")
         return super().compose_node(parent, index)
+
+    def fetch_flow_collection_start(self, kind: Any) -> Any:
+        self._check_depth(self.flow_level, "brackets")
+        return super().fetch_flow_collection_start(kind)  # type: ignore[no-untyped-call]
+
+    def add_indent(self, column: Any) -> Any:
+        self._check_depth(len(self.indents), "indentations")
+        return super().add_indent(column)  # type: ignore[no-untyped-call]
+
+    def _check_depth(self, depth: int, what: str) -> None:
+        if depth >= _DEEPEST:
+            raise _Refused(self.line + 1, what, f"values that are nested at most {_DEEPEST} deep")
 
     def note_doubled(self, node: Any, path: tuple[str, ...] = ()) -> None:
         """Record keys that occur twice in one mapping: YAML forbids them, PyYAML uses the last one."""
