@@ -18,6 +18,7 @@ PREDICTION = Prediction(
 EXAMPLES: tuple[DriverMessage, ...] = (
     driver.JoinRing("a"),
     driver.OfferComponents(),
+    driver.WithdrawComponents(("apply:score@1f",)),
     driver.LeaveRing(),
     driver.LookUpHosts(1, ("filter",), 3.0),
     driver.SubmitPlan("r", b"plan", number=2),

@@ -79,6 +79,7 @@ class DriverPort(Protocol):
         self.handlers = {
             driver.JoinRing: self._join,
             driver.OfferComponents: self._offer_more,
+            driver.WithdrawComponents: self._withdraw,
             driver.LeaveRing: self._leave,
             driver.LookUpHosts: self._find_hosts,
             driver.SubmitPlan: self._submit,
@@ -149,6 +150,14 @@ class DriverPort(Protocol):
             self._parts.loads.offer(component, {"peer": self._name})
         if message.told:
             self._parts.contents.hold(message.more)
+
+    def _withdraw(self, _driver: str, message: driver.WithdrawComponents) -> None:
+        """Unregister components of which the contents are gone."""
+        self._components = tuple(each for each in self._components if each not in message.components)
+        self._parts.probing.offers.difference_update(message.components)
+        for component in message.components:
+            self._parts.loads.retract(component)
+        self._parts.contents.drop(message.components)
 
     def _leave(self, _driver: str, _message: driver.LeaveRing) -> None:
         self._parts.loads.withdraw()

@@ -58,6 +58,7 @@ __all__ = [
     "StopApplication",
     "StreamProfiled",
     "SubmitPlan",
+    "WithdrawComponents",
 ]
 
 
@@ -75,6 +76,12 @@ class OfferComponents(DriverMessage, frozen=True):
 
     more: tuple[str, ...] = ()
     told: bool = True  # whether neighbours in the ring are told of these contents, so that they fetch them
+
+
+class WithdrawComponents(DriverMessage, frozen=True):
+    """Unregister components whose contents are not here any more, as nobody has needed them for long."""
+
+    components: tuple[str, ...]
 
 
 class LeaveRing(DriverMessage, frozen=True):

@@ -245,7 +245,7 @@ MESSAGES: Final[Mapping[str, frozenset[str]]] = _rows(
     # life of an application
     "Confirm Confirmed Refused End Begin Feedback TimesReported GraphAsked GrowthAsked GrowthAnswered GrowthChanged",
     "Share GraphChanged TakeOver TookOver Lost Follow Followed Rebuild Rebuilt ReadersQuestion ReadersComplete",
-    "CopiesLag ProducersMoved ProducersFollowed SharerLed SinksReported Entrust Claim Claimed SkippedReported",
+    "Granted CopiesLag ProducersMoved ProducersFollowed SharerLed SinksReported Entrust Claim Claimed SkippedReported",
     # algorithms
     "Probe Acknowledged Release Returned Merged Dropped CandidateQuestion CandidateAnswer",
     "MigrationRequest MigrationReply MigrationEndReported MeasureHop HopMeasured Relocate NoTargetFound",

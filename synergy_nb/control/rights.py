@@ -25,6 +25,7 @@ class Rights(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     owner: str = ""  # user who has submitted it
     shared: dict[str, str] = {}  # other user to what the owner has granted, see `RIGHTS`
+    changes: int = 0  # times that the owner has granted or withdrawn: of two, the later ones count
 
     def allow(self, user: str, right: str) -> bool:
         """Whether a user has a right.
@@ -40,7 +41,7 @@ class Rights(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def granted(self, user: str, right: str | None) -> Rights:
         """The rights after the owner has granted a right to a user, or, with None, has withdrawn what was granted."""
         others = {name: each for name, each in self.shared.items() if name != user}
-        return Rights(self.owner, others if right is None else {**others, user: right})
+        return Rights(self.owner, others if right is None else {**others, user: right}, self.changes + 1)
 
 
 OWNED: Final = Rights()  # rights to what an owner of the cluster has submitted, or somebody who is not identified

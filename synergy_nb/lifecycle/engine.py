@@ -180,7 +180,7 @@ class Requests(Mapping[str, Request]):
         if request is None:
             raise ValueError(f"application: {name!r}; expected one that this peer leads")
         request.grant(user, right)
-        self._session.grants.publish(name)
+        self._session.grants.publish(request)
 
     def of_user(self, user: str) -> list[str]:
         """Ids of the requests of a user that have not ended."""

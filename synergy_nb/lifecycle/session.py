@@ -167,6 +167,7 @@ class Session(Protocol):
             **self.agreements.handlers,
             **self.commitments.handlers,
             **self.changes.handlers,
+            **self.grants.handlers,
             **self.takeovers.handlers,
             **self.lost.handlers,
             **self.moves.handlers,
@@ -277,7 +278,7 @@ class Session(Protocol):
         for listener in self.on_setup_ended:
             listener(request, "")
         self.sharers.resume(graph.application)
-        self.grants.publish(graph.application)
+        self.grants.publish(request)
 
     def _refused(self, sender: str, message: Refused) -> None:
         request = self._led.get(message.application)
@@ -338,6 +339,7 @@ class Session(Protocol):
         request.enter(state, reason)
         self.peer.record(events.ENDINGS[request.status], application, reason=reason)
         self._end_session(request, reason or request.status, request.status.value)
+        self.grants.publish(request)
         self.peer.instruct(request.report())
         for listener in self.on_ended:
             listener(request)

@@ -14,8 +14,9 @@ of them: until the next submission nobody could move a component there, or place
    when the driver has it: a peer that refuses functions never does. A peer that is to execute what it lacks says no,
    and fetches it from the peer that executes it.
 
-All that is said is what is; a message that comes late or twice does no harm. Contents are never withdrawn, but no more
-than the last ``MOST`` that were needed are told.
+All that is said is what is; a message that comes late or twice does no harm. No more than the last ``MOST`` that were
+needed are told. What a peer has dropped, as nobody needed it, it fetches again only when it is needed: its neighbours
+may tell it of that content for a while, until they drop it, too.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Final
 from synergy_nb.control.driver_messages import ObtainContents
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.overlay.pastry import Pastry
+from synergy_nb.overlay.recently_seen import Recent
 
 __all__ = ["AGAIN", "TELLS", "ContentsHeld", "HeldContents"]
 
@@ -49,20 +51,30 @@ class HeldContents(Protocol):
         self._pastry = pastry
         self._held: dict[str, None] = {}  # components whose contents are here, the last needed last
         self._asked: dict[str, float] = {}  # component to the time at which its content was asked for, seconds
+        self._dropped = Recent(ASKED)  # components whose contents were here, and are not fetched unless they are needed
         self._known = pastry.leaves.member_set
+        self._telling = False  # whether neighbours are told in turn
         self._told = 0  # neighbours that were told in turn
         self.handlers = {ContentsHeld: self._heard}
         pastry.on_change.append(self._leaves_changed)
 
     def hold(self, components: Iterable[str]) -> None:
         """Have contents from now on."""
-        first = not self._held
+        first = not self._telling
         for each in components:
             self._held.pop(each, None)
             self._held[each] = None
             self._asked.pop(each, None)
         if first and self._held:
+            self._telling = True
             self.peer.after(TELLS, self._tell_next)
+
+    def drop(self, components: Iterable[str]) -> None:
+        """Have contents no more."""
+        for each in components:
+            if each in self._held:
+                del self._held[each]
+                self._dropped.add(each)
 
     def _leaves_changed(self) -> None:
         known, self._known = self._known, self._pastry.leaves.member_set
@@ -85,7 +97,7 @@ class HeldContents(Protocol):
         self._fetch(holder, (component,))
 
     def _heard(self, sender: str, message: ContentsHeld) -> None:
-        self._fetch(sender, message.components[-MOST:])
+        self._fetch(sender, tuple(each for each in message.components[-MOST:] if each not in self._dropped))
 
     def _fetch(self, holder: str, components: tuple[str, ...]) -> None:
         now, asked = self.peer.now, self._asked

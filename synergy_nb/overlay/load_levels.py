@@ -113,6 +113,11 @@ class LoadLevels:
         speed = {} if server == 1.0 else {SPEED: server}
         self.directory.register(component, "component", {**attributes, CORES: cores, **speed})
 
+    def retract(self, component: str) -> None:
+        """Unregister a component."""
+        self.offered.discard(component)
+        self.directory.unregister(component, "component")
+
     def withdraw(self) -> None:
         """Unregister all components."""
         for component in sorted(self.offered):

@@ -124,6 +124,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.OfferComponents: lambda m: (
         f"offer {_several(map(_short, m.more)) if m.more else 'the components of this peer'}"
     ),
+    driver.WithdrawComponents: lambda m: f"offer {_several(map(_short, m.components))} no more",
     driver.LeaveRing: "leave the ring",
     driver.LookUpHosts: lambda m: f"look up the hosts of {_several(map(_short, m.names))}",
     driver.SubmitPlan: lambda m: (
@@ -223,6 +224,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     lifecycle.Entrust: "lead the application if I die",
     lifecycle.Claim: "I lead the application, as its origin has died",
     lifecycle.Claimed: lambda m: f"follows; executes {_several(m.executes)}" if m.graph else "takes no part",
+    lifecycle.Granted: "learn who may read and control the application",
     lifecycle.Lost: "lost: {m.reason}",
     lifecycle.TakeOver: "take {m.operator} over",
     lifecycle.TookOver: lambda m: _reason(f"{'cannot take' if m.refusal else 'takes'} {m.operator} over", m.refusal),

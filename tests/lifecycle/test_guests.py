@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.control.driver_messages import ShareApplication
+from synergy_nb.control.driver_messages import (
+    MoveComponent,
+    OperatorStopped,
+    ShareApplication,
+    SinksEnded,
+    StopApplication,
+)
 from synergy_nb.control.rights import Acceptance, Rights
+from synergy_nb.control.roles import Roles
+from synergy_nb.lifecycle.records.messages import Confirm, End, Granted, Graph
 from synergy_nb.plan import Plan, source
+from tests.one_peer import OnePeer
 from tests.simulated import Ring
 
 
@@ -72,14 +81,70 @@ def test_all_peers_of_an_application_learn_what_its_owner_grants() -> None:
     granted(system, "peer-0", "bob", "control")  # before it runs
     assert running("a", system) == "running"
     system.run(5.0)
-    known = [each.session.members["a"].graph.rights for each in system.synergy.values() if "a" in each.session.members]
-    assert known == [Rights("ann", {"bob": "control"})] * 2
+    assert known_rights(system) == dict.fromkeys(["peer-0", "peer-1"], Rights("ann", {"bob": "control"}, 1))
     granted(system, "peer-0", "bob", None)
     granted(system, "peer-0", "eve", "read")
     system.run(5.0)
-    known = [each.session.members["a"].graph.rights for each in system.synergy.values() if "a" in each.session.members]
-    assert known == [Rights("ann", {"eve": "read"})] * 2
+    assert known_rights(system) == dict.fromkeys(["peer-0", "peer-1"], Rights("ann", {"eve": "read"}, 3))
     assert system.status("a") == "running"
+
+
+def known_rights(system: Ring) -> dict[str, Rights]:
+    """What each peer that knows of the application believes of it."""
+    found = {}
+    for address, each in system.synergy.items():
+        request = each.requests.get("a")
+        rights = each.session.grants.rights("a") if request is None else request.rights
+        if rights is not None:
+            found[address] = rights
+    return found
+
+
+@pytest.mark.parametrize("ends", ["stopped", "failed", "finished"])
+def test_all_peers_learn_what_is_granted_after_the_end(ends: str) -> None:
+    system = ring(Acceptance())
+    packets = source("packets", rate="300 tuples/s", at="peer-1").delay("1 ms", id="work", at="peer-2")
+    system.submit("peer-0", "a", packets.sink(id="sink", at="peer-3"), user="ann")
+    assert running("a", system) == "running"
+    system.simulation.report("peer-0", MoveComponent("a", "work", "peer-0"))
+    system.run(5.0)
+    assert known_rights(system) == dict.fromkeys(system.synergy, Rights("ann")), "peer-2 was left"
+    if ends == "finished":
+        system.simulation.report("peer-3", SinksEnded("a"))
+    elif ends == "failed":
+        system.simulation.report("peer-1", OperatorStopped("a", "source", "a fault"))
+    else:
+        system.simulation.report("peer-0", StopApplication("a"))
+    granted(system, "peer-0", "eve", "read")  # its end is on its way to the others
+    system.run(5.0)
+    assert system.status("a") == ends
+    assert known_rights(system) == dict.fromkeys(system.synergy, Rights("ann", {"eve": "read"}, 1))
+    system.simulation.loss = 0.3
+    granted(system, "peer-0", "eve", None)
+    granted(system, "peer-0", "bob", "control")
+    system.run(5.0)
+    assert known_rights(system) == dict.fromkeys(system.synergy, Rights("ann", {"bob": "control"}, 3))
+
+
+def test_only_who_leads_an_application_says_who_may_read_it_and_old_grants_do_not_count() -> None:
+    one, liar = OnePeer("m"), Rights("ann", {"eve": "read"}, 9)
+    graph = Graph(
+        "a", 1, "o", plan().to_bytes(), Roles({"source": "m", "work": "d", "sink": "d"}), rights=Rights("ann")
+    )
+
+    def known(*told: tuple[str, Granted]) -> Rights | None:
+        for sender, message in told:
+            one.receive(sender, message)
+        return one.synergy.session.grants.rights("a")
+
+    assert known(("o", Granted("a", 1, liar))) is None, "it takes no part"
+    one.receive("d", Confirm(graph, "source", "work"))
+    assert known(("d", Granted("a", 1, liar)), ("o", Granted("a", 2, liar))) == Rights("ann")
+    one.receive("o", End("a", 1, "it has ended", "stopped"))
+    assert "a" not in one.synergy.session.members
+    assert known(("d", Granted("a", 1, liar)), ("o", Granted("a", 2, liar))) == Rights("ann")
+    second = Rights("ann", {"bob": "control"}, 2)
+    assert known(("o", Granted("a", 1, second)), ("o", Granted("a", 1, Rights("ann", {"bob": "read"}, 1)))) == second
 
 
 def test_a_stream_is_shared_with_those_only_who_may_read_its_application() -> None:

@@ -60,3 +60,11 @@ def test_what_is_lacking_is_fetched_once_and_again_where_it_does_not_come() -> N
     assert fetched(peer.call(1.0 + AGAIN, contents.want, "b", "y")) == [ObtainContents("y", ("b",))]
     peer.call(1.1 + AGAIN, contents.hold, ["b"])
     assert fetched(peer.call(9.0 + 9 * AGAIN, contents.want, "b", "y")) == [], "it is here"
+
+
+def test_what_was_dropped_is_told_no_more_and_fetched_only_where_it_is_needed() -> None:
+    peer, _, contents = alone()
+    peer.call(0.0, contents.hold, ["a", "b"])
+    peer.call(1.0, contents.drop, ["a", "unknown"])
+    assert fetched(peer.receive("x", ContentsHeld(("a", "b", "unknown")), 2.0)) == [ObtainContents("x", ("unknown",))]
+    assert fetched(peer.call(3.0, contents.want, "a", "y")) == [ObtainContents("y", ("a",))]

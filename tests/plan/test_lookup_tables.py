@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import pytest
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.checks.memory_estimates import check_memory, held, retained_bytes
 from synergy_nb.plan.data_frames import DataFrameError
-from synergy_nb.plan.tables import lookup_tables
-from synergy_nb.plan.tables._table_store import MOST, keep_table, kept_file, kept_table
+from synergy_nb.plan.tables import _table_store, lookup_tables
+from synergy_nb.plan.tables._table_store import FRESH, keep_table, kept_file, kept_table
 from synergy_nb.plan.text.operator_texts import parameters
 from tests.example_plans import problems_of
 
@@ -213,13 +214,35 @@ def test_a_table_of_another_machine_is_read_from_its_file_and_compared(
     assert "expected a file that is there" in lookup_tables.changed(terms)
 
 
-def test_the_folder_keeps_the_tables_that_were_used_last(folder: Path) -> None:
-    for number in range(MOST + 3):
-        keep_table(f"{number:032x}", pl.DataFrame({"n": [number]}))
-        first = kept_table(f"{0:032x}")
-    assert first is not None
-    assert first.item() == 0
-    assert len(list((folder / "tables").glob("*"))) <= MOST + 1
+def kept(folder: Path) -> set[int]:
+    return {int(file.stem) for file in (folder / "tables").glob("*")}
+
+
+def keep(folder: Path, number: int, idle: float = 0.0) -> None:
+    """Keep a table that was used so many seconds ago."""
+    keep_table(f"{number:032}", pl.DataFrame({"n": [number]}))
+    used = time.time() - idle
+    os.utime(folder / "tables" / f"{number:032}.arrow", (used, used))
+
+
+def test_the_folder_keeps_the_tables_that_were_used_last(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_table_store, "MOST", 4)
+    for number in range(4):
+        keep(folder, number, 10 * FRESH - number)
+    assert kept_table(f"{0:032}") is not None, "which is a use of it"
+    keep(folder, 4)
+    assert kept(folder) == {0, 2, 3, 4}
+    (size,) = {file.stat().st_size for file in (folder / "tables").glob("*")}
+    monkeypatch.setattr(_table_store, "ROOM", 3 * size)
+    keep(folder, 5)
+    assert kept(folder) == {0, 4, 5}
+    with pytest.raises(OSError, match=r"has 4 tables of \d+ bytes, all in use; expected at most 4 of \d+ bytes"):
+        keep(folder, 6)
+    assert kept(folder) == {0, 4, 5}
+    os.utime(folder / "tables" / f"{4:032}.arrow", (1.0, 1.0))
+    os.utime(folder / "tables" / f"{5:032}.arrow", (1.0, 1.0))
+    keep(folder, 7)
+    assert kept(folder) == {0, 7}, "nobody has used the others for a month"
 
 
 def test_the_memory_of_a_table_is_known_before_anything_starts() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,23 @@ from synergy_nb import function
 from synergy_nb.control.driver_messages import ObtainContents
 from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.plan import Plan, source
+from synergy_nb.plan.functions.registry import Payload, payload_of
 from synergy_nb.plan.tables.lookup_tables import table_of
 from synergy_nb.runtime.client import _content_shipping
 from synergy_nb.runtime.client._content_shipping import ContentShipping
 from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.process import _peer_contents, contents
-from synergy_nb.runtime.process._peer_contents import MOST, PeerContents
+from synergy_nb.runtime.process._peer_contents import FRESH, KEPT, MOST, PeerContents
 from synergy_nb.runtime.process.contents import name_of, piece
-from synergy_nb.runtime.process.requests import ClusterError, ContentPiece, FindContents, SendContent, pack, unpack
+from synergy_nb.runtime.process.requests import (
+    ClusterError,
+    ContentPiece,
+    ContentsFound,
+    FindContents,
+    SendContent,
+    pack,
+    unpack,
+)
 from synergy_nb.runtime.transport.wire import RemoteError
 
 SITES = pl.DataFrame({"link": [f"link {number}" for number in range(5_000)], "site": "Bonn"})
@@ -38,12 +49,14 @@ class Machines:
 
     def __init__(self, folder: Path, machines: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.machines, self._patch = folder, machines, monkeypatch
+        self.sender = "owner/ada#1"  # name on its link of who sends contents
         self.offered: dict[str, set[str]] = {peer: set() for peer in machines}
         self.told: dict[str, set[str]] = {}  # of those that were offered, what neighbours are told of
         self.peers: dict[str, PeerContents] = {}
         for peer in machines:
             self.start(peer)
         self.pieces: list[tuple[str, str]] = []  # receivers, and the components whose contents they got
+        self.now, self.needed = 0.0, set[str]()  # the time in seconds, and what applications need
         self._turn = asyncio.Lock()  # one peer at a time, as they share the environment
         self.at("client")
         plan()  # which keeps its table there
@@ -63,7 +76,10 @@ class Machines:
             self.told[peer].update(components if told else ())
 
         self.offered[peer], self.told[peer] = set(), set()
-        self.peers[peer] = PeerContents(FunctionProcesses(policy), offer, self.request)
+        self.peers[peer] = PeerContents(
+            FunctionProcesses(policy), offer, self.request, lambda: self.now, lambda: self.needed,
+            self.offered[peer].difference_update,
+        )  # fmt: skip
 
     def at(self, machine: str) -> None:
         self._present = machine
@@ -85,7 +101,8 @@ class Machines:
 
     async def _answer(self, peer: str, operation: str, payload: bytes) -> bytes:
         each = self.peers[peer]
-        handlers: Any = {"contents": each.find, "content sent": each.receive, "content": each.give}
+        sent: Any = partial(each.receive, self.sender)
+        handlers: Any = {"contents": each.find, "content sent": sent, "content": each.give}
         before = self._present
         self.at(self.machines[peer])
         try:
@@ -209,10 +226,135 @@ async def test_a_peer_takes_only_what_was_announced(tmp_path: Path, monkeypatch:
     await send(0, data[:9], len(data))
     with pytest.raises(ClusterError, match="a piece at 12; expected that at 9"):
         await send(12, data[9:], len(data))
-    for number in range(MOST + 1):
-        await send(0, data[:9], len(data), f"client {number}")
-    with pytest.raises(ClusterError, match="a piece at 9; expected that at 0"):
-        await send(9, data[9:], len(data), "client 0")
     assert not list((tmp_path / "one").glob("*.arrow"))
     assert not world.offered["a"]
     assert name_of(TABLE) in plan().operators["lookup"].params["table"].values()
+
+
+async def test_pieces_count_on_who_holds_the_certificate_of_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Machines(tmp_path, {"a": "one"}, monkeypatch)
+    peer, size = world.peers["a"], 30
+
+    async def send(sender: str, transfer: str, start: int, size: int = size) -> None:
+        sent = pack(SendContent(transfer, ContentPiece(f"apply:f{transfer}@1f", start, size, b"x" * 10)))
+        await peer.receive(sender, sent)
+
+    await send("owner/ada#1", "honest", 0)
+    for number in range(MOST + 3):  # each says that it is another one
+        await send(f"user/eve#{number}", f"{number}", 0)
+    await send("owner/ada#1", "honest", 10)
+    with pytest.raises(ValueError, match="a piece at 10; expected that at 0"):
+        await send("user/eve#0", "0", 10)
+    await send("user/eve#0", f"{MOST + 2}", 10)
+    assert len(peer._received) == MOST
+    monkeypatch.setattr(_peer_contents, "ROOM", 60)
+    await send("user/eve#0", "late", 0)
+    assert sorted(of for of, *_ in peer._received) == ["owner/ada", *["user/eve"] * 3], "the bytes count, too"
+    await send("owner/ada#1", "honest", 20, 31)
+
+
+async def whole(world: Machines, peer: str, component: str, sender: str = "ada", size: int = 1000) -> None:
+    """Have a client send a content to a peer."""
+    world.at(world.machines[peer])
+    code = Payload(b"x" * size).encoded()
+    sent = SendContent("one", ContentPiece(component, 0, len(code), code))
+    if sender == "ada":
+        await world.peers[peer].receive("owner/ada#1", pack(sent))
+    else:
+        await world.peers[peer].receive_from_guest(sent, sender, ())
+
+
+async def test_what_no_application_needs_is_dropped_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Machines(tmp_path, {"a": "one"}, monkeypatch)
+    await ContentShipping(world.request_all, world.request, str.upper).send(plan(), ["a"])
+    await whole(world, "a", "apply:needed@1f")
+    peer, world.needed = world.peers["a"], {"apply:needed@1f"}
+    installed = "apply:tests.installed_functions:kilobytes"
+    await peer.find(pack(FindContents({installed: {}})))
+    for _ in range(2):
+        world.now += KEPT * 0.6
+        assert {OWN, TABLE} <= world.offered["a"]
+        await peer.look()
+    assert world.offered["a"] == {"apply:needed@1f", installed}
+    with pytest.raises(ValueError, match="expected one that this peer has"):
+        payload_of("gone@1f")
+    lacking = unpack(await peer.find(pack(FindContents({OWN: {}, "apply:needed@1f": {}}))), ContentsFound).lacking
+    assert lacking == (OWN,), "who submits again sends it again"
+    world.needed = set()
+    world.now += KEPT + 1.0
+    await peer.look()
+    assert world.offered["a"] == {installed}
+    with pytest.raises(ValueError, match="expected one that this peer has"):
+        payload_of("needed@1f")
+
+
+async def test_a_table_that_the_machine_has_dropped_is_offered_no_more_and_one_that_is_needed_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Machines(tmp_path, {"a": "one"}, monkeypatch)
+    await ContentShipping(world.request_all, world.request, str.upper).send(plan(), ["a"])
+    world.at("one")
+    (file,) = (tmp_path / "one").glob("*.arrow")
+    world.needed = {TABLE}
+    os.utime(file, (1.0, 1.0))
+    await world.peers["a"].look()
+    assert file.stat().st_mtime > 1.0, "others go first"
+    world.needed = set()
+    os.utime(file, (1.0, 1.0))
+    await world.peers["a"].look()
+    assert file.stat().st_mtime == 1.0
+    file.unlink()
+    await world.peers["a"].look()
+    assert world.offered["a"] == {OWN}
+
+
+async def test_functions_have_so_many_bytes_and_a_flood_drops_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_peer_contents, "FUNCTIONS", 10_000)
+    world = Machines(tmp_path, {"a": "one"}, monkeypatch)
+    offered = world.offered["a"]
+    await whole(world, "a", "apply:runs@1f")
+    world.needed = {"apply:runs@1f"}
+    world.now += FRESH + 1.0
+    await whole(world, "a", "apply:old@1f")
+    world.now += FRESH + 1.0
+    await whole(world, "a", "apply:bob@1f", "bob")
+    for number in range(20):
+        world.now += 1.0
+        await whole(world, "a", f"apply:eve{number}@1f", "eve")
+    assert {"apply:runs@1f", "apply:bob@1f", "apply:eve19@1f"} <= offered
+    assert "apply:old@1f" not in offered, "what was not announced lately goes first"
+    assert "apply:eve0@1f" not in offered
+    assert len(offered) == 9
+    with pytest.raises(ValueError, match=r"function .large@1f.: 9\d\d\d bytes; this peer has room for"):
+        await whole(world, "a", "apply:large@1f", "bob", 9500)
+    world.needed = set(offered)
+    with pytest.raises(ValueError, match="as applications need the others"):
+        await whole(world, "a", "apply:late@1f", "bob", 2000)
+    world.needed = set()
+    world.now += FRESH + 1.0
+    await whole(world, "a", "apply:late@1f", "bob", 2000)
+    assert "apply:late@1f" in offered
+
+
+async def test_a_guest_replaces_no_function_and_an_owner_replaces_that_of_a_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Machines(tmp_path, {"a": "one"}, monkeypatch)
+    await whole(world, "a", "apply:own@1f", "ada", 10)
+    await whole(world, "a", "apply:own@1f", "eve", 20)
+    await whole(world, "a", "apply:his@1f", "eve", 20)
+    await whole(world, "a", "apply:his@1f", "eve", 30)
+    assert [len(Payload.decoded(payload_of(each)).code) for each in ("own@1f", "his@1f")] == [10, 20]
+    asked = pack(FindContents({"apply:own@1f": {}, "apply:his@1f": {}}))
+    assert unpack(await world.peers["a"].find_for_guest(asked), ContentsFound).lacking == ()
+    assert unpack(await world.peers["a"].find(asked), ContentsFound).lacking == ("apply:his@1f",)
+    await whole(world, "a", "apply:his@1f", "ada", 40)
+    assert len(Payload.decoded(payload_of("his@1f")).code) == 40
+    assert unpack(await world.peers["a"].find(asked), ContentsFound).lacking == ()
+    assert world.told["a"] == {"apply:own@1f", "apply:his@1f"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -50,7 +50,7 @@ class World:
         names = {*NEEDS, "submit", "grant", "applications", "renew", "contents", "content sent", "state", "events",
                  "follow", "troubles", "errors", "ping", "area", "content"}  # fmt: skip
         self.guests = GuestRequests(
-            self.peer.synergy, {name: self._operation(name) for name in names}, self._submitted, self._received
+            self.peer.synergy, {name: self._operation(name) for name in names}, self._submitted, cast("Any", self)
         )
 
     def _operation(self, name: str) -> Callable[[bytes], Awaitable[bytes]]:
@@ -60,7 +60,12 @@ class World:
 
         return serve
 
-    async def _received(self, sent: SendContent, user: str, folders: Sequence[str]) -> None:
+    async def find_for_guest(self, payload: bytes) -> bytes:
+        """In the place of the contents of a peer."""
+        return await self._operation("contents")(payload)
+
+    async def receive_from_guest(self, sent: SendContent, user: str, folders: Sequence[str]) -> None:
+        """The same."""
         self.asked.append((f"content of {user} {folders}", sent.piece.data))
 
     async def _submitted(self, request: Submit, user: str) -> bytes:
@@ -98,6 +103,14 @@ def test_an_operation_on_an_application_of_somebody_else_needs_the_right(operati
     with pytest.raises(NotAllowed):
         world.ask("ann", operation, ApplicationId("of-bob"))
     assert {name for name, _ in world.asked} == {operation}
+
+
+@pytest.mark.parametrize("operation", ["fetch", "sinks"])
+def test_what_is_left_of_an_application_whose_rights_are_forgotten_is_for_no_guest(operation: str) -> None:
+    world = World()
+    with pytest.raises(NotAllowed, match="application: 'gone' is not one that 'ann' may read"):
+        world.ask("ann", operation, ApplicationId("gone"))
+    assert world.ask("ann", "leads", ApplicationId("gone")) == b"done", "the peer says that it does not lead it"
 
 
 @pytest.mark.parametrize("operation", ["area", "content", "join", "nothing"])
@@ -164,7 +177,7 @@ def test_a_peer_tells_a_guest_of_his_own_components_and_events_only() -> None:
     assert decode_events(unpack(world.ask("ann", "follow", FollowJournal()), JournalPart).events) == own
     with pytest.raises(NotAllowed):
         world.ask("ann", "events", msgspec.msgpack.encode("of-bob"))
-    world.ask("ann", "errors", b"me")
+    world.ask("ann", "errors", b"")
     assert "errors" not in {name for name, _ in world.asked}, "errors of others are not sent to him"
 
 

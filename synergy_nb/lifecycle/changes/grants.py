@@ -1,24 +1,107 @@
-"""Rights of a running application that its owner grants: all its peers learn them by its next graph."""
+"""Rights that owners grant: all peers with facts of an application know them, also after its end.
+
+While an application runs, its peers learn the rights by its next graph, as they learn all that changes. Graphs do not
+reach a peer that has left, nor anybody once the application has ended; but such a peer has events in its journal, or
+retains results, and guests ask for these. So it remembers the rights of each application that it has left, and who led
+it then; that peer tells it what is granted later (:class:`~synergy_nb.lifecycle.records.messages.Granted`). Of an
+application whose rights a peer does not know any more, only owners of the cluster get anything there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from typing import Any, Final, NamedTuple
+
+from synergy_nb.control.peer import Message
+from synergy_nb.control.rights import OWNED, Rights
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
+from synergy_nb.lifecycle.records.messages import Granted
+from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL, SENDS
+from synergy_nb.lifecycle.sessions.participation import ENDED_SESSIONS
+from synergy_nb.overlay.recently_seen import Latest
 
 __all__ = ["Grants"]
 
 
+class _Left(NamedTuple):
+    """What a peer remembers of an application that it has left."""
+
+    attempt: int
+    changes: int  # of the rights
+    leader: str  # address of the peer that led it then
+    rights: Rights
+
+
+NEVER: Final = _Left(0, -1, "", OWNED)
+
+
 class Grants:
-    """Publishes the rights to the applications that a peer leads."""
+    """Publishes the rights to the applications that a peer leads, and knows those to others."""
 
     def __init__(self, changes: GraphChanges) -> None:
         self._changes = changes
-        changes.on_change_ended.append(self.publish)
+        self._peer = changes.peer
+        self._left: Latest[_Left] = Latest(ENDED_SESSIONS)  # by application
+        changes.on_change_ended.append(self._change_ended)
+        changes.participation.on_left.append(self._leaving)
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Granted: self._granted}
 
-    def publish(self, application: str) -> None:
+    def rights(self, application: str) -> Rights | None:
+        """The rights to an application in which this peer takes part, or has done so; None if it knows none."""
+        member = self._changes.members.get(application)
+        if member is not None:
+            return member.graph.rights
+        left = self._left.get(application, NEVER)
+        return None if left is NEVER else left.rights
+
+    # -- at the origin -----------------------------------------------------------------------------------------------
+
+    def publish(self, request: Request) -> None:
         """Publish the rights to an application if they have changed; while its graph changes, only after that."""
-        request = self._changes.led.get(application)
-        if request is None or request.state is not State.RUNNING or request.graph.rights == request.rights:
+        if request.began is None or request.graph.rights == request.rights:
             return
-        self._changes.change(application, request.graph.changed(request.graph.roles, rights=request.rights))
-        self._changes.publish(application)
+        application, changed = request.name, request.graph.changed(request.graph.roles, rights=request.rights)
+        if request.state is State.RUNNING:
+            self._changes.change(application, changed)
+            self._changes.publish(application)
+            self._tell(request, request.rights, request.former)
+        elif not request.running:
+            request.change(changed)
+            self._tell(request, request.rights, {*changed.addresses, *request.former})
+
+    def _change_ended(self, application: str) -> None:
+        if application in self._changes.led:
+            self.publish(self._changes.led[application])
+
+    def _tell(self, request: Request, rights: Rights, addresses: Collection[str], times: int = SENDS) -> None:
+        """Send the rights to peers that no graph reaches, now and a few times more."""
+        others = sorted(set(addresses) - {self._peer.address})
+        if not times or not others or request.rights is not rights:
+            return
+        for address in others:
+            self._peer.send(address, Granted(request.name, request.graph.attempt, rights))
+        self._peer.after(RESEND_INTERVAL, self._tell, request, rights, addresses, times - 1)
+
+    # -- at members --------------------------------------------------------------------------------------------------
+
+    def _leaving(self, application: str) -> None:
+        member = self._changes.members[application]
+        graph = member.graph
+        self._left.raise_to(application, _Left(graph.attempt, graph.rights.changes, member.leader, graph.rights))
+
+    def _granted(self, sender: str, message: Granted) -> None:
+        application, attempt, rights = message.application, message.attempt, message.rights
+        member = self._changes.members.get(application)
+        left = self._left.get(application, NEVER)
+        if member is not None:
+            known, leader, changes = member.graph.attempt, member.leader, member.graph.rights.changes
+        else:
+            known, leader, changes = left.attempt, left.leader, left.changes
+        if (sender, attempt) != (leader, known) or rights.changes <= changes:
+            return
+        if member is not None:
+            member.learn_rights(rights)
+        else:
+            self._left.raise_to(application, _Left(attempt, rights.changes, leader, rights))

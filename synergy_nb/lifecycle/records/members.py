@@ -6,7 +6,10 @@ from collections.abc import Collection, KeysView, Mapping, Set
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+import msgspec
+
 from synergy_nb.control.graph import Producer
+from synergy_nb.control.rights import Rights
 from synergy_nb.events import state_tables
 from synergy_nb.events.state_tables import StateTable
 from synergy_nb.lifecycle.records._components_here import ComponentsHere
@@ -180,6 +183,10 @@ class Member:
         self.backups_committed = True  # those of the new graph are committed as it is adopted
         followed = {name for name, to in moves.followers.items() if to == self.address}
         return self.deployed - self.operators - rebuilt.keys() - followed
+
+    def learn_rights(self, rights: Rights) -> None:
+        """The application has ended, and its owner has granted or withdrawn a right since."""
+        self.graph = msgspec.structs.replace(self.graph, rights=rights)
 
     def promise(self, successor: str, epoch: int) -> None:
         """Follow a successor, and adopt no graphs of earlier epochs than its first, so none of the origin's."""

@@ -27,6 +27,7 @@ __all__ = [
     "Feedback",
     "Follow",
     "Followed",
+    "Granted",
     "Graph",
     "GraphAsked",
     "GraphChanged",
@@ -258,6 +259,14 @@ class End(Message, frozen=True):
     attempt: int
     reason: str
     status: str = ""
+
+
+class Granted(Message, frozen=True):
+    """The rights to an application, for peers that its graph does not reach: it has ended, or they have left it."""
+
+    application: str
+    attempt: int
+    rights: Rights
 
 
 class Lost(Message, frozen=True):

@@ -13,7 +13,7 @@ from synergy_nb.plan.terms.function_references import is_installed
 if TYPE_CHECKING:
     from synergy_nb.plan.functions.declaring import OwnFunction
 
-__all__ = ["DECLARED", "Payload", "add", "payload_of", "receive"]
+__all__ = ["DECLARED", "Payload", "add", "forget", "payload_of", "receive"]
 
 _MOST: Final = 1000  # functions that are known; a cell that declares one again and again replaces the oldest
 _declared: Final[dict[str, OwnFunction]] = {}
@@ -50,6 +50,11 @@ def add(function: OwnFunction) -> None:
 def receive(reference: str, payload: bytes) -> None:
     """Keep what another process has sent of a function; nothing of it is read here."""
     _received[reference] = payload
+
+
+def forget(reference: str) -> None:
+    """Keep no more what another process has sent of a function."""
+    _received.pop(reference, None)
 
 
 def payload_of(reference: str) -> bytes:

@@ -2,23 +2,32 @@
 
 The processes of peers share the folder: whoever submits a plan puts its tables there, and each process maps the file
 that it needs into its memory. ``SYNERGY_TABLES`` names another folder, such as one that several machines share.
+
+There are at most ``MOST`` files of ``ROOM`` bytes together, and none that was not used for ``KEPT`` seconds; those that
+were used longest ago go first. Peers mark the tables of their applications as used every minute, so what was used
+within ``FRESH`` seconds stays: where there is no room beside these, a new one is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import getpass
 import os
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-__all__ = ["keep_table", "kept_file", "kept_table"]
+__all__ = ["is_file", "keep_table", "kept_file", "kept_table"]
 
-MOST: Final = 256  # tables that are kept; the one that was used longest ago goes first
+MOST: Final = 1024  # tables that are kept
+ROOM: Final = 16 << 30  # bytes of these
+KEPT: Final = 30 * 86_400.0  # seconds for which a table is kept that nobody uses
+FRESH: Final = 300.0  # seconds since its last use within which a table is not removed
 _VARIABLE: Final = "SYNERGY_TABLES"
 
 
@@ -36,7 +45,11 @@ def keep_table(content: str, table: pl.DataFrame) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    _make_room(folder)
+    try:
+        _make_room(folder)
+    except OSError:
+        file.unlink(missing_ok=True)
+        raise
 
 
 def kept_table(content: str) -> pl.DataFrame | None:
@@ -49,6 +62,11 @@ def kept_file(content: str) -> Path | None:
     """Return the file with the table of that content; None if this machine has none."""
     file = _folder() / f"{content}.arrow"
     return file if _used(file) else None
+
+
+def is_file(content: str) -> bool:
+    """Whether this machine has the table with that content, without a use of it."""
+    return (_folder() / f"{content}.arrow").exists()
 
 
 def _folder() -> Path:
@@ -73,10 +91,23 @@ def _used(file: Path) -> bool:
 
 
 def _make_room(folder: Path) -> None:
-    """Remove the files that were used longest ago, if there are too many."""
-    ages = []
+    """Remove what was used longest ago, if there is too much; ``OSError`` if what may go is too little."""
+    found = []
     for file in folder.glob("*.arrow"):
         with contextlib.suppress(FileNotFoundError):  # another process removes them, too
-            ages.append((file.stat().st_mtime_ns, file))
-    for _, file in sorted(ages)[:-MOST]:
+            state = file.stat()
+            found.append((state.st_mtime, state.st_size, file))
+    now, number, size = time.time(), len(found), sum(each[1] for each in found)
+    for used, its, file in sorted(found):
+        idle = now - used
+        if idle < KEPT and number <= MOST and size <= ROOM:
+            return
+        if idle < FRESH:
+            break
         file.unlink(missing_ok=True)
+        number, size = number - 1, size - its
+    if number > MOST or size > ROOM:
+        raise OSError(
+            errno.ENOSPC,
+            f"{folder} has {number} tables of {size} bytes, all in use; expected at most {MOST} of {ROOM} bytes",
+        )

@@ -26,12 +26,23 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from synergy_nb.plan.tables._table_store import keep_table, kept_file, kept_table
+from synergy_nb.plan.tables._table_store import is_file, keep_table, kept_file, kept_table
 from synergy_nb.plan.tables.column_kinds import DTYPES, column_kind, exact_kind
 from synergy_nb.plan.terms.column_types import EXAMPLES, PLAIN, column_type, digits_of, family
 from synergy_nb.plan.terms.units import WrongValue, did_you_mean, type_of
 
-__all__ = ["changed", "first_fault", "is_here", "keep_encoded", "piece_of", "read_again", "table_of", "terms_of"]
+__all__ = [
+    "changed",
+    "first_fault",
+    "is_here",
+    "is_kept",
+    "keep_encoded",
+    "keep_longer",
+    "piece_of",
+    "read_again",
+    "table_of",
+    "terms_of",
+]
 
 EXPECTED: Final = (
     "a pandas, Polars or Arrow table, the path of a file of CSV or Parquet, or the path of a DuckDB file and a query, "
@@ -127,6 +138,16 @@ def is_here(content: str, terms: Mapping[str, Any] | None = None) -> bool:
     except _FAULTS:  # its file is not here, or has another content
         return False
     return True
+
+
+def is_kept(content: str) -> bool:
+    """Whether this machine keeps the table with that content; that is no use of it."""
+    return is_file(content)
+
+
+def keep_longer(content: str) -> None:
+    """Note that the table with that content is used: others go first."""
+    kept_file(content)
 
 
 def piece_of(content: str, start: int, most: int) -> tuple[int, bytes] | None:

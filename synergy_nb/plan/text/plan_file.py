@@ -78,11 +78,11 @@ class _Loader(yaml.SafeLoader):
 
     def fetch_flow_collection_start(self, kind: Any) -> Any:
         self._check_depth(self.flow_level, "brackets")
-        return super().fetch_flow_collection_start(kind)  # type: ignore[no-untyped-call]
+        return super().fetch_flow_collection_start(kind)
 
     def add_indent(self, column: Any) -> Any:
         self._check_depth(len(self.indents), "indentations")
-        return super().add_indent(column)  # type: ignore[no-untyped-call]
+        return super().add_indent(column)
 
     def _check_depth(self, depth: int, what: str) -> None:
         if depth >= _DEEPEST:

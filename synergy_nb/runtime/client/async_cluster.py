@@ -16,8 +16,6 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from synergy_nb.control.identity import USER, WrongIdentity
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.peer_names import readable
@@ -212,9 +210,8 @@ class AsyncCluster(PeerRequests):
         await asyncio.gather(*(self._subscribe(address) for address in self.peers.values()))
 
     async def _subscribe(self, address: str) -> None:
-        request = msgspec.msgpack.encode(self.links.address)
         with contextlib.suppress(*UNREACHABLE, RemoteError, LinkFull):  # a peer that does not answer sends no errors
-            await self.links.request(address, "errors", request, 5.0)
+            await self.links.request(address, "errors", b"", 5.0)
 
     def _introduced(self, sender: str, payload: bytes) -> None:
         """Learn of a peer that has joined."""

@@ -31,7 +31,7 @@ from synergy_nb.dataflow.operators.base import Context
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.plan.derived.allowed_paths import refused_path
 from synergy_nb.plan.functions.model_files import wrong_file
-from synergy_nb.plan.functions.registry import Payload, payload_of, receive
+from synergy_nb.plan.functions.registry import Payload, forget, payload_of, receive
 from synergy_nb.plan.operators.own import FUNCTION_MEMORY
 from synergy_nb.plan.terms.function_references import is_installed, name_of
 from synergy_nb.plan.terms.units import format_duration, format_size
@@ -89,6 +89,11 @@ class FunctionProcesses:
         self._lacking.pop(reference, None)
         receive(reference, payload)
         self._accepted.add(reference)
+
+    def drop(self, reference: str) -> None:
+        """Have a function no more; the processes that execute it have its code already."""
+        self._accepted.discard(reference)
+        forget(reference)
 
     def calls(self, component: Component) -> Callable[[Context], FunctionProcess]:
         """Function that starts a process for a component, given the context of its operator."""

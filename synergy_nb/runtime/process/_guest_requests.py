@@ -6,7 +6,7 @@ operation without either is not served.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -19,6 +19,7 @@ from synergy_nb.events import Event, PeerMeasured, decode_events, encode_events
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.allowed_paths import refused_paths
 from synergy_nb.reporting.peer_states import PeerState
+from synergy_nb.runtime.process._peer_contents import PeerContents
 from synergy_nb.runtime.process.contents import is_table, name_of
 from synergy_nb.runtime.process.requests import (
     ApplicationId,
@@ -47,6 +48,8 @@ NEEDS: Final[Mapping[str, str]] = MappingProxyType(
         ),
     }
 )
+#: Operations of which a peer may serve what is left of an application that it has forgotten, and so its rights.
+LEFT: Final = frozenset({"fetch", "sinks"})
 #: Operations that tell nothing of applications.
 FREE: Final = frozenset({"ping", "delays", "where", "joined"})
 
@@ -59,13 +62,12 @@ class GuestRequests:
         synergy: SynergyPeer,
         operations: Mapping[str, Operation],  # those of the peer, by name
         submit: Callable[[Submit, str], Awaitable[bytes]],  # function that submits a plan for a guest
-        # function that takes a piece of a content of a guest, given the folders from which a model's file may be
-        receive: Callable[[SendContent, str, Sequence[str]], Awaitable[None]],
+        contents: PeerContents,
     ) -> None:
         self._synergy = synergy
         self._operations = operations
         self._submit_for = submit
-        self._receive = receive
+        self._of_peer = contents
         self._special: dict[str, Callable[[str, bytes], Awaitable[bytes]]] = {
             "submit": self._submit,
             "grant": self._grant,
@@ -97,9 +99,8 @@ class GuestRequests:
         if operation in self._special:
             return await self._special[operation](user, payload)
         if operation in NEEDS:
-            self._check(
-                user, unpack(payload, ApplicationId).application, NEEDS[operation]
-            )  # all of them have this field
+            application = unpack(payload, ApplicationId).application  # all of them have this field
+            self._check(user, application, NEEDS[operation], known=operation in LEFT)
         elif operation not in FREE:
             raise NotAllowed(
                 f"operation: {operation!r} is not for guests; expected one of {', '.join(sorted(self.served))}"
@@ -111,10 +112,7 @@ class GuestRequests:
     def rights(self, application: str) -> Rights | None:
         """The rights to an application, as this peer knows them; None if it does not know the application."""
         request = self._synergy.requests.get(application)
-        if request is not None:
-            return request.rights
-        member = self._synergy.session.members.get(application)
-        return None if member is None else member.graph.rights
+        return self._synergy.session.grants.rights(application) if request is None else request.rights
 
     def folders(self, application: str) -> tuple[str, ...] | None:
         """Folders from which an application may read files; None: from all."""
@@ -125,9 +123,10 @@ class GuestRequests:
         rights = self.rights(application)
         return rights is not None and rights.allow(user, right)
 
-    def _check(self, user: str, application: str, right: str) -> None:
+    def _check(self, user: str, application: str, right: str, *, known: bool = False) -> None:
+        """Check a right; ``known``: whether it has to be known, else the operation says what it lacks."""
         rights = self.rights(application)
-        if rights is not None and not rights.allow(user, right):
+        if (rights is None and known) or (rights is not None and not rights.allow(user, right)):
             raise NotAllowed(
                 f"application: {application!r} is not one that {user!r} may {right}; expected one of your own, or one "
                 f"whose owner has called share({user!r}, {right!r})"
@@ -161,7 +160,7 @@ class GuestRequests:
     async def _contents(self, user: str, payload: bytes) -> bytes:
         # without the terms of a table, whose file, or query to DuckDB, the peer would read for him; he sends the table
         wanted = pack(FindContents({each: {} for each in unpack(payload, FindContents).contents}))
-        found = unpack(await self._operations["contents"](wanted), ContentsFound)
+        found = unpack(await self._of_peer.find_for_guest(wanted), ContentsFound)
         refused = {each: reason for each in found.lacking if (reason := self._refusal(user, each))}
         lacking = tuple(each for each in found.lacking if each not in refused)
         return pack(msgspec.structs.replace(found, lacking=lacking, refused={**found.refused, **refused}))
@@ -170,7 +169,7 @@ class GuestRequests:
         sent = unpack(payload, SendContent)
         if refusal := self._refusal(user, sent.piece.component):
             raise NotAllowed(refusal)
-        await self._receive(sent, user, self._accepts.folders)
+        await self._of_peer.receive_from_guest(sent, user, self._accepts.folders)
         return b""
 
     def _refusal(self, user: str, component: str) -> str:

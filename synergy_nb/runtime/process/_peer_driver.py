@@ -105,6 +105,8 @@ class PeerRuntime:
             "journal": self._journal,
             "area": self._area,
         }
+        # the same for those whose answer depends on who asks: `(name of the sender on the links, payload) -> answer`
+        self.personal: dict[str, Callable[[str, bytes], Awaitable[bytes]]] = {}
         # coroutine function (name of a guest, operation, payload) that answers guests; None: as everybody
         self.serve_guest: Callable[[str, str, bytes], Awaitable[bytes]] | None = None
         self.on_start: list[Callable[[], None]] = []
@@ -289,8 +291,8 @@ class PeerRuntime:
     # -- inside: the links ---------------------------------------------------------------------------------------
 
     def _on_message(self, sender: str, data: bytes) -> None:
-        if not self._messages.take(sender, self.now):
-            self.shed(sender, "control messages", f"{CONTROL.burst:g} at once and {CONTROL.rate:g} a second")
+        if not self._messages.take(holder_of(sender), self.now):
+            self.shed(holder_of(sender), "control messages", f"{CONTROL.burst:g} at once and {CONTROL.rate:g} a second")
             return
         self._refused.discard(sender)
         try:
@@ -320,22 +322,27 @@ class PeerRuntime:
                 listener(address, reason)
 
     async def _on_request(self, sender: str, operation: str, payload: bytes) -> bytes:
-        if operation == "submit" and not self._submissions.take(sender, self.now):
+        holder = holder_of(sender)
+        if operation == "submit" and not self._submissions.take(holder, self.now):
             limit = f"{SUBMISSIONS.burst:g} at once and {SUBMISSIONS.rate:g} a second"
-            self.shed(sender, "submissions", limit)
-            raise ValueError(f"submissions: more than {self.name} takes of one client; expected at most {limit}")
-        handler = self.operations.get(operation)
-        if handler is None:
-            near = nearest(operation, self.operations)
-            expected = f"{near!r}" if near is not None else f"one of {', '.join(sorted(self.operations))}"
+            self.shed(holder, "submissions", limit)
+            raise ValueError(f"submissions: more than {self.name} takes of {holder}; expected at most {limit}")
+        handler, personal = self.operations.get(operation), self.personal.get(operation)
+        if handler is None and personal is None:
+            known = {**self.operations, **self.personal}
+            near = nearest(operation, known)
+            expected = f"{near!r}" if near is not None else f"one of {', '.join(sorted(known))}"
             raise ValueError(f"operation: {operation!r} is unknown to {self.name}; expected {expected}")
         roles = OPERATIONS.get(operation, OWNERS)
         if role_of(sender) not in roles and sender != self.address:
             self.links.refuse(sender, f"the operation {operation!r}", roles)
             expected = " or ".join(sorted(roles))
-            raise NotAllowed(f"operation: {operation!r} is not for {holder_of(sender)}; expected {expected}")
+            raise NotAllowed(f"operation: {operation!r} is not for {holder}; expected {expected}")
         if self.serve_guest is not None and (guest := guest_of(sender)):
             return await self.serve_guest(guest, operation, payload)
+        if personal is not None:
+            return await personal(sender, payload)
+        assert handler is not None
         return await handler(payload)
 
     async def _ping(self, payload: bytes) -> bytes:

@@ -22,6 +22,7 @@ from synergy_nb.control.tables import tables
 from synergy_nb.events import REFUSED, LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED, Status
 from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.models.overheads import LINK
 from synergy_nb.overlay.membership import ALIVE
 from synergy_nb.plan import Plan
@@ -38,7 +39,7 @@ from synergy_nb.runtime.process._calibration import Calibration
 from synergy_nb.runtime.process._delays import Delays
 from synergy_nb.runtime.process._guest_requests import GuestRequests
 from synergy_nb.runtime.process._machine_monitor import Counters, Row, read_counters, sample
-from synergy_nb.runtime.process._peer_contents import PeerContents
+from synergy_nb.runtime.process._peer_contents import LOOKS, PeerContents
 from synergy_nb.runtime.process._peer_driver import PeerRuntime
 from synergy_nb.runtime.process._peer_knobs import PeerKnobs
 from synergy_nb.runtime.process._peer_metrics import PeerMetrics
@@ -112,8 +113,16 @@ class Service:
         self._loads = LoadReports(runtime.report)
         self._copy_reports = CopyReports(runtime.report_soon, runtime.loop, self.spark, keys)
         functions = FunctionProcesses() if functions is None else functions
-        self._contents = PeerContents(functions, self._offer, runtime.links.request)
-        self._guests = GuestRequests(synergy, runtime.operations, self._submit_for, self._contents.receive_from_guest)
+        self._contents = PeerContents(
+            functions,
+            self._offer,
+            runtime.links.request,
+            runtime.clock,
+            self._needed_contents,
+            lambda gone: runtime.report(driver.WithdrawComponents(gone)),
+        )
+        self._begin(self._look_at_contents())
+        self._guests = GuestRequests(synergy, runtime.operations, self._submit_for, self._contents)
         self.host = Host(
             runtime,
             failed=self._failed,
@@ -166,7 +175,6 @@ class Service:
             "where": self._where,
             "contents": self._contents.find,
             "content": self._contents.give,
-            "content sent": self._contents.receive,
             "submit": self._submit,
             "decision": self._decision,
             "application": self._application,
@@ -189,12 +197,12 @@ class Service:
             "delays": Delays(runtime.links, synergy.latency, runtime.clock).measure,
             "events": self._events,
             "troubles": self._troubles,
-            "errors": self._subscribe_errors,
             "spark": self._spark_news,
             "follow": self.measuring.follow,
             "warm": self._warm,
         }
         runtime.operations.update(operations if recorder is None else {**operations, "record": recorder.flush})
+        runtime.personal.update({"content sent": self._contents.receive, "errors": self._subscribe_errors})
         runtime.serve_guest = self._guests
         runtime.on_area.append(self._limit_bandwidths)
         runtime.on_down.append(self._link_down)
@@ -352,6 +360,22 @@ class Service:
         """Offer components whose contents are here, and return when the directory knows it; see ``OfferComponents``."""
         self.runtime.request(driver.OfferComponents(components, told))
         await self._commands.until(lambda: self.synergy.directory.confirmed, POLL)
+
+    def _needed_contents(self) -> set[str]:
+        """Components with contents that applications need which this peer leads, or in which it takes part."""
+        synergy = self.synergy
+        plans = [each.plan for each in synergy.session.members.values() if not each.ended]
+        plans += [each.plan for each in synergy.requests.values() if each.status in LASTING]
+        for plan in tuple(plans):
+            parts = (each for each in plan.operators.values() if each.kind == PART)
+            plans += [Plan.from_bytes(each.params["plan"]) for each in parts]
+        return {component for plan in plans for component in needed_contents(plan)}
+
+    async def _look_at_contents(self) -> None:
+        """Drop contents that nobody needs, now and then."""
+        while True:
+            await asyncio.sleep(LOOKS)
+            await self._contents.look()
 
     async def _submit(self, payload: bytes) -> bytes:
         return await self._submit_for(unpack(payload, Submit), "")
@@ -526,9 +550,9 @@ class Service:
         subject = msgspec.msgpack.decode(payload, type=str)
         return encode_events(self.runtime.journal.about(subject) if subject else self.runtime.journal.since(0))
 
-    async def _subscribe_errors(self, payload: bytes) -> bytes:
-        """Send errors of this peer to a client from now on."""
-        self._error_publisher.add(msgspec.msgpack.decode(payload, type=str))
+    async def _subscribe_errors(self, client: str, _payload: bytes) -> bytes:
+        """Send errors of this peer to a client from now on, as long as it has a link."""
+        self._error_publisher.add(client)
         return b""
 
     async def _troubles(self, payload: bytes) -> bytes:

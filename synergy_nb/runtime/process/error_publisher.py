@@ -15,7 +15,6 @@ __all__ = ["AGAIN", "CHANNEL", "KNOWN", "NEWCOMERS", "ErrorPublisher"]
 CHANNEL: Final = "trouble"  # channel of the link for reports to clients
 NEWCOMERS: Final = "newcomer"  # channel of the link by which clients learn of peers that came later
 AGAIN: Final = 60.0  # seconds until the same error is reported again
-CLIENTS: Final = 512  # most clients that are told
 KNOWN: Final = 1000  # most reported errors that are remembered
 
 
@@ -28,12 +27,7 @@ class ErrorPublisher:
         self._reported: dict[str, float] = {}
 
     def add(self, client: str) -> None:
-        """Subscribe a client to errors from now on.
-
-        Raises ``ValueError`` if there are too many.
-        """
-        if len(self._clients) >= CLIENTS and client not in self._clients:
-            raise ValueError(f"client: {client!r:.100}; expected one of at most {CLIENTS} that are told of errors")
+        """Subscribe a client to errors from now on; there are no more of them than links of clients."""
         self._clients.add(client)
 
     def lost(self, address: str) -> None:

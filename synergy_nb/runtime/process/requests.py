@@ -107,7 +107,7 @@ class ContentPiece(msgspec.Struct, frozen=True):
 class SendContent(msgspec.Struct, frozen=True):
     """Receive a piece of a content; have the content once all of it is there. Answered by nothing."""
 
-    sender: str  # id of the client, as several may send the same content
+    transfer: str  # id of the client that sends it, as several of one user may send the same content
     piece: ContentPiece
 
 

@@ -313,7 +313,7 @@ class Links:
             await self._turn_away(comm, {"crossed": True})
             return
         if link is None and (full := self._full(sender)):
-            self._on_shed(sender, "links", full)
+            self._on_shed(holder_of(sender), "links", full)
             await self._turn_away(comm, {"refused": f"too many links: this peer has {full}"})
             return
         if link is None:
@@ -451,11 +451,18 @@ class Links:
         return difference(sender, identity, listens=listens) or None, held
 
     def _full(self, sender: str) -> str:
-        """Words for the links that this peer may have, if it has as many; empty if there is room for another one."""
-        peer = "://" in sender
+        """Words for the links that this peer may have, if it has as many; empty if there is room for another one.
+
+        Who connects from many processes has no more links than are free, see :class:`.Shares`.
+        """
+        peer, holder = "://" in sender, holder_of(sender)
         most = self.limits.peers if peer else self.limits.clients
-        held = sum(("://" in each) == peer for each in self.by_address)
-        return f"at most {most} of {'peers' if peer else 'clients'}" if held >= most else ""
+        held = [each for each in self.by_address if ("://" in each) == peer]
+        own = sum(holder_of(each) == holder for each in held)
+        if own < most - len(held):
+            return ""
+        of = f", and {own} of {holder}" if own else ""
+        return f"at most {most} of {'peers' if peer else 'clients'}{of}"
 
     @staticmethod
     def _refusal(hello: Mapping[str, Any]) -> str | None:
@@ -553,7 +560,7 @@ class Links:
         payload: bytes,
         answer: asyncio.Future[tuple[bool, bytes]] | None,
     ) -> None:
-        sender = self.address if link is None else link.to
+        sender = self.address if link is None else holder_of(link.to)
         if not self._served_bytes.take(sender, len(payload)):
             self._on_shed(sender, "requests", f"its share of {self._served_bytes.places} bytes at a time")
             self._answer(link, number, False, b"busy: requests of so many bytes are under way", answer)
@@ -576,6 +583,7 @@ class Links:
         answer: asyncio.Future[tuple[bool, bytes]] | None,
     ) -> None:
         sender = self.address if link is None else link.to
+        holder = sender if link is None else holder_of(sender)
         try:
             if self._on_request is None:
                 raise RuntimeError(f"{self.address} answers no requests")
@@ -583,8 +591,8 @@ class Links:
         except Exception as error:  # noqa: BLE001 - sent to the caller
             succeeded, body = False, f"{type(error).__name__}: {error}".encode()
         finally:
-            self._serving.give_back(sender)
-            self._served_bytes.give_back(sender, len(payload))
+            self._serving.give_back(holder)
+            self._served_bytes.give_back(holder, len(payload))
         self._answer(link, number, succeeded, body, answer)
 
     def _answer(
