@@ -340,6 +340,48 @@ async def test_a_client_gets_data_but_sends_none_and_is_lost_when_it_goes() -> N
     assert (await at_b["down"].reaches(2))[1] == (CLIENT, "not connected, and no address to connect to")
 
 
+async def test_a_user_who_connects_from_many_processes_leaves_links_to_others() -> None:
+    net, shed = Net(), list[tuple[str, ...]]()
+    net.join(B, answer=shout, limits=LinkLimits(clients=8), on_shed=lambda *told: shed.append(told))
+
+    async def asks(name: str) -> bytes:
+        return await net.join(name)[0].request(B, "say", b"x")
+
+    for number in range(4):
+        await asks(f"user/eve#{number}")
+    for number in range(4, 7):
+        with pytest.raises(LinkDown, match="too many links: this peer has at most 8 of clients, and 4 of user/eve"):
+            await asks(f"user/eve#{number}")
+    assert shed == [("user/eve", "links", "at most 8 of clients, and 4 of user/eve")] * 3
+    for name in ("owner/ada#1", "user/bob#1"):
+        await asks(name)
+    with pytest.raises(LinkDown):
+        await asks("user/eve#8")
+    for number in range(3):
+        await net.links[f"user/eve#{number}"].close()
+    await asks("user/eve#9")
+
+
+async def test_a_user_who_asks_from_many_processes_leaves_requests_to_others() -> None:
+    net, shed, hold = Net(), list[tuple[str, ...]](), asyncio.Event()
+
+    async def slow(_sender: str, operation: str, payload: bytes) -> bytes:
+        if operation == "wait":
+            await hold.wait()
+        return payload
+
+    net.join(B, answer=slow, limits=LinkLimits(serving=8), on_shed=lambda *told: shed.append(told[:2]))
+    flood = [asyncio.create_task(net.join(f"user/eve#{each}")[0].request(B, "wait", b"x", 90.0)) for each in range(8)]
+    other = net.join("user/bob#1")[0]
+    await asyncio.sleep(1.0)  # virtual
+    assert await other.request(B, "say", b"x") == b"x"
+    assert shed == [("user/eve", "requests")] * 4
+    hold.set()
+    answers = await asyncio.gather(*flood, return_exceptions=True)
+    assert sorted(map(type, answers), key=str) == [bytes] * 4 + [RemoteError] * 4
+    assert await net.links["user/eve#0"].request(B, "say", b"y") == b"y"
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 HELLO = {"version": PROTOCOL_VERSION, "sender": B, "ordinal": 5}

@@ -18,13 +18,14 @@ from distributed import Client, LocalCluster, Security, Worker
 from distributed.comm.core import CommClosedError
 
 from synergy_nb.control.peer import Codec, Peer, Record
-from synergy_nb.events import REFUSED, LinkBroken, decode_events
+from synergy_nb.events import REFUSED, FloodShed, LinkBroken, decode_events
 from synergy_nb.runtime.process import _plugin as plugin
-from synergy_nb.runtime.process._peer_driver import PeerRuntime
+from synergy_nb.runtime.process._peer_driver import SUBMISSIONS, PeerRuntime
 from synergy_nb.runtime.process._plugin import PLUGIN, SynergyPlugin, client_links, connector, install, runtime_of
+from synergy_nb.runtime.process.error_publisher import NEWCOMERS, ErrorPublisher
 from synergy_nb.runtime.transport.link import HANDLER, LinkDown, LinkLimits, RemoteError
 from synergy_nb.runtime.transport.wide_area import WideArea
-from tests.memory_comm import Net, run
+from tests.memory_comm import Log, Net, run
 from tests.runtime import echo_peer
 from tests.runtime.echo_peer import Break, Fail, Greet, Order, Stranger
 from tests.runtime.echo_workers import FACTORY, event
@@ -173,6 +174,65 @@ async def test_messages_of_drivers_are_refused_from_other_peers() -> None:
     (record,) = effects
     assert isinstance(record, Record)
     assert record.event.detail == {"message": "Order", "reason": "only its driver may send it"}
+    await driven.close()
+
+
+async def test_a_user_who_floods_a_peer_with_submissions_is_shed_by_name_and_others_are_served() -> None:
+    driven = Driven()
+
+    async def submit(payload: bytes) -> bytes:
+        return payload
+
+    driven.b.operations["submit"] = submit
+    links = [driven.net.join(f"user/eve#{number}")[0] for number in range(4)]
+    other = driven.net.join("user/bob#1")[0]
+
+    async def submitted(many: int) -> int:
+        """Submit from all processes of a user; return how many were taken."""
+        asked = (links[each % len(links)].request(B, "submit", b"x") for each in range(many))
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert all("submissions: more than b takes of user/eve" in str(each) for each in answers if each != b"x")
+        return answers.count(b"x")
+
+    burst, rate = int(SUBMISSIONS.burst), int(SUBMISSIONS.rate)
+    assert sum([await submitted(250) for _ in range(burst // 250 + 1)]) == burst
+    assert await other.request(B, "submit", b"x") == b"x"
+    (shed,) = (each for each in driven.b.journal if isinstance(each, FloodShed))
+    assert (shed.subject, shed.what) == ("user/eve", "submissions")
+    assert driven.b.peer.sheds.counts == {"submissions": 250}
+    await asyncio.sleep(2.0)  # virtual
+    assert await submitted(250) == 2 * rate, "it gets what its rate is"
+    await driven.close()
+
+
+async def test_who_is_told_of_errors_has_a_link_and_is_told_no_more_without_it() -> None:
+    driven = Driven()
+    publisher = ErrorPublisher(driven.b.send_data)
+
+    async def subscribe(client: str, _payload: bytes) -> bytes:
+        publisher.add(client)
+        return b""
+
+    driven.b.personal["errors"] = subscribe
+    driven.b.on_down.append(lambda client, _reason: publisher.lost(client))
+    most = LinkLimits().clients
+    refused = 0
+    for number in range(most):
+        try:
+            await driven.net.join(f"owner/eve#{number}")[0].request(B, "errors", b"owner/ada#1")
+        except LinkDown:
+            refused += 1
+    assert refused == most // 2
+    other, told = driven.net.join("owner/ada#1")[0], Log()
+    other.on_channel(NEWCOMERS, told)
+    await other.request(B, "errors", b"")
+    assert len(publisher._clients) == most // 2 + 1, "the name is that of the link, whatever is stated"
+    publisher.introduce(b"news")
+    assert await told.reaches(1) == [(B, b"news")]
+    for number in range(most):
+        await driven.net.links[f"owner/eve#{number}"].close()
+    await asyncio.sleep(1.0)  # virtual
+    assert publisher._clients == {"owner/ada#1"}
     await driven.close()
 
 

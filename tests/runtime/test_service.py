@@ -92,7 +92,9 @@ async def test_a_name_is_in_use_while_its_plan_is_sized(sizing: Sizing) -> None:
 def test_each_operation_and_channel_of_an_assembled_peer_has_a_row() -> None:
     async def main() -> None:
         runtime = PeerRuntime("tcp://127.0.0.1:1", "peer-1", _unconnected, make, {"name": "peer-1"})
-        assert {*runtime.operations, "record", "credentials"} == set(OPERATIONS)  # of peers that record, or have TLS
+        assert {*runtime.operations, *runtime.personal, "record", "credentials"} == set(
+            OPERATIONS
+        )  # of peers that record, or have TLS
         assert {*runtime.links.channels, "trouble", "newcomer"} == set(CHANNELS)  # the last two are clients'
         await runtime.close()
 
