@@ -16,7 +16,6 @@ import getpass
 import os
 import stat
 import tempfile
-import time
 from pathlib import Path
 from typing import Final
 
@@ -97,7 +96,7 @@ def _make_room(folder: Path) -> None:
         with contextlib.suppress(FileNotFoundError):  # another process removes them, too
             state = file.stat()
             found.append((state.st_mtime, state.st_size, file))
-    now, number, size = time.time(), len(found), sum(each[1] for each in found)
+    now, number, size = max(found)[0], len(found), sum(each[1] for each in found)  # the last one was just written
     for used, its, file in sorted(found):
         idle = now - used
         if idle < KEPT and number <= MOST and size <= ROOM:
