@@ -76,7 +76,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     >>> from synergy_nb import Acceptance
     >>> accepted = Acceptance(users=("ann",), cores=0.5, folders=("/srv/traces",))
     >>> accepted.refusal("bob")
-    'this peer accepts plans of its owner and of ann; bob has submitted this one'
+    'this peer accepts no plans of bob; expected one of the users whom its owner has named'
     >>> accepted.refusal("ann")
     ''
     """
@@ -102,8 +102,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         """Return why a plan of a user is not accepted; empty if it is."""
         if self.users is None or user in self.users:
             return ""
-        named = "".join(f" and of {name}" for name in self.users)
-        return f"this peer accepts plans of its owner{named}; {user} has submitted this one"
+        return f"this peer accepts no plans of {user}; expected one of the users whom its owner has named"
 
     def too_many(self, user: str, applications: int) -> str:
         """Return why a user who has some applications at this peer may submit no other one; empty if he may."""

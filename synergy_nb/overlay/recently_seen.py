@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, KeysView
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Latest", "Recent"]
@@ -65,6 +65,11 @@ class Latest(Generic[Value]):
     def get(self, name: str, otherwise: Value) -> Value:
         """The largest value of a name; ``otherwise`` if none is remembered."""
         return self._values.get(name, otherwise)
+
+    @property
+    def names(self) -> KeysView[str]:
+        """The names that are remembered."""
+        return self._values.keys()
 
     def raise_to(self, name: str, value: Value) -> None:
         """Remember a value of a name, unless a larger one is remembered."""

@@ -11,7 +11,14 @@ import pytest
 
 from synergy_nb.control.identity import NotAllowed
 from synergy_nb.control.rights import Acceptance
-from synergy_nb.events import ComponentMeasurements, RequestSubmitted, decode_events, encode_events
+from synergy_nb.events import (
+    ApplicationStopped,
+    ComponentMeasurements,
+    Event,
+    RequestSubmitted,
+    decode_events,
+    encode_events,
+)
 from synergy_nb.plan import source
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.process._guest_requests import NEEDS, GuestRequests
@@ -35,6 +42,7 @@ from synergy_nb.runtime.process.requests import (
 from tests.one_peer import OnePeer
 
 PLAN = source("packets", seed=1).sink(id="sink")
+DONE = msgspec.msgpack.encode("done")
 APPLICATIONS = ("of-ann", "of-bob", "of-owner")
 
 
@@ -56,7 +64,7 @@ class World:
     def _operation(self, name: str) -> Callable[[bytes], Awaitable[bytes]]:
         async def serve(payload: bytes) -> bytes:
             self.asked.append((name, payload))
-            return self.answers.get(name, b"done")
+            return self.answers.get(name, DONE)
 
         return serve
 
@@ -70,7 +78,7 @@ class World:
 
     async def _submitted(self, request: Submit, user: str) -> bytes:
         self.asked.append((f"submit for {user}", request.plan))
-        return b"done"
+        return DONE
 
     def ask(self, user: str, operation: str, request: Any) -> bytes:
         payload = request if isinstance(request, bytes) else pack(request)
@@ -87,18 +95,18 @@ class World:
 @pytest.mark.parametrize("operation", NEEDS)
 def test_an_operation_on_an_application_of_somebody_else_needs_the_right(operation: str) -> None:
     world = World()
-    assert world.ask("ann", operation, ApplicationId("of-ann")) == b"done"
+    assert world.ask("ann", operation, ApplicationId("of-ann")) == DONE
     for name in ("of-bob", "of-owner"):
         with pytest.raises(NotAllowed, match=f"application: '{name}' is not one that 'ann' may"):
             world.ask("ann", operation, ApplicationId(name))
     world.share("of-bob", "ann", "read")
     if NEEDS[operation] == "read":
-        assert world.ask("ann", operation, ApplicationId("of-bob")) == b"done"
+        assert world.ask("ann", operation, ApplicationId("of-bob")) == DONE
     else:
         with pytest.raises(NotAllowed, match=r"may control; .* share\('ann', 'control'\)"):
             world.ask("ann", operation, ApplicationId("of-bob"))
     world.share("of-bob", "ann", "control")
-    assert world.ask("ann", operation, ApplicationId("of-bob")) == b"done"
+    assert world.ask("ann", operation, ApplicationId("of-bob")) == DONE
     world.share("of-bob", "ann", None)
     with pytest.raises(NotAllowed):
         world.ask("ann", operation, ApplicationId("of-bob"))
@@ -110,7 +118,7 @@ def test_what_is_left_of_an_application_whose_rights_are_forgotten_is_for_no_gue
     world = World()
     with pytest.raises(NotAllowed, match="application: 'gone' is not one that 'ann' may read"):
         world.ask("ann", operation, ApplicationId("gone"))
-    assert world.ask("ann", "leads", ApplicationId("gone")) == b"done", "the peer says that it does not lead it"
+    assert world.ask("ann", "leads", ApplicationId("gone")) == DONE, "the peer says that it does not lead it"
 
 
 @pytest.mark.parametrize("operation", ["area", "content", "join", "nothing"])
@@ -123,7 +131,7 @@ def test_what_administers_a_peer_is_not_for_guests(operation: str) -> None:
 
 def test_a_submission_is_made_for_the_guest_within_his_number_and_his_files() -> None:
     world = World(applications=2)
-    assert world.ask("ann", "submit", Submit("x", PLAN.to_bytes())) == b"done"
+    assert world.ask("ann", "submit", Submit("x", PLAN.to_bytes())) == DONE
     assert world.asked == [("submit for ann", PLAN.to_bytes())]
     reads = source("trace", path="/etc/passwd", format="csv", rate=1, columns={"a": "str"}).sink(id="sink")
     with pytest.raises(NotAllowed, match="path: '/etc/passwd'; expected no file"):
@@ -131,12 +139,12 @@ def test_a_submission_is_made_for_the_guest_within_his_number_and_his_files() ->
     world.peer.call(world.peer.synergy.requests.submit, "second", PLAN, user="ann")
     with pytest.raises(NotAllowed, match="'ann' has 2 applications at this peer; expected at most 2"):
         world.ask("ann", "submit", Submit("z", PLAN.to_bytes()))
-    assert world.ask("ann", "submit", Submit("z", PLAN.to_bytes(), trial=True)) == b"done"
+    assert world.ask("ann", "submit", Submit("z", PLAN.to_bytes(), trial=True)) == DONE
 
 
 def test_only_the_owner_of_an_application_shares_it() -> None:
     world = World()
-    assert world.ask("ann", "grant", GrantRight("of-ann", "eve", "read")) == b"done"
+    assert world.ask("ann", "grant", GrantRight("of-ann", "eve", "read")) == DONE
     world.share("of-bob", "ann", "control")
     for name in ("of-bob", "of-owner"):
         with pytest.raises(NotAllowed, match="only its owner shares it"):
@@ -201,3 +209,26 @@ def test_code_of_a_guest_is_taken_only_where_the_owner_of_the_peer_says_so(
     else:
         assert world.ask("ann", "content sent", sent) == b""
         assert world.asked[-1] == ("content of ann ()", b"x")
+
+
+def test_what_a_guest_gets_of_his_own_names_no_other_application() -> None:
+    world = World()
+    reason = "QoS impact on of-bob: 0.5 s now; merge of theirs-4-0a1b2c moves"
+    world.peer.call(world.peer.synergy.requests.stop, "of-ann", reason)
+    state = ApplicationState("of-ann", "stopped", reason)
+    events = encode_events([each for each in world.peer.noted(Event) if each.subject == "of-ann"])
+    world.answers = {"application": pack(state), "applications": pack(Listed([Submitted(state, b"", 0.0)]))}
+    world.answers |= {"events": events, "follow": pack(JournalPart("j", 3, False, msgspec.Raw(events)))}
+    told = "QoS impact on another application: 0.5 s now; another application moves"
+    assert unpack(world.ask("ann", "application", ApplicationId("of-ann")), ApplicationState).reason == told
+    assert unpack(world.ask("ann", "applications", b""), Listed).applications[0].state.reason == told
+    for asked in (
+        world.ask("ann", "events", msgspec.msgpack.encode("of-ann")),
+        unpack(world.ask("ann", "follow", FollowJournal()), JournalPart).events,
+    ):
+        seen = decode_events(asked)
+        assert [each.reason for each in seen if isinstance(each, ApplicationStopped)] == [told]
+        assert {each.subject for each in seen} == {"of-ann"}
+    offers = ["filter", "apply:secret@1f", "apply:installed:score", "lookup:ab"]
+    world.answers["state"] = pack(PeerState("a", "a", 1, 0.5, 1.0, 0.0, offers, [], [], [], 0, 0))
+    assert unpack(world.ask("ann", "state", b""), PeerState).offers == ["filter", "apply:installed:score"]

@@ -9,7 +9,7 @@ application whose rights a peer does not know any more, only owners of the clust
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, KeysView
 from typing import Any, Final, NamedTuple
 
 from synergy_nb.control.peer import Message
@@ -55,6 +55,11 @@ class Grants:
             return member.graph.rights
         left = self._left.get(application, NEVER)
         return None if left is NEVER else left.rights
+
+    @property
+    def left(self) -> KeysView[str]:
+        """The applications that this peer has left, as far as it remembers."""
+        return self._left.names
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ class Commitments:
         if node.kind == TAP and (tapped is None or tapped[:2] not in self.components):
             refusal = "the stream has ended"
         elif tapped is not None and not self._may_read(graph, tapped.application):
-            refusal = f"the stream is one of {tapped.application}, which the user of this application may not read"
+            refusal = "its stream is one of another application, which the user of this one may not read"
         else:
             refusal = refusal or self.impacts.refusal(member, operator, agreed=self._asks(graph))
             refusal = refusal or self.ledger.commit(

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import re
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -488,7 +489,9 @@ class AsyncCluster(PeerRequests):
         lease: float = 0.0,
     ) -> tuple[str, ApplicationState]:  # fmt: skip
         """Submit a plan to the first origin that answers; return its address, and the state once it is decided."""
-        application = f"{plan.name}-{(number := next(self._numbers))}-{uuid.uuid4().hex[:6]}"
+        # an id is one word, so that guests can be told of others without it (`runtime.process._hidden_names`)
+        name = re.sub(r"[^\w.-]+", "_", plan.name)
+        application = f"{name}-{(number := next(self._numbers))}-{uuid.uuid4().hex[:6]}"
         named = pack(ApplicationId(application))
         request = pack(Submit(application, plan.to_bytes(), placement, trial, lease))
         turn = number if placement == "composed" else 1  # one peer has loaded resilient placement, see warm()

@@ -19,7 +19,8 @@ from synergy_nb.events import Event, PeerMeasured, decode_events, encode_events
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.allowed_paths import refused_paths
 from synergy_nb.reporting.peer_states import PeerState
-from synergy_nb.runtime.process._peer_contents import PeerContents
+from synergy_nb.runtime.process._hidden_names import HiddenNames
+from synergy_nb.runtime.process._peer_contents import PeerContents, is_shipped
 from synergy_nb.runtime.process.contents import is_table, name_of
 from synergy_nb.runtime.process.requests import (
     ApplicationId,
@@ -50,6 +51,8 @@ NEEDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 #: Operations of which a peer may serve what is left of an application that it has forgotten, and so its rights.
 LEFT: Final = frozenset({"fetch", "sinks"})
+#: Operations whose answers have the state of an application, or why something was refused.
+STATES: Final = frozenset({"decision", "application", "wait", "leads", "stop", "move"})
 #: Operations that tell nothing of applications.
 FREE: Final = frozenset({"ping", "delays", "where", "joined"})
 
@@ -68,6 +71,7 @@ class GuestRequests:
         self._operations = operations
         self._submit_for = submit
         self._of_peer = contents
+        self._names = HiddenNames(self._known, lambda user, application: self._may(user, application, READ))
         self._special: dict[str, Callable[[str, bytes], Awaitable[bytes]]] = {
             "submit": self._submit,
             "grant": self._grant,
@@ -105,7 +109,8 @@ class GuestRequests:
             raise NotAllowed(
                 f"operation: {operation!r} is not for guests; expected one of {', '.join(sorted(self.served))}"
             )
-        return await self._operations[operation](payload)
+        answer = await self._operations[operation](payload)
+        return self._names.answer(user, answer) if operation in STATES else answer
 
     # -- rights ------------------------------------------------------------------------------------------------------
 
@@ -113,6 +118,11 @@ class GuestRequests:
         """The rights to an application, as this peer knows them; None if it does not know the application."""
         request = self._synergy.requests.get(application)
         return self._synergy.session.grants.rights(application) if request is None else request.rights
+
+    def _known(self) -> set[str]:
+        """The ids of the applications that this peer knows."""
+        session = self._synergy.session
+        return {*self._synergy.requests, *session.members, *session.grants.left}
 
     def folders(self, application: str) -> tuple[str, ...] | None:
         """Folders from which an application may read files; None: from all."""
@@ -140,7 +150,7 @@ class GuestRequests:
             raise NotAllowed(refusal)
         if refusal := refused_paths(Plan.from_bytes(request.plan), accepts.folders):
             raise NotAllowed(refusal)
-        return await self._submit_for(request, user)
+        return self._names.answer(user, await self._submit_for(request, user))
 
     async def _grant(self, user: str, payload: bytes) -> bytes:
         asked = unpack(payload, GrantRight)
@@ -151,7 +161,8 @@ class GuestRequests:
 
     async def _applications(self, user: str, payload: bytes) -> bytes:
         found = unpack(await self._operations["applications"](payload), Listed).applications
-        return pack(Listed([each for each in found if self._may(user, each.state.application, READ)]))
+        readable = Listed([each for each in found if self._may(user, each.state.application, READ)])
+        return self._names.answer(user, pack(readable))
 
     async def _renew(self, user: str, payload: bytes) -> bytes:
         named = unpack(payload, RenewLeases).applications
@@ -188,7 +199,8 @@ class GuestRequests:
         state = unpack(await self._operations["state"](payload), PeerState)
         applications = [each for each in state.applications if self._may(user, each, READ)]
         components = [each for each in state.components if self._may(user, each["application"], READ)]
-        return pack(msgspec.structs.replace(state, applications=applications, components=components))
+        offers = [each for each in state.offers if not is_shipped(each)]  # functions and tables of others, too
+        return pack(msgspec.structs.replace(state, applications=applications, components=components, offers=offers))
 
     async def _events(self, user: str, payload: bytes) -> bytes:
         subject = msgspec.msgpack.decode(payload, type=str)
@@ -215,4 +227,4 @@ class GuestRequests:
         if isinstance(event, PeerMeasured):
             own = [each for each in event.components if self._may(user, each.application, READ)]
             return msgspec.structs.replace(event, components=own)
-        return event if self._may(user, event.subject, READ) else None
+        return self._names.event(user, event) if self._may(user, event.subject, READ) else None

@@ -24,6 +24,7 @@ from typing import Final
 
 from synergy_nb.control.driver_messages import ObtainContents
 from synergy_nb.control.identity import holder_of
+from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.tables.lookup_tables import is_here, is_kept, keep_encoded, keep_longer
 from synergy_nb.plan.terms.function_references import is_installed
 from synergy_nb.runtime.data.function_processes import FunctionProcesses
@@ -280,7 +281,8 @@ class PeerContents:
 def is_shipped(component: str) -> bool:
     """Whether a content comes from elsewhere; what is installed at a peer stays.
 
-    >>> is_shipped("apply:score@1f"), is_shipped("apply:my_package:score")
-    (True, False)
+    >>> is_shipped("apply:score@1f"), is_shipped("apply:my_package:score"), is_shipped("filter")
+    (True, False, False)
     """
-    return is_table(component) or not is_installed(name_of(component))
+    kind = KINDS.get(component.partition(":")[0])
+    return kind is not None and kind.shipped and not is_installed(name_of(component))
