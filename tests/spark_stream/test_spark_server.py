@@ -14,8 +14,10 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -28,6 +30,7 @@ from spark_stream.address import Address, parse_url
 from spark_stream.java import Java, SparkUnavailable
 from spark_stream.launching import spark_home
 from spark_stream.server import Endpoint, Event, Server
+from tests.conftest import ROOT
 from tests.spark_server import QUICK, leftovers
 
 if TYPE_CHECKING:
@@ -156,6 +159,33 @@ def test_spark_is_that_of_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(SparkUnavailable, match="pyspark is not installed; pip install"):
         spark_home()
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [("4.2.1", True), ("3.5.4", True), ("4.3.0", False), ("4.3.0.dev1", False), ("4.10.0", False), ("5.0.0", False)],
+)
+def test_an_older_pyspark_is_refused_by_both_versions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, refused: bool
+) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-connect_2.13-0.jar").touch()
+    (tmp_path / "version.py").write_text(f'__version__: str = "{version}"\n', "utf-8")
+    found = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: found)
+    if not refused:
+        assert spark_home() == tmp_path
+        return
+    with pytest.raises(SparkUnavailable) as caught:
+        spark_home()
+    assert str(caught.value) == (
+        f"PySpark {version} is installed at {tmp_path}; expected 4.3 or later; pip install 'pyspark[connect]>=4.3'"
+    )
+
+
+def test_the_oldest_pyspark_is_that_of_the_project() -> None:
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    assert launching.PACKAGE.strip("'") in wanted
 
 
 # -- how it starts and ends --------------------------------------------------------------------------------------------

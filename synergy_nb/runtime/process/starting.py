@@ -498,7 +498,7 @@ def _secured(scheduler: str, security: Security | None, *, insecure: bool) -> tu
     if not insecure and not _on_this_machine(f"tcp://{location}"):
         raise ClusterError(
             f"scheduler: {scheduler!r} is beyond this machine and has no TLS, so everybody who reaches its ports can "
-            "run code on its workers; expected an address with tls://, or insecure=True"
+            "run code on its workers; expected an address with tls://, or insecure=True (--insecure of synergy run)"
         )
     return scheduler, None
 
