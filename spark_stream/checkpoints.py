@@ -8,11 +8,15 @@ still exists, refuses it (:mod:`spark_stream._exchange`).
 
 A task within Spark makes the copy, since only Spark has to reach the locations of both servers: a folder that both
 machines have, or a URL. It needs nothing there but pyarrow (:func:`_run` ships it by value).
+
+What a query continues from comes from another peer, which may lie. So only a folder counts as one of this server's that
+is in its location, after links were followed, and has the name of the query; no other one is written or removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import sys
@@ -39,6 +43,7 @@ __all__ = ["Checkpoint", "copied", "location_of", "unreachable"]
 
 TRIES: Final = 3  # number of attempts to copy a checkpoint from which Spark removes old files meanwhile
 COPIES: Final = 8  # files that are copied at the same time
+_NAME: Final = re.compile(r"[A-Za-z0-9-]+")  # name of a query, and of its folder
 _VERSION: Final = re.compile(r"(\d+)[._].*(?:delta|snapshot|changelog|zip)")  # name of a file of one version of a state
 
 _SCHEMAS: Final = re.compile(r"state/\d+/_metadata/")  # beginning of the name of a file that names schemas of a state
@@ -77,19 +82,33 @@ class Checkpoint:
         self._epoch = epoch  # number of peers that had the query before
 
     def place(self, server: str, folder: Path | None) -> None:
-        """Say which server executes the query, and which folder the query has on this machine, if it has one."""
-        self.server, self.folder = server, folder
-        if self.folder is not None:
-            if self._stays:
-                self.folder = Path(self.since.checkpoint).parent
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if not is_claimed(self.folder, self._epoch):
-                claim(self.folder, self._epoch)
+        """Say which server executes the query, and which folder the query has on this machine, if it has one.
 
-    @property
-    def _stays(self) -> bool:
+        Raises ``ValueError`` if the other peer gives the query a name, or a folder, that is none of its own.
+        """
+        if not _NAME.fullmatch(self.since.name):
+            raise ValueError(f"a part on Spark continues as {self.since.name!r}; expected letters, digits and hyphens")
+        if folder is not None:
+            if self._stays_at(server):
+                folder = folder.parent / self._checked(str(folder.parent)).removesuffix("/checkpoint")
+            folder.mkdir(parents=True, exist_ok=True)
+            if not is_claimed(folder, self._epoch):
+                claim(folder, self._epoch)
+        self.server, self.folder = server, folder
+
+    def _stays_at(self, server: str | None) -> bool:
         """Whether the query continues on the server where it was."""
-        return bool(self.since.checkpoint) and self.since.server == self.server
+        return bool(self.since.checkpoint) and self.since.server == server
+
+    def _checked(self, location: str) -> str:
+        """The place of the checkpoint of the other peer in the location of this server, where it continues."""
+        since = self.since
+        place = own_place(since.checkpoint, location, since.name)
+        if place is None:
+            raise ValueError(
+                f"a part on Spark continues with {since.checkpoint!r}; expected a folder of {since.name} in {location}"
+            )
+        return place
 
     @property
     def is_known(self) -> bool:
@@ -110,18 +129,20 @@ class Checkpoint:
     def open(self, session: SparkSession) -> str:
         """The checkpoint with which the query begins, copied first if it is on another server.
 
-        Raises ``ValueError`` if the server cannot have that copy.
+        Raises ``ValueError`` if the server cannot have that copy, or the checkpoint is none of the query.
         """
-        since = self.since
+        since, stays = self.since, self._stays_at(self.server)
         if self.where:
             return self.where
-        if self._stays:
+        if stays:
+            if self.folder is None:
+                self._checked(location_of(session, None))
             self.where = since.checkpoint
         elif self.folder is not None:
             self.where = str(self.folder / "checkpoint")
         else:
             self.where = f"{location_of(session, None)}/{self.name}"
-        if since.checkpoint and not self._stays:
+        if since.checkpoint and not stays:
             self.former = (*since.former, since.checkpoint)
             source, batch, destination = since.checkpoint, since.handed.batch, self.where
             why = _run(session, lambda: copied(source, destination, batch)) if batch >= 0 else ""
@@ -131,7 +152,9 @@ class Checkpoint:
         return self.where
 
     def clear(self, session: SparkSession | None) -> None:
-        """Remove this checkpoint and its former ones on other servers, if these can be reached.
+        """Remove this checkpoint, and those of its former ones that are in the location of this server.
+
+        One that another server has in a location of its own stays there.
 
         ``session``: session of the query; None if there is none any more.
         """
@@ -139,8 +162,10 @@ class Checkpoint:
             return
         gone = self.former if self.folder is not None else (*self.former, *filter(None, (self.where,)))
         if session is not None and gone:
+            name, own = self.since.name, None if self.folder is None else self.folder.parent
             with contextlib.suppress(Exception):
-                _run(session, lambda: _removed(gone))
+                location = location_of(session, own)
+                _run(session, lambda: _removed(gone, location, name))
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -173,13 +198,18 @@ def _run(session: SparkSession, task: Callable[[], str]) -> str:
     return "".join(row.answer for row in rows)
 
 
+def _is_remote(location: str) -> bool:
+    """Whether a location is the URL of a store, rather than a folder."""
+    return "://" in location and not location.startswith("file:")
+
+
 def _at(location: str) -> tuple[Any, str]:
     """The file system of a location, and the path there."""
     import pyarrow.fs as pafs  # noqa: PLC0415 - within Spark
 
     if location.startswith("file:"):
         return pafs.LocalFileSystem(), "/" + unquote(location.removeprefix("file:")).lstrip("/")
-    if "://" not in location:
+    if not _is_remote(location):
         return pafs.LocalFileSystem(), location
     found: tuple[Any, str] = pafs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", location))
     return found
@@ -199,11 +229,23 @@ def _check_access(checkpoint: str, location: str) -> str:
     return ""
 
 
-def _removed(checkpoints: tuple[str, ...]) -> str:
+def own_place(checkpoint: str, location: str, name: str) -> str | None:
+    """The path of a checkpoint of a query below a location; None if it is elsewhere, or of another query.
+
+    Of folders the paths count to which links lead; URLs are compared as they are, without asking a store.
+    """
+    path, root = (each if _is_remote(each) else os.path.realpath(_at(each)[1]) for each in (checkpoint, location))
+    place = path.removeprefix(f"{root.rstrip('/')}/")
+    return place if re.fullmatch(rf"{re.escape(name)}(-\d+)?(/checkpoint)?", place) else None
+
+
+def _removed(checkpoints: tuple[str, ...], location: str, name: str) -> str:
+    """Remove the checkpoints of a query that are in a location; the others stay."""
     for checkpoint in checkpoints:
-        system, path = _at(checkpoint)
-        with contextlib.suppress(FileNotFoundError):
-            system.delete_dir(path)
+        if own_place(checkpoint, location, name) is not None:
+            system, path = _at(checkpoint)
+            with contextlib.suppress(FileNotFoundError):
+                system.delete_dir(path)
     return ""
 
 

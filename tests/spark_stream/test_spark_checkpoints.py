@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from spark_stream.checkpoints import Checkpoint, copied, location_of, refusal, unreachable
+from spark_stream.checkpoints import Checkpoint, copied, location_of, own_place, refusal, unreachable
 from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption, claim
 
@@ -143,17 +143,83 @@ def test_a_checkpoint_that_is_not_as_far_is_refused(tmp_path: Path, committed: i
 
 
 def test_another_server_begins_with_a_copy_of_its_own_and_removes_both_at_the_end(tmp_path: Path) -> None:
-    old = checkpoint(tmp_path / "there" / "q", committed=3, planned=3)
-    session: Any = Session(tmp_path / "here")
+    """Where both servers have one location, as those that share a store."""
+    old = checkpoint(tmp_path / "q", committed=3, planned=3)
+    session: Any = Session(tmp_path)
     mine = placed(at(3, old), HERE)
-    assert mine.open(session) == f"file:{tmp_path}/here/q-1"
-    assert names(tmp_path / "here" / "q-1") == names(old)
+    assert mine.open(session) == f"file:{tmp_path}/q-1"
+    assert names(tmp_path / "q-1") == names(old)
     assert mine.former == (str(old),)
-    files(tmp_path / "here" / "q-1", "commits/4")
+    files(tmp_path / "q-1", "commits/4")
     assert mine.open(session) == mine.where, "it is copied once"
-    assert "commits/4" in names(tmp_path / "here" / "q-1")
+    assert "commits/4" in names(tmp_path / "q-1")
     mine.clear(session)
     assert not names(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["elsewhere/q", "here/other", "here/q-1x", "here/../elsewhere/q", "here/link", "."])
+@pytest.mark.parametrize("local", [True, False])
+def test_what_a_snapshot_names_is_removed_only_if_it_is_of_the_query_and_here(
+    tmp_path: Path, place: str, local: bool
+) -> None:
+    """Whatever a peer that lies says of its checkpoints on other servers."""
+    root, mine = tmp_path / "here", tmp_path / "here" / "q-2"
+    files(tmp_path, *(f"{each}/kept" for each in ("elsewhere/q", "here/other", "here/q-1x")), "here/q/gone")
+    (root / "link").symlink_to(tmp_path / "elsewhere")
+    session: Any = Session(root)
+    found = Checkpoint("q-2", Resumption("q", former=(f"{tmp_path}/{place}", str(root / "q"))), 2)
+    found.place(HERE, mine if local else None)
+    found.open(session)
+    found.clear(session)
+    assert names(tmp_path) == {"elsewhere/q/kept", "here/other/kept", "here/q-1x/kept"}
+    assert not mine.exists()
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "location", "place"),
+    [
+        ("s3a://store/all/q-3", "s3a://store/all", "q-3"),
+        ("s3a://store/all/q", "s3a://store/all/", "q"),
+        ("s3a://store/all/../q", "s3a://store/all", None),
+        ("s3a://other/all/q", "s3a://store/all", None),
+        ("hdfs://store/all/q", "s3a://store/all", None),
+        ("/all/q", "s3a://store/all", None),
+        ("file:///all/q/checkpoint", "file:/all", "q/checkpoint"),
+        ("/all/q", "file:/all", "q"),
+        ("/all/q/state", "/all", None),
+        ("/all", "/all", None),
+    ],
+)
+def test_the_place_of_a_checkpoint_in_a_location(checkpoint: str, location: str, place: str | None) -> None:
+    """Read without a connection to the store."""
+    assert own_place(checkpoint, location, "q") == place
+
+
+@pytest.mark.parametrize("where", ["elsewhere/q/checkpoint", "here/other/checkpoint", "here/link/q/checkpoint"])
+def test_a_query_continues_on_its_server_only_with_a_checkpoint_of_its_own(tmp_path: Path, where: str) -> None:
+    files(tmp_path, "elsewhere/q/checkpoint/kept", "here/other/checkpoint/kept")
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "elsewhere")
+    before, session = names(tmp_path), cast("Any", Session(tmp_path / "here"))
+    since = at(3, tmp_path / where)
+    mine = Checkpoint("q-1", since, 1)
+    expected = rf"continues with '{tmp_path / where}'; expected a folder of q in .*here"
+    with pytest.raises(ValueError, match=expected):
+        mine.place(THERE, tmp_path / "here" / "q-1")
+    mine.clear(session)
+    elsewhere = placed(since, THERE)
+    with pytest.raises(ValueError, match=expected):
+        elsewhere.open(session)
+    elsewhere.clear(session)
+    assert names(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["../q", "a/b", "", ".", "/q", "q\n"])
+def test_a_snapshot_gives_a_query_no_name_that_leads_elsewhere(tmp_path: Path, name: str) -> None:
+    mine = Checkpoint(name, Resumption(name), 0)
+    with pytest.raises(ValueError, match="expected letters, digits and hyphens"):
+        mine.place(HERE, tmp_path / "here" / name)
+    mine.clear(None)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_same_server_goes_on_with_the_same_checkpoint(tmp_path: Path) -> None:
