@@ -214,6 +214,20 @@ def test_results_that_nobody_reads_fill_the_sink(cluster: Cluster) -> None:
     application.stop(collect=False)
 
 
+@pytest.mark.slow
+def test_what_a_source_cannot_reach_is_named_until_it_can(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    rows = source("tail", path=path, format="csv", columns={"time": "time", "n": "int"}, id="rows")
+    application = cluster.submit(rows.filter("n >= 0", id="all").sink("unreachable", id="out"))
+    line = told(application, r"(?i)stalled: out waits for all, which waits for rows at peer-\d, which has not reached")
+    assert str(path) in line
+    assert line.endswith("see whether that runs, and can be reached from its peer; it is tried again and again")
+    path.write_text("time,n\n0.1,1\n", encoding="utf-8")
+    application.head(1)
+    assert "has not reached" not in str(application.explain())
+    application.stop()
+
+
 def fill_the_disk_of(file: Path) -> None:
     """Make an open file of this process one that has no space left."""
     full = os.open("/dev/full", os.O_WRONLY)

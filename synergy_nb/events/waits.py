@@ -25,7 +25,7 @@ class Why(StrEnum):
     WINDOW = "window"  #: for event time: the windows of its rows are not over
     SILENT = "silent"  #: a source: for rows, of which there are none
     UNPROMISED = "unpromised"  #: a source: rows come, but a part of what it reads may have earlier ones
-    UNREACHABLE = "unreachable"  #: a source or a sink: for a system outside, which is broken at present
+    UNREACHABLE = "unreachable"  #: a source: for a system outside, which cannot be read at present
     RESULTS = "results"  #: a sink: for its readers, as all that it may retain waits for them
     EXECUTION = "execution"  #: for the end of its own execution, which is long
     BUSY = "busy"  #: nothing: its input comes faster than it executes
@@ -47,7 +47,7 @@ class WaitBegun(RequestEvent, frozen=True, gc=False):
     why: Why
     since: float  # time in seconds since when
     awaited: Sequence[Awaited] = ()  # for whom
-    said: str = ""  # what the driver knows of what it reads or writes outside, as the end of a sentence
+    said: str = ""  # what is known of what it reads or writes outside, as the end of a sentence
     moves: bool = False  # whether it still gives something meanwhile
     ahead_s: float | None = None  # by how much of event time another input is ahead of the awaited one, seconds
     rate: float | None = None  # tuples/s that a busy component takes

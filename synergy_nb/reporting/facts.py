@@ -461,22 +461,12 @@ class LossFacts(Subject):
         super().__init__(names)
         self.late: dict[str, int] = {}
         self.skipped: dict[str, events.SkippedLines] = {}
-        # broken, remarks: source to the reason why it cannot be read at present, and to what it has said last
-        self.broken: dict[str, str] = {}
-        self.remarks: dict[str, str] = {}
+        self.remarks: dict[str, str] = {}  # source to what it has said last
         self.overdue: dict[str, int] = {}
 
     @HANDLERS.add
     def _late_rows(self, event: events.LateRows) -> None:
         self.late[event.operator] = event.dropped
-
-    @HANDLERS.add
-    def _source_broken(self, event: events.SourceBroken) -> None:
-        self.broken[event.operator] = event.reason
-
-    @HANDLERS.add
-    def _source_mended(self, event: events.SourceMended) -> None:
-        self.broken.pop(event.operator, None)
 
     @HANDLERS.add
     def _source_remarked(self, event: events.SourceRemarked) -> None:
@@ -504,8 +494,8 @@ class WaitFacts(Subject):
     @HANDLERS.add
     def _wait(
         self,
-        event: events.WaitBegun | events.WaitEnded | events.ComponentDeployed | events.ComponentUndeployed
-        | events.ApplicationEnded | events.SinkMeasured,
+        event: events.WaitBegun | events.WaitEnded | events.SourceBroken | events.SourceMended
+        | events.ComponentDeployed | events.ComponentUndeployed | events.ApplicationEnded | events.SinkMeasured,
     ) -> None:  # fmt: skip
         self._open.add(event)
         self._now = max(self._now, event.time)

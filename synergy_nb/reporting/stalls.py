@@ -27,6 +27,8 @@ from synergy_nb.events import (
     ComponentUndeployed,
     Event,
     Handlers,
+    SourceBroken,
+    SourceMended,
     WaitBegun,
     WaitEnded,
     Why,
@@ -90,7 +92,13 @@ class OpenWaits:
     HANDLERS: Final = Handlers()
 
     def __init__(self) -> None:
-        self.found: dict[Key, WaitBegun] = {}
+        self._waits: dict[Key, WaitBegun] = {}
+        self._outside: dict[Key, WaitBegun] = {}  # those for what is outside, which explain others of the same one
+
+    @property
+    def found(self) -> dict[Key, WaitBegun]:
+        """Application and operator to its wait."""
+        return self._waits | self._outside
 
     def add(self, event: Event) -> None:
         """Add an event; one about something else is ignored."""
@@ -99,17 +107,31 @@ class OpenWaits:
 
     @HANDLERS.add
     def _begun(self, event: WaitBegun) -> None:
-        self.found[event.subject, event.operator] = event
+        self._waits[event.subject, event.operator] = event
+
+    @HANDLERS.add
+    def _broken(self, event: SourceBroken) -> None:
+        key = event.subject, event.operator
+        since = self._outside[key].since if key in self._outside else event.time
+        base = (event.time, event.peer, *key)
+        self._outside[key] = WaitBegun(*base, why=Why.UNREACHABLE, since=since, said=event.reason)
+
+    @HANDLERS.add
+    def _mended(self, event: SourceMended) -> None:
+        self._outside.pop((event.subject, event.operator), None)
 
     @HANDLERS.add
     def _over(self, event: WaitEnded | ComponentUndeployed | ComponentDeployed) -> None:
-        known = self.found.get((event.subject, event.operator))
-        if known is not None and (known.peer == event.peer or isinstance(event, ComponentDeployed)):
-            del self.found[event.subject, event.operator]
+        key = event.subject, event.operator
+        for waits in (self._waits,) if isinstance(event, WaitEnded) else (self._waits, self._outside):
+            if key in waits and (waits[key].peer == event.peer or isinstance(event, ComponentDeployed)):
+                del waits[key]
 
     @HANDLERS.add
     def _ended(self, event: ApplicationEnded) -> None:
-        self.found = {key: wait for key, wait in self.found.items() if key[0] != event.subject}
+        for waits in (self._waits, self._outside):
+            for key in [key for key in waits if key[0] == event.subject]:
+                del waits[key]
 
 
 def stalls(waits: OpenWaits, now: float, application: str = "") -> list[Stall]:

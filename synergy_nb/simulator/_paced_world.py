@@ -267,14 +267,14 @@ class PacedWorld(PeerWorld):
             self.broken[key[0]] = error.__cause__
         self._at(peer, lambda hosting: hosting.abort(*key, error, self.now))
 
-    def _outside(self, component: Component) -> tuple[str, str]:
-        """Return why what a component reads is broken at present, and what to say if it has no rows."""
+    def _silence(self, component: Component) -> str:
+        """Return what is known of a source that has no rows."""
         if self.pace_of.get(component.key) == 0.0:
-            return "", "its pace was set to 0"
+            return "its pace was set to 0"
         found = self._sources.get(component.key)
         if found is None or not self.now < found[1].due < math.inf:
-            return "", "what it reads has no more yet"
-        return "", f"its next row is due in {seconds(found[1].due - self.now)}"
+            return "what it reads has no more yet"
+        return f"its next row is due in {seconds(found[1].due - self.now)}"
 
     def set_pace(self, application: str, source: str, factor: float) -> None:
         """Read a source at another pace from now on: 2 is twice as fast as its own."""

@@ -228,12 +228,14 @@ class JournalSeries:
 
     @SHOWN.add
     def _source_broken(self, event: events.SourceBroken) -> None:
+        self.waits.add(event)
         if event.tries == 1:
             text = f"{event.operator} cannot be read: {event.reason}"
             self.run(event.subject).mark(event.time, "bad", f"{event.operator} cannot be read", text)
 
     @SHOWN.add
     def _source_mended(self, event: events.SourceMended) -> None:
+        self.waits.add(event)
         label = f"{event.operator} is read again"
         self.run(event.subject).mark(event.time, "good", label, f"{label}, after {seconds(event.seconds)}")
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting._waits import LONGEST_S, NOTICED_S, OFTEN
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.tuples import END
-from synergy_nb.events import Event, WaitBegun, WaitEnded, Why
+from synergy_nb.events import Event, SourceBroken, SourceMended, WaitBegun, WaitEnded, Why
 from synergy_nb.reporting.stalls import OpenWaits, Stall, stalls
 from tests.streams.items import batch, promise
 from tests.streams.peers import Peers
@@ -26,7 +25,6 @@ class Watched:
         self.peers = Peers(inputs, limits).begin()
         self.journal: list[Event] = []
         self.silent: set[str] = set()
-        self.broken: dict[str, str] = {}
 
     def look(self, seconds: int = 1, then: Callable[[], object] = lambda: None) -> list[Event]:
         """Let seconds pass; return what was recorded meanwhile, and call ``then`` before each look."""
@@ -36,7 +34,9 @@ class Watched:
             then()
             for peer, hosting in self.peers.hostings.items():
                 if peer not in self.peers.dead:
-                    hosting.waits.look(self.peers.now, self._recorder(peer), self.silent.__contains__, self._outside)
+                    hosting.waits.look(
+                        self.peers.now, self._recorder(peer), self.silent.__contains__, lambda _: "nobody speaks"
+                    )
         return self.journal[before:]
 
     def _recorder(self, peer: str) -> Any:
@@ -44,9 +44,6 @@ class Watched:
             self.journal.append(kind(self.peers.now, peer, subject, **fields))
 
         return record
-
-    def _outside(self, component: Component) -> tuple[str, str]:
-        return self.broken.get(component.operator, ""), "nobody speaks"
 
     def give(self, rows: int = 1) -> None:
         """Emit the next tuples of the source, and their promise."""
@@ -209,11 +206,15 @@ def test_a_reader_at_a_silent_peer_has_a_silent_peer(watched: Watched) -> None:
     assert "see whether its process runs" in one
 
 
-def test_who_cannot_reach_what_is_outside_says_why(watched: Watched) -> None:
-    watched.broken["n"] = "broker at 127.0.0.1:9 refuses the connection"
+def test_what_is_outside_and_broken_explains_a_silent_source(watched: Watched) -> None:
+    where = "s", "app", "n"
+    watched.look(2)
+    watched.journal.append(SourceBroken(watched.peers.now, *where, reason="broker at 127.0.0.1:9", tries=1, wait_s=1.0))
     watched.look(4)
     (stall,) = watched.stalls
     assert stall.label == "stalled"
-    assert stall.text.endswith("has not reached for 3 s what it needs: broker at 127.0.0.1:9 refuses the connection")
-    del watched.broken["n"]
-    assert both(watched.look(3)) == [("n", Why.SILENT)]
+    assert stall.operators == ("out", "u", "n")
+    assert stall.text.endswith("n at peer s, which has not reached for 4 s what it needs: broker at 127.0.0.1:9")
+    watched.journal.append(SourceMended(watched.peers.now, *where, seconds=4.0))
+    (stall,) = watched.stalls
+    assert (stall.label, stall.why) == ("waiting", Why.SILENT)

@@ -440,14 +440,14 @@ class Host:
 
     def note_waits(self, silent: Callable[[str], bool]) -> None:
         """Journal which components have begun to wait, or wait no more; ``silent``: whether a peer does not answer."""
-        self.hosting.waits.look(self._clock(), self._runtime.record, silent, self._outside)
+        self.hosting.waits.look(self._clock(), self._runtime.record, silent, self._silence)
 
-    def _outside(self, component: Component) -> tuple[str, str]:
-        """Return why what a component reads is broken at present, and what to say if it has no rows."""
+    def _silence(self, component: Component) -> str:
+        """Return what is known of a source that has no rows."""
         if self.context.changed.paces.get(component.key) == 0.0:
-            return "", "its pace was set to 0"
+            return "its pace was set to 0"
         pushed = isinstance(self._driver.feeds.get(component), PushFeed)
-        return "", "no row is pushed to it" if pushed else "what it reads has no more yet"
+        return "no row is pushed to it" if pushed else "what it reads has no more yet"
 
     def halt(self, application: str) -> None:
         """Measure the sinks of an application for the last time; later arrivals are dropped."""

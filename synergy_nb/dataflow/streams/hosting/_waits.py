@@ -132,17 +132,14 @@ class Waits:
         now: float,
         record: Recorder,  # writes to the journal of the peer
         silent: Callable[[str], bool],  # whether a peer does not answer
-        # returns what the driver knows of what a source or a sink has outside: why it is broken at present, or nothing;
-        # and what to say of a source without rows, as the end of a sentence
-        outside: Callable[[Component], tuple[str, str]],
+        silence: Callable[[Component], str],  # what the driver knows of a source without rows, as a clause
     ) -> None:
         """Record waits that have begun or ended; to be called about once a second."""
         before, self._known = self._known, {}
         for component in self._components.values():
             progress = before.get(component) or _Progress(now)
             progress.look(component, self._much, now)
-            broken, silence = outside(component)
-            wait = self._wait(component, progress, broken, now) if self._runs(component) else None
+            wait = self._wait(component, progress, now) if self._runs(component) else None
             if wait is None or now - wait.since < progress.patience(wait.why, now):
                 self._ended(component, progress, record, now)
             else:
@@ -157,7 +154,7 @@ class Waits:
                         why=wait.why,
                         since=wait.since,
                         awaited=awaited,
-                        said=broken or (silence if wait.why is Why.SILENT else ""),
+                        said=silence(component) if wait.why is Why.SILENT else "",
                         moves=moves,
                         ahead_s=wait.ahead_s,
                         rate=(_read(component) - progress.read) / (now - wait.since) if busy else None,
@@ -181,13 +178,11 @@ class Waits:
             return False
         return component.log.end.until < END
 
-    def _wait(self, component: Component, progress: _Progress, broken: str, now: float) -> _Wait | None:
+    def _wait(self, component: Component, progress: _Progress, now: float) -> _Wait | None:
         """Return what a component waits for; None if it goes on."""
         executing = component.executing_since
         if executing is not None and now - executing >= NOTICED_S:
             return _Wait(Why.EXECUTION, executing)
-        if broken:
-            return _Wait(Why.UNREACHABLE, progress.moved_at)
         if progress.blocked_at is not None:
             return self._reader(component, progress.blocked_at)
         if progress.full_at is not None and progress.consumed_at == now:
