@@ -18,6 +18,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.notebook import views
 from synergy_nb.plan import Plan, PlanError, QoS, source
 from synergy_nb.plan.functions.declaring import Wake, aggregate, function, keyed
+from synergy_nb.plan.operators.destinations import csv, jsonl, parquet
 
 if TYPE_CHECKING:
     from synergy_nb import explore
@@ -67,10 +68,13 @@ __all__ = [
     "WideArea",
     "aggregate",
     "connect_cluster",
+    "csv",
     "edit",
     "explore",
     "function",
+    "jsonl",
     "keyed",
+    "parquet",
     "plan",
     "readings",
     "source",

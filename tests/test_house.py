@@ -76,6 +76,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("functions",),
         ("operators",),
         ("streams",),
+        ("sinks",),
     ),
     "dataflow.streams": (("log", "replicas"), ("component",), ("hosting",)),
     "lifecycle": (("records",), ("requests", "sessions"), ("changes",), ("session",), ("engine",)),

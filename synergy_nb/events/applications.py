@@ -30,6 +30,7 @@ __all__ = [
     "ComponentTakenOver",
     "ComponentUndeployed",
     "CopiesBehind",
+    "DestinationOpened",
     "LateRows",
     "LeadershipLost",
     "LinesSkipped",
@@ -274,6 +275,19 @@ class SourceRemarked(RequestEvent, frozen=True, gc=False):
 
     operator: str
     text: str
+
+
+class DestinationOpened(RequestEvent, frozen=True, gc=False):
+    """A sink has opened its destination ``to``, after so many ``tries``."""
+
+    severity: ClassVar[Severity] = Severity.DETAIL
+
+    operator: str  # id of the sink
+    to: str
+    # rows, repeated: number of rows of the stream that it has, and of those that come again and are not written
+    rows: int
+    repeated: int
+    tries: int
 
 
 class SinkFinished(RequestEvent, frozen=True, gc=False):

@@ -112,17 +112,21 @@ class Stream(Methods):
         return type(self)(kind, params, [self, *others], profile)
 
     def sink(
-        self, name: str | None = None, *, delay: Any = None, miss_rate: Any = None, throughput: Any = None,
-        availability: Any = None, replica_distance: Any = None, memory: Any = None,
-        scheduling: str | None = None, overdue: str | None = None, hotspots: str | None = None, **profile: Any,
+        self, name: str | None = None, *, to: Any = None, delay: Any = None,
+        miss_rate: Any = None, throughput: Any = None, availability: Any = None, replica_distance: Any = None,
+        memory: Any = None, scheduling: str | None = None, overdue: str | None = None, hotspots: str | None = None,
+        **profile: Any,
     ) -> Plan:  # fmt: skip
         """Make a plan whose result is this stream.
 
         Parameters
         ----------
         name
-            Name of the result, and of the plan. It writes no file: ``results().write_parquet("name.parquet")`` or
-            ``synergy run --out name.parquet`` does.
+            Name of the result, and of the plan. It writes no file: ``to`` does, or ``synergy run --out name.parquet``.
+        to
+            Destination to which the results are written while they arrive, each row once:
+            :func:`~synergy_nb.parquet`, :func:`~synergy_nb.csv` or :func:`~synergy_nb.jsonl`. Default: they are only
+            retained for their readers.
         delay
             Limit of the end-to-end delay, ``"2 s"``. Probes check it before anything runs, and sinks measure it.
         miss_rate
@@ -161,7 +165,7 @@ class Stream(Methods):
         """
         if notice := named_like_a_file(f"sink({name!r})", name):
             warnings.warn(notice, stacklevel=2)
-        end = Stream("sink", {"name": name}, [self], profile)
+        end = Stream("sink", {"name": name, "to": to}, [self], profile)
         qos = _not_none(
             delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability,
             replica_distance=replica_distance, memory=memory, scheduling=scheduling, overdue=overdue, hotspots=hotspots,

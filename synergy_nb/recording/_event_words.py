@@ -90,6 +90,7 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     ),
     events.SourceMended: lambda e: f"{e.operator} is read again, after {seconds(e.seconds)}",
     events.SourceRemarked: lambda e: f"{e.operator}: {e.text}",
+    events.DestinationOpened: lambda e: f"{e.operator} writes to {e.to} after {counted(e.rows, 'row')}",
     events.SinkFinished: lambda e: f"the end of the stream has reached {e.operator}",
     events.OperatorFailed: lambda e: f"{e.operator} failed: {e.reason}",
     events.ComponentFailed: lambda e: f"{e.operator} cannot continue: {e.reason}",

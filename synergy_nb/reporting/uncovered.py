@@ -1,8 +1,8 @@
 """The parts of an application that its replicas do not cover: sources without backups, sinks, and their results.
 
-Sinks are never replicated, and sources only if they ask for it. So their peers are single points of failure at any
-degree. The origin is one only if it has the first sink, as that peer leads the application on otherwise. A notice names
-these peers to the user who submits a plan.
+Sinks are replicated only if they write their results to the outside, and sources only if they ask for it. So their
+peers are single points of failure at any degree. The origin is one only if it has the first sink, as that peer leads
+the application on otherwise. A notice names these peers to the user who submits a plan.
 """
 
 from __future__ import annotations
@@ -31,19 +31,22 @@ def uncovered(primaries: Mapping[str, str], replicated: Collection[str]) -> dict
     for operator, peer in primaries.items():
         if operator not in replicated:
             found.setdefault(peer, []).append(operator)
-    for peer in list(primaries.values())[-1:]:
-        found.setdefault(peer, []).append("its results")
+    for operator, peer in list(primaries.items())[-1:]:
+        if operator not in replicated:  # else the results are in its destination
+            found.setdefault(peer, []).append("its results")
     return found
 
 
 def coverage_sentences(replicated: Collection[str], alone: Mapping[str, Collection[str]]) -> str:
-    """Write two sentences: the operators that replicas cover, and the peers whose death ends the application.
+    """Write two sentences: the operators that replicas cover, and the peers whose death ends the application, if any.
 
     Examples
     --------
     >>> coverage_sentences(["filter", "sort"], {"a": ["source"], "c": ["sink", "its results"]})
     'Replicas cover filter, sort. The application ends when a (source) or c (sink, its results) dies.'
     """
+    if not alone:
+        return f"Replicas cover {', '.join(replicated)}."
     where = " or ".join(f"{peer} ({', '.join(what)})" for peer, what in alone.items())
     return f"Replicas cover {', '.join(replicated)}. The application ends when {where} dies."
 

@@ -400,6 +400,13 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
                 )
         rows = {operator: check_rows(given, row_reader(plan, operator)) for operator, given in rows.items()}
         rows = {name: in_turn(each) if isinstance(each, AsyncIterable) else each for name, each in rows.items()}
+        for sink in plan.sinks:
+            to = plan.operators[sink].params.get("to")
+            if to is not None and not trial:
+                raise ClusterError(
+                    f"operator {sink!r}: to: {to['path']!r}; expected no destination, as a simulation writes nothing: "
+                    "results() returns the rows"
+                )
         try:
             mode = placement_of(plan, placement, spread=spread, peers=len(living))
         except ValueError as error:

@@ -283,7 +283,7 @@ def test_arguments_of_the_wrong_kind_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match=expected):
         source("packets").filter("TRUE", costs=1)
     expected = (
-        "sink: unknown argument 'dely'; expected one of name, delay, miss_rate, throughput, availability, "
+        "sink: unknown argument 'dely'; expected one of name, to, delay, miss_rate, throughput, availability, "
         "replica_distance, memory, scheduling, overdue, hotspots, id, cost, selectivity, at, engine; "
         "did you mean 'delay'"
     )

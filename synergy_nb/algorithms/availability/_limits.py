@@ -16,6 +16,7 @@ from synergy_nb.control.ledger import ROUNDING
 from synergy_nb.control.roles import Roles
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan
+from synergy_nb.plan.checks.replica_degrees import is_taken_over
 
 
 class InsufficientCapacity(SynergyError, ValueError):
@@ -136,8 +137,8 @@ def _read(plan: Plan, operator: str, peer: str, primaries: Mapping[str, str]) ->
 
 
 def components_of(plan: Plan) -> list[str]:
-    """The operators that are replicated: all but sources and sinks, whose peers are given."""
-    return [name for name, operator in plan.operators.items() if operator.kind not in ("source", "sink")]
+    """The operators that are replicated: all but sources, and sinks that nobody could take over."""
+    return [name for name, each in plan.operators.items() if each.kind != "source" and is_taken_over(each)]
 
 
 def check_degree(degree: int, peers: Sequence[str]) -> None:

@@ -200,8 +200,8 @@ class PlacementOrigin(Protocol):
     def submit(
         self,
         request: str,  # name of the request, under which the ledgers of peers record its resources
-        # query plan ξ. Sources and sinks are not replicated. The primary of a pinned operator (`at`) is at that peer; a
-        # sink that is not pinned is at this peer
+        # query plan ξ. Sources are not replicated, nor are sinks that write nothing to the outside. The primary of a
+        # pinned operator (`at`) is at that peer; a sink that is not pinned is at this peer
         plan: Plan,
         placed: Placed,  # callback, called once: with the graphs λ and ρ, or with the reason why the placement failed
         *,
@@ -243,6 +243,7 @@ class PlacementOrigin(Protocol):
         own, plan = self.peer.address, pending.plan
         named = {str(entry.attributes.get("peer")): entry.host for each in found.values() for entry in each}
         hosts = {entry.host for each in found.values() for entry in each} | {own}
+        backed_up = components_of(plan)
         for name, operator in plan.operators.items():
             entries = found.get(component_name(plan, name), ())
             able = tuple(entry.host for entry in entries if not self.membership.is_dead(entry.host))
@@ -254,7 +255,9 @@ class PlacementOrigin(Protocol):
                 pending.pinned[name] = at
             elif operator.kind == "sink":
                 pending.pinned[name] = own
-            pending.candidates[name] = (pending.pinned[name],) if operator.kind == "sink" else able
+            if operator.kind == "sink":  # any peer can have a backup of it
+                able = tuple(sorted(each for each in hosts if not self.membership.is_dead(each)))
+            pending.candidates[name] = able if operator.kind != "sink" or name in backed_up else (pending.pinned[name],)
         if pending.target is None:
             self._attempt(pending)
             return

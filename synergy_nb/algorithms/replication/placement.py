@@ -14,7 +14,8 @@ refuses, the replicas are placed once more without it.
 - An operator whose ``availability`` asks for backups has one primary, placed like an operator with one active replica,
   and backups in the order of preference of chapter 4 (:mod:`.backup_peers`). As with active replicas, nothing is
   reserved before the session commits; a peer that refuses is left out at the next attempt.
-- Sinks, operators that a plan pins to a peer, and sources without backups are not replicated. The application ends with
+- Sinks that write nothing to the outside, operators that a plan pins to a peer, and sources without backups are not
+  replicated. The application ends with
   their peers. So replicas are at other peers as long as there are enough; and such a source is at the origin if the
   origin offers it, while one with backups is not.
 
@@ -107,6 +108,10 @@ class ActivePlacement:
             return
         attempt = self._tries[request.name] = self._tries.get(request.name, 0) + 1
         candidates = {name: self._candidates_to_ask(request, name, peers) for name, peers in known.candidates.items()}
+        everyone = sorted({at for peers in candidates.values() for at in peers})
+        for name, each in degrees_of(request.plan).items():
+            if request.plan.operators[name].kind == "sink" and each.passive > 1:  # its own peer is the first
+                candidates[name] += [at for at in everyone if at not in candidates[name]]
 
         def surveyed(answers: dict[str, CandidateAnswer]) -> None:
             if self._tries.get(request.name) == attempt:  # else it has ended meanwhile
@@ -146,14 +151,14 @@ class ActivePlacement:
             for name, found in candidates.items()
         }
         for name, found in able.items():
-            if not found:
+            if not found or (plan.operators[name].kind == "sink" and found[0] != candidates[name][0]):
                 refusals = [f"{at}: {answers[at].refusals[name]}" for at in peers if name in answers[at].refusals]
                 why = "; ".join(refusals[:3]) or f"no answer from {', '.join(candidates[name])}"
                 reason = f"operator {name}: no candidate would execute it: {why}"
                 return Refusal(reason, unanswered=not refusals)
         backed_up = {name for name, each in degrees_of(plan).items() if each.passive > 1}
         fixed = {
-            name: self._peer_of_one(found, avoided=name in backed_up)
+            name: found[0] if plan.operators[name].kind == "sink" else self._peer_of_one(found, name in backed_up)
             for name, found in able.items()
             if not is_replicable(plan.operators[name])
         }
@@ -215,7 +220,7 @@ class ActivePlacement:
         )
         return Decision(Roles(where, backups.found), graph.reached(expanded))
 
-    def _peer_of_one(self, able: Sequence[str], *, avoided: bool) -> str:
+    def _peer_of_one(self, able: Sequence[str], avoided: bool) -> str:
         """The peer of an operator without active replicas: the origin if it is able, otherwise the nearest one to it.
 
         One with backups avoids the origin, whose death ends the application anyway.

@@ -331,7 +331,8 @@ def _outlined(
     how, follower = technique(node, plan.qos), roles.followers.get(operator, "")
     backups = roles.backups.get(operator, ())
     synchronized = backups if how is Technique.SYNCHRONIZED else ()
-    if node.params.get("connector") in HELD:  # whoever goes on with it has to have all that readers have
+    # whoever goes on with it has to have all that readers have, or that the outside has
+    if node.params.get("connector") in HELD or node.kind == "sink":
         synchronized = (*backups, follower) if follower else backups
     return Assignment(
         roles.peers[operator],

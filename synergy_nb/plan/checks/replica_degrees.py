@@ -19,6 +19,7 @@ __all__ = [
     "asks_for_active",
     "degrees",
     "is_replicable",
+    "is_taken_over",
     "sums_exactly",
     "technique",
 ]
@@ -47,11 +48,16 @@ def is_replicable(operator: Operator) -> bool:
     return operator.kind not in ("source", "sink", TAP, PART) and operator.at is None
 
 
+def is_taken_over(operator: Operator) -> bool:
+    """Whether backups of an operator could take over: not of a sink whose results its peer alone retains."""
+    return operator.kind != TAP and (operator.kind != "sink" or "to" in operator.params)
+
+
 def degrees(operator: Operator, qos: QoS) -> Degrees:
     """Return the replicas that an operator of a plan with this requirement is to have.
 
-    A source has backups only if it asks for them itself. Where a plan asks for a share of the time, the number of
-    replicas follows from the peers, and is 1 here.
+    A source has backups only if it asks for them itself, and a sink only if it writes its results to the outside. Where
+    a plan asks for a share of the time, the number of replicas follows from the peers, and is 1 here.
 
     Examples
     --------
@@ -59,7 +65,7 @@ def degrees(operator: Operator, qos: QoS) -> Degrees:
     >>> degrees(own, QoS(active=3)), degrees(Operator("filter", "filter"), QoS(active=3))
     (Degrees(active=1, passive=2), Degrees(active=3, passive=1))
     """
-    if operator.kind in ("sink", TAP) or (operator.kind == "source" and operator.availability is None):
+    if not is_taken_over(operator) or (operator.kind == "source" and operator.availability is None):
         return Degrees()
     asked = _asked(operator, qos)
     passive, active = asked.degree or asked.synchronized or asked.ordered, asked.active
@@ -71,12 +77,14 @@ def degrees(operator: Operator, qos: QoS) -> Degrees:
 def technique(operator: Operator, qos: QoS) -> Technique:
     """Return what the backups of an operator do, if it is to have any.
 
+    Those of a sink retain its results, and nothing is written that they do not have, whatever the plan asks for.
+
     Examples
     --------
     >>> technique(Operator("join", "join"), QoS(synchronized=2)), technique(Operator("join", "join"), QoS())
     (<Technique.SYNCHRONIZED: 'synchronized'>, <Technique.PASSIVE: 'degree'>)
     """
-    if degrees(operator, qos).passive == 1:
+    if operator.kind == "sink" or degrees(operator, qos).passive == 1:
         return Technique.PASSIVE
     asked = _asked(operator, qos)
     if asked.synchronized is not None:

@@ -1,4 +1,4 @@
-"""Which files a plan names, and whether the owner of a peer lets the plans of others read them.
+"""Which files a plan names, and whether the owner of a peer lets the plans of others use them.
 
 Theory of operation
 -------------------
@@ -8,8 +8,11 @@ plain path (a URL such as ``file:///etc/passwd`` or ``s3://...``, or a pattern s
 reads it, and so is a query to a DuckDB file: SQL can read and write any file. A folder in which others may write
 should not be named, as a link may be put there after the check.
 
-The paths of a plan are found here, in one place: those of sources, of tables that are looked up, and of the operators
-within parts on Spark. Sinks write no files. The file of a model is in the content of its function, so
+The plans of others write no files: a folder that is named is one to read from, and who reads there would believe what
+they write.
+
+The paths of a plan are found here, in one place: those of sources, of tables that are looked up, of the operators
+within parts on Spark, and of the destinations of sinks. The file of a model is in the content of its function, so
 :class:`~synergy_nb.runtime.data.function_processes.FunctionProcesses` asks here, too.
 """
 
@@ -23,6 +26,7 @@ from typing import Final, NamedTuple
 
 from synergy_nb.plan.checks.validation import Operator
 from synergy_nb.plan.operators.catalogue import KINDS, PART, parameters_of
+from synergy_nb.plan.operators.destinations import DESTINATION
 from synergy_nb.plan.operators.parameter_types import FILES, PATH
 from synergy_nb.plan.operators.tables import TABLE
 from synergy_nb.plan.query_plan import Plan
@@ -40,6 +44,7 @@ class NamedPath(NamedTuple):
     field: str
     path: str
     query: bool = False  # whether the file is read by a query in SQL
+    written: bool = False  # whether it is written
 
 
 def allowed(path: str | os.PathLike[str], folders: Sequence[str | os.PathLike[str]]) -> bool:
@@ -81,11 +86,16 @@ def refused_path(field: str, path: str, folders: Sequence[str | os.PathLike[str]
 
 
 def refused_paths(plan: Plan, folders: Sequence[str | os.PathLike[str]], only: str | None = None) -> str:
-    """Say which file a plan of somebody else may not read; empty if it may read all that it names.
+    """Say which file a plan of somebody else may not use; empty if it may use all that it names.
 
     ``folders``: folders that the owner of the peer has named; ``only``: operator whose files count; None: those of all.
     """
     for named in paths_of(plan, only):
+        if named.written:
+            return (
+                f"operator {named.operator!r}: {named.field}: {named.path!r}; expected no destination in a plan of "
+                "somebody else, which writes no files"
+            )
         said = (
             f"{named.field}.query; expected none in a plan of somebody else, as SQL can read any file"
             if named.query
@@ -121,3 +131,5 @@ def _paths(operator: Operator) -> Iterator[NamedPath]:
                 yield NamedPath(operator.id, name, str(Path(value).parent))
             elif parameter.type is TABLE and isinstance(value, Mapping) and "path" in value:
                 yield NamedPath(operator.id, name, str(value["path"]), "query" in value)
+            elif parameter.type is DESTINATION and isinstance(value, Mapping):
+                yield NamedPath(operator.id, name, str(value["path"]), written=True)

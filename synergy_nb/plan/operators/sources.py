@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.operators.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.operators.destinations import DESTINATION, check_columns
 from synergy_nb.plan.operators.parameter_types import (
     COLUMN,
     COLUMN_TYPES,
@@ -553,13 +554,44 @@ SOURCE: Final = Declaration(
     brief=_brief,
 )
 
+
+def _sink(it: Derivation) -> Schema:
+    to = it.params.get("to")
+    if to is not None and (fault := check_columns(to, it.input)) is not None:
+        it.wrong("to", *fault)
+    return dict(it.input)
+
+
 SINK: Final = Declaration(
     kind="sink",
-    help="Delivers the stream as a result under its `name`. In Python it makes the plan, with the QoS requirement "
-    "as arguments.",
-    python=('query = slow.sink("everything", delay="2 s")',),
-    yaml=("everything: {kind: sink, input: slow, name: everything}",),
-    parameters={"name": Parameter(NAME, "name of the result", "result")},
+    help="Delivers the stream as a result under its `name`, and writes it `to` a destination if it has one. In Python "
+    "it makes the plan, with the QoS requirement as arguments.",
+    note="A destination is a format with its options: a folder of Parquet files, a CSV file or a file of JSON lines, "
+    "into which each row is written once, whoever is killed at which moment. In Python, `parquet(...)`, `csv(...)` and "
+    '`jsonl(...)` of `synergy_nb` make them, as in `to=parquet("everything", partition="1 hour")`. [Sinks](sinks.md) '
+    "says what each guarantees.",
+    python=(
+        'query = slow.sink("everything", delay="2 s")',
+        'query = slow.sink("everything", to={"format": "parquet", "path": "everything", "partition": "1 hour"})',
+    ),
+    yaml=(
+        "everything: {kind: sink, input: slow, name: everything}",
+        "everything: {kind: sink, input: slow, to: {format: parquet, path: everything, partition: 1 h}}",
+    ),
+    parameters={
+        "name": Parameter(NAME, "name of the result", "result"),
+        "to": Parameter(
+            DESTINATION,
+            "destination to which the results are written: `{format: parquet, path: FOLDER, partition: 1 h}` (the "
+            "partition may be left out), `{format: csv, path: FILE}` or `{format: jsonl, path: FILE}`; with `every: "
+            "10 s` a row waits so long at most",
+            None,
+            "no destination: a peer retains the results for its readers",
+            named=False,
+        ),
+    },
+    columns=_sink,
+    shaping=frozenset({"to"}),
     example=Example(lambda packets, _: packets),
     agrees="it passes each tuple on",
     off_spark="a peer retains the results",

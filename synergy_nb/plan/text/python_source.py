@@ -16,6 +16,7 @@ from synergy_nb.plan.checks.requirements import QOS_FIELDS
 from synergy_nb.plan.checks.validation import Operator, PlanError, Problem
 from synergy_nb.plan.operators.catalogue import FAMILIES, KINDS, PART, TAP
 from synergy_nb.plan.operators.declaration import REQUIRED
+from synergy_nb.plan.operators.destinations import DESTINATION, DESTINATIONS
 from synergy_nb.plan.operators.profile_fields import PROFILE
 from synergy_nb.plan.sql.sql import quoted
 from synergy_nb.plan.terms.qos import QoS
@@ -28,7 +29,9 @@ __all__ = ["python_source"]
 _WIDTH: Final = 100
 _RESULT: Final = "query"
 _ARGUMENTS: Final = frozenset({"self", "id", *PROFILE})  # names that no column may have as a keyword
-_TAKEN: Final = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "plan", "source", _RESULT})
+_TAKEN: Final = frozenset(
+    {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *DESTINATIONS, "plan", "source", _RESULT}
+)
 
 
 def python_source(
@@ -66,7 +69,8 @@ def python_source(
         listed = {} if order == list(operators) else {"order": list(operators)}
         arguments = [*ends, *_named({"name": title, **qos, **listed})]
         lines.append(_statement(_RESULT, "plan", arguments))
-    names = "source" if one else "plan, source"
+    formats = {operators[sink].params["to"]["format"] for sink in sinks if "to" in operators[sink].params}
+    names = ", ".join(sorted({"source", *formats, *([] if one else ["plan"])}))
     return f"from synergy_nb import {names}\n\n" + "".join(lines)
 
 
@@ -113,6 +117,9 @@ class _Call:
                 positional = positional and parameter.spelling == "keyword"
                 continue
             value = values[name]
+            if parameter.type is DESTINATION:
+                named.append(f"{name}={_destination(value)}")
+                continue
             match parameter.spelling:
                 case "many":
                     first += map(_literal, value)
@@ -159,6 +166,12 @@ def _by_name(values: Mapping[str, Any]) -> list[str]:
 def _short(value: Any) -> Any:
     """A list with one name as the name."""
     return value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) else value
+
+
+def _destination(written: Mapping[str, Any]) -> str:
+    """The call that makes a destination."""
+    options = {name: value for name, value in written.items() if name not in ("format", "path")}
+    return f"{written['format']}({', '.join([_literal(written['path']), *_named(options)])})"
 
 
 def _statement(variable: str, function: str, arguments: list[str]) -> str:

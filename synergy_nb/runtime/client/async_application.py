@@ -109,7 +109,8 @@ class AsyncApplication(LedApplication):
     def notices(self) -> list[str]:
         """Notices for the user: limits of replication, rows that went to a loop or were missed, windows cut short."""
         lacking = [notice for each in self._results.values() for notice in each.notices]
-        return [*notices_of(self.graph, self.last.roles.backups, self._looped), *lacking, *self._open_windows]
+        graph = dict(sorted(self.graph.items(), key=lambda each: each[0] in self.plan.sinks))
+        return [*notices_of(graph, self.last.roles.backups, self._looped), *lacking, *self._open_windows]
 
     @property
     def listed(self) -> ListedApplication:

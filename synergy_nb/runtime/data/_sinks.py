@@ -21,6 +21,7 @@ from synergy_nb.dataflow.streams.log.log import StreamLog
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Loss, Point, encoded
 from synergy_nb.dataflow.tuples import Batch, encode
 from synergy_nb.events import Recorder, SinkMeasured
+from synergy_nb.runtime.data._outside_sinks import OutsideSink
 
 SILENT: Final = 10.0  # seconds without a request after which a reader may be passed over
 # most readers of a sink; if there is one more, the reader that has been silent longest is passed over
@@ -65,13 +66,30 @@ class DeliveredSink(SinkQuality):
         super().__init__(operator, limit=limit, now=now, lost=lost)
         self.application = application
         self.upto: Point | None = None  # point after which nothing is delivered
+        self.outside: OutsideSink | None = None  # what writes its results to the outside, if it has a destination
+        self._outside_has: Point | None = None  # point up to which the outside has them
         self._began = began
         self._places: dict[str, _Place] = {}  # of each reader
         self._news = asyncio.Event()
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing of its stream is missing here, nor in its destination."""
+        return self.ended and (self.outside is None or self.outside.complete)
+
+    def write_to(self, outside: OutsideSink, start: Point) -> None:
+        """Have its results written to the outside, from a point on: that is a reader which is never passed over."""
+        self.outside, self._outside_has = outside, start
+
+    def committed(self, upto: Point) -> None:
+        """Record that the outside has its results up to a point."""
+        self._outside_has = upto
+
     def notify_readers(self) -> None:
         """Wake requests that wait for results."""
         self._news.set()
+        if self.outside is not None:
+            self.outside.notify()
 
     async def arrival(self, there: Callable[[], bool], seconds: float) -> None:
         """Return when ``there`` is true, at the latest after ``seconds``."""
@@ -109,7 +127,8 @@ class DeliveredSink(SinkQuality):
         for name, place in list(self._places.items()):
             if now - place.asked > SILENT and held(place.upto):
                 del self._places[name]
-        return min(place.upto for place in self._places.values())
+        points = [place.upto for place in self._places.values()]
+        return min(points if self._outside_has is None else [*points, self._outside_has])
 
     def portion(self, log: StreamLog, start: Point, missed: int, most: float) -> Portion:
         """Return results of its log from a point on: at most ``most`` bytes, but one batch if there is any."""

@@ -6,6 +6,7 @@ feeds and sinks of the components that a deployment assigns to this peer. All of
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,12 +14,14 @@ from functools import partial
 from typing import Any, Final
 
 from synergy_nb import events
+from synergy_nb.connectors.sink_writers import writer_of
 from synergy_nb.control.driver_messages import DepartureLimits, InputsReported, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, MemoryShare
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
+from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_settings import configure
 from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
@@ -26,15 +29,17 @@ from synergy_nb.dataflow.streams.component.losses import lost_results
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.hosting.input_reports import InputsMeasured, first_counts
-from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.allowed_paths import refused_paths
+from synergy_nb.plan.derived.repeatable_results import results_name
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.runtime.data._ended_sinks import EndedSink, EndedSinks
+from synergy_nb.runtime.data._outside_sinks import OutsideSink
 from synergy_nb.runtime.data._pushed_sources import PushedSources
 from synergy_nb.runtime.data._sinks import DeliveredSink, Portion, Sinks
 from synergy_nb.runtime.data._spark_part import SparkPart
@@ -164,6 +169,7 @@ class Host:
         self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
         components = self.hosting.components.values
         self._standstills = Standstills(runtime.loop, runtime.clock, components, on_slow_reader, standstill_s)
+        self._writing: set[asyncio.Task[None]] = set()  # of sinks that write to the outside, also removed ones
         self._closed = False
 
     # -- deployments ---------------------------------------------------------------------------------------------
@@ -239,7 +245,10 @@ class Host:
             lost = partial(lost_results, plan=plan, sink=component.operator)
             of, now = (component.application, component.operator), self._clock()
             self.ended.discard(component.application)
-            self._sinks.add(DeliveredSink(*of, limit=limit, now=now, began=component.log.start, lost=lost))
+            sink = DeliveredSink(*of, limit=limit, now=now, began=component.log.start, lost=lost)
+            self._sinks.add(sink)
+            if "to" in plan.operators[component.operator].params:
+                self._write(sink, component, plan)
         if isinstance(component.logic, SparkPart) and not component.failed:
             self._driver.feeds[component] = component.logic
             component.logic.prepare(component.log.end)
@@ -247,6 +256,36 @@ class Host:
         self._runtime.record(
             events.ComponentDeployed, component.application, operator=component.operator, discipline=discipline
         )
+
+    def _write(self, sink: DeliveredSink, component: Component, plan: Plan) -> None:
+        """Have the results of a sink written to its destination."""
+        to = plan.operators[sink.operator].params["to"]
+        stream = results_name(plan, sink.operator, sink.application)
+        writer = writer_of(to, plan.schema(sink.operator), stream)
+
+        def committed(point: Point) -> None:
+            sink.committed(point)
+            if self.hosting.hosts(component):
+                self._collected(sink, component.log)
+
+        def complete() -> None:
+            sink.ended = True  # also where the end had arrived before this peer has taken over
+            self._end_sink(sink)
+
+        outside = OutsideSink(
+            self._runtime.loop,
+            self._clock,
+            self._runtime.record,
+            component,
+            SinkReader(writer, repr(to["path"]), to["every"], self.hosting.limits.results // 4),
+            upto=lambda: sink.upto,
+            committed=committed,
+            complete=complete,
+            failed=self._abort_soon,
+        )
+        sink.write_to(outside, component.log.start)
+        self._writing.add(outside.task)
+        outside.task.add_done_callback(self._writing.discard)
 
     def _gone(self, component: Component) -> None:
         self._started.discard(component)
@@ -256,6 +295,9 @@ class Host:
         if sink is not None:
             self._sinks.remove(sink)
             self.ended.add(sink, component.log)
+            if sink.outside is not None:
+                # a sink that was not stopped goes on at another peer, which writes what this one has not
+                sink.outside.leave(flush=sink.halted)
         self._runtime.record(events.ComponentUndeployed, component.application, operator=component.operator)
 
     def _read(self, component: Component, since: Point, _ready: Callable[[], None]) -> SourceFeed | None:
@@ -286,6 +328,7 @@ class Host:
         for component in tuple(self.hosting.components.values()):
             self._gone(component)
         self.context.functions.close()
+        await asyncio.gather(*self._writing)
         await self._driver.close()
 
     # -- data ----------------------------------------------------------------------------------------------------
@@ -313,6 +356,11 @@ class Host:
         if sink is None or not sink.arrived(outcome.chunks, outcome.finished, losses):
             return
         self._sinks.measure(sink)  # before the end is reported and the sink may be removed
+        if sink.outside is None:
+            self._end_sink(sink)
+
+    def _end_sink(self, sink: DeliveredSink) -> None:
+        """Report that nothing of a sink's stream is missing any more."""
         self._runtime.record(events.SinkFinished, sink.application, operator=sink.operator)
         self._finished(sink.application, sink.operator)
 
@@ -347,6 +395,9 @@ class Host:
                 if component is not None:
                     self.context.functions.end(component)
                     self._driver.drop(component)
+                    sink = self._sinks.get(application, operator)
+                    if sink is not None and sink.outside is not None:
+                        sink.outside.leave(flush=False)
                 self._runtime.record(events.OperatorFailed, application, operator=operator, reason=fact.reason)
                 self._failed(application, operator, fact.reason)
             case FactKind.INPUT_LOST:
@@ -382,10 +433,14 @@ class Host:
         start, missed, new = sink.place(reader, since, log.start, now)
         if missed and new:
             self._runtime.record(events.ResultsMissed, application, operator=sink.operator, rows=missed)
-        most = self.hosting.limits.results
-        read = sink.read(now, lambda point: log.between(point, start) > most // 2)
-        self._driver.collected(application, sink.operator, read, log.behind(read, most // 4))
+        self._collected(sink, log, start)
         return sink.portion(log, start, missed, max_bytes)
+
+    def _collected(self, sink: DeliveredSink, log: StreamLog, start: Point | None = None) -> None:
+        """Discard results that all readers of a sink have; one of them has just read up to ``start``."""
+        most, ahead = self.hosting.limits.results, log.end if start is None else start
+        read = sink.read(self._clock(), lambda point: log.between(point, ahead) > most // 2)
+        self._driver.collected(sink.application, sink.operator, read, log.behind(read, most // 4))
 
     def look(self, application: str, operator: str | None, rows: int) -> Portion:
         """Return the last results of a sink that are retained, at most ``rows``; no reader's place changes."""
@@ -456,6 +511,11 @@ class Host:
             return self.hosting.components[application, sink.operator].log.end
 
         self._sinks.halt(application, end)
+
+    async def flush(self, application: str) -> None:
+        """Return when what has arrived at the sinks of an application is in their destinations, or cannot be."""
+        outside = [sink.outside for sink in self._sinks.of(application) if sink.outside is not None]
+        await asyncio.gather(*(each.flush() for each in outside))
 
     def measure(self) -> None:
         """Journal and report the quality of service of each sink since the last measurement."""

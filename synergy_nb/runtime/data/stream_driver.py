@@ -271,6 +271,8 @@ class StreamDriver:
                     component = self.hosting.components.get((application, operator))
                     if component is not None and (feed := self.feeds.get(component)) is not None:
                         feed.copied()
+                    elif component is not None and component.log.collected:
+                        self._arrived(application, operator)
                 case Fact():
                     self._on_fact(effect)
                 case PeerPrediction() | SlackViolation() | InputsMeasured():

@@ -255,7 +255,7 @@ class Service:
         self.runtime.report_soon(driver.OperatorStopped(application, operator, reason))
 
     def _finished(self, application: str, _operator: str) -> None:
-        if all(sink.ended for sink in self.host.sinks(application)):
+        if all(sink.over for sink in self.host.sinks(application)):
             self.runtime.report_soon(driver.SinksEnded(application))
 
     def _measured(self, application: str, operator: str, _measured: dict[str, Any]) -> None:
@@ -488,7 +488,11 @@ class Service:
 
     async def _halt(self, payload: bytes) -> bytes:
         """Stop the sinks of an application, so that their last measurement covers exactly the retained results."""
-        self.host.halt(unpack(payload, ApplicationId).application)
+        application = unpack(payload, ApplicationId).application
+        self.host.halt(application)
+        with contextlib.suppress(TimeoutError):  # what is not written then is written after the answer
+            async with asyncio.timeout(POLL):
+                await self.host.flush(application)
         return b""
 
     async def _sinks(self, payload: bytes) -> bytes:

@@ -322,8 +322,11 @@ class Snapshots:
         self.report_lagging(component)
 
     def _report_copied(self, component: Component) -> None:
-        """Report that copies of a source have more of it, so that whoever pushes its rows can retain less."""
-        if not component.feeds:
+        """Report that copies have more of a source or a sink.
+
+        So whoever pushes the rows of a source can retain less, and the outside gets more of what a sink writes.
+        """
+        if not component.feeds or component.log.collected:
             self._outbox.effect(Copied(component.application, component.operator))
 
     def send_pieces(self, request: PieceRequest, now: float) -> None:

@@ -147,9 +147,9 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """Report that copies of a source have more of its output: see ``StreamLog.copied``."""
+    """Report that copies of a source or a sink have more of its output: see ``StreamLog.copied``."""
 
-    # application, operator: source whose copies have advanced, or some of which nobody waits for any more
+    # application, operator: component whose copies have advanced, or some of which nobody waits for any more
     application: str
     operator: str
 

@@ -1,0 +1,65 @@
+"""The protocol of a sink to the outside: what writes the results of a stream, and knows how far it has got.
+
+Theory of operation
+-------------------
+A sink to the outside is a reader of a stream whose durable point is what the outside has committed, and that point is
+stored with the data themselves: in the same file, or by the same transaction. So there is never a moment at which one
+of them is there without the other, and whoever comes next (the same peer after an error, the peer that takes over, the
+next run of a plan) asks the outside how far it has got (:meth:`SinkWriter.open`), and goes on from there.
+
+``docs/sinks.md`` describes the protocol for people who write one.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from synergy_nb.dataflow.streams.log.values import Point
+from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.errors import SynergyError
+
+__all__ = ["SinkFailed", "SinkUnavailable", "SinkWriter"]
+
+
+class SinkUnavailable(SynergyError, OSError):
+    """The destination of a sink cannot be written to at present: it is tried again until it can."""
+
+
+class SinkFailed(SynergyError, ValueError):
+    """The destination of a sink can never be written to: the application fails, by the name of the sink."""
+
+
+class SinkWriter(Protocol):
+    """Writes the rows of one stream to a destination.
+
+    It is used from one thread at a time, and not from that of an event loop: it may block. Each method may raise
+    :class:`SinkUnavailable`, after which :meth:`open` is called again and what was not committed is written again; or
+    :class:`SinkFailed`, after which only :meth:`close` is called.
+    """
+
+    def open(self) -> Point | None:
+        """Return the point up to which the destination has the stream, or None if it has nothing of it yet.
+
+        What was written and not committed, by this writer or by an earlier one, is discarded. From here on no other
+        writer can write to the destination. May be called again, to begin once more.
+
+        Raises
+        ------
+        SinkUnavailable
+            If another writer writes to it, or it cannot be reached.
+        SinkFailed
+            If it holds something else than this stream, or must not be written to.
+        """
+
+    def write(self, batch: Batch) -> None:
+        """Take rows, of which the first is at ``batch.position``: where the ones before them have ended."""
+
+    def commit(self, point: Point) -> None:
+        """Make durable all rows that were written, together with the point where they end: both or none.
+
+        Once it has returned, :meth:`open` returns this point whatever happens. Without new rows, and with a point
+        that is committed already, it does nothing.
+        """
+
+    def close(self) -> None:
+        """Let go of the destination; what was not committed is discarded. May be called again, and never raises."""

@@ -1,0 +1,192 @@
+"""Destinations: where a sink writes its results to, outside of the peers.
+
+A plan holds a destination as a mapping with all options of its format, in normal form: ``{"format": "parquet", "path":
+"flows", "every": 10.0}``. :mod:`synergy_nb.connectors` writes them; a format is declared here so that plans are checked
+without importing what writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, Final, NamedTuple
+
+from synergy_nb.plan.operators.parameter_types import PATH, POSITIVE, ValueType
+from synergy_nb.plan.terms.column_types import PLAIN, family
+from synergy_nb.plan.terms.units import WrongValue, WrongValues, format_duration, nearest
+
+__all__ = ["DESTINATION", "DESTINATIONS", "PERIOD", "check_columns", "csv", "jsonl", "parquet"]
+
+#: Name of the folders of a period, and so of a column that readers of such a folder add.
+PERIOD: Final = "period"
+_DAY: Final = 86_400.0
+_SECONDS: Final = 1.0
+
+
+class DestinationOption(NamedTuple):
+    """One option of a format."""
+
+    type: ValueType
+    default: Any = None  # normal value where a plan states none; None: the option is absent
+    needed: bool = False
+
+
+def _period(value: Any) -> float:
+    """Parse the length of a period, which days are divided into without rest, or which is whole days."""
+    seconds = float(POSITIVE.parse(value))
+    whole = seconds % _DAY == 0.0 if seconds > _DAY else _DAY % seconds == 0.0
+    if seconds % _SECONDS or not whole:
+        raise WrongValue(value, "whole seconds that divide a day, or whole days, such as '1 hour' or '1 day'")
+    return seconds
+
+
+_PERIOD: Final = ValueType("duration", _period, format_duration, "s", least=_SECONDS)
+_PATH: Final = DestinationOption(PATH, needed=True)
+
+#: Format to its options by name.
+DESTINATIONS: Final[Mapping[str, Mapping[str, DestinationOption]]] = {
+    "parquet": {"path": _PATH, "partition": DestinationOption(_PERIOD), "every": DestinationOption(POSITIVE, 10.0)},
+    "csv": {"path": _PATH, "every": DestinationOption(POSITIVE, 1.0)},
+    "jsonl": {"path": _PATH, "every": DestinationOption(POSITIVE, 1.0)},
+}
+_EXPECTED: Final = "a destination such as parquet('folder'), csv('file.csv') or jsonl('file.jsonl')"
+
+
+def _destination(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise WrongValue(value, _EXPECTED)
+    form = value.get("format")
+    if not isinstance(form, str) or form not in DESTINATIONS:
+        raise WrongValue(form, f"one of {', '.join(DESTINATIONS)}", nearest(form, DESTINATIONS), ".format")
+    options = DESTINATIONS[form]
+    found: dict[str, Any] = {"format": form}
+    expected = f"one of the options {', '.join(options)} of {form}"
+    unknown = sorted(map(str, value.keys() - {"format"} - options.keys()))
+    wrongs = [WrongValue(name, expected, nearest(name, options)) for name in unknown]
+    for name, option in options.items():
+        given = value.get(name, option.default)
+        if given is None and option.needed:
+            wrongs.append(WrongValue(given, f"a {name}, as in {form}('...')", None, f".{name}"))
+        elif given is not None:
+            try:
+                found[name] = option.type.parse(given)
+            except WrongValues as wrong:
+                wrongs += [WrongValue(each.value, each.expected, each.nearest, f".{name}") for each in wrong.wrongs]
+    if wrongs:
+        raise WrongValues(wrongs)
+    return found
+
+
+def _written(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a destination with units, without options at their default."""
+    options = DESTINATIONS[value["format"]]
+    found: dict[str, Any] = {"format": value["format"]}
+    for name, each in value.items():
+        if name != "format" and each != options[name].default:
+            write = options[name].type.write
+            found[name] = each if write is None else write(each)
+    return found
+
+
+#: A format with its options.
+DESTINATION: Final = ValueType("destination", _destination, _written)
+
+
+def check_columns(to: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return a column of a stream that a format cannot hold, and what was expected; None if it holds all."""
+    form = to["format"]
+    if form == "csv":
+        for name, kind in columns.items():
+            if family(kind) not in PLAIN:
+                return name, f"columns of type {', '.join(PLAIN)} in a CSV file, not {kind}; parquet and jsonl hold it"
+    if "partition" in to:
+        for name in columns:
+            if name.casefold() == PERIOD:
+                return name, f"no column of this name with a partition, whose folders are named {PERIOD}=..."
+    return None
+
+
+# -- for users -------------------------------------------------------------------------------------------------------
+
+
+def parquet(path: str | PathLike[str], *, partition: Any = None, every: Any = None) -> dict[str, Any]:
+    """Return a folder of Parquet files as the destination of a sink.
+
+    Each file has its name when all of its rows are in it and on the disk, and the positions of its rows in the stream;
+    so each row of the stream is in one file, once, whoever is killed at which moment.
+
+    Parameters
+    ----------
+    path
+        Folder, which is made. All peers that may execute the sink must have access to it.
+    partition
+        Length of a period of event time, ``"1 hour"`` or ``"1 day"``: rows of a period are in a folder
+        ``period=2026-01-01T14-00-00`` of their own (``period=2026-01-01`` for days). Default: no such folders.
+    every
+        Longest time until a row is in a file, ``"10 s"`` by default; a file is written earlier when rows for it take 16
+        MiB of memory.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> from synergy_nb import parquet, source
+    >>> plan = source("packets").filter("bytes > 1000").sink(to=parquet("large", partition="1 hour"))
+    >>> plan.operators["sink"].params["to"]
+    {'format': 'parquet', 'path': 'large', 'partition': 3600.0, 'every': 10.0}
+    """
+    return _of_user("parquet", path=path, partition=partition, every=every)
+
+
+def csv(path: str | PathLike[str], *, every: Any = None) -> dict[str, Any]:
+    """Return a CSV file as the destination of a sink.
+
+    The file with ``.positions`` after its name says how many of its bytes count, and up to which position in the
+    stream. So a row is in it once, whoever is killed at which moment; until the sink is opened again, the file may end
+    with rows that do not count yet.
+
+    Parameters
+    ----------
+    path
+        File, which is made, and to which rows are appended.
+    every
+        Longest time until a row is in the file, ``"1 s"`` by default.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> from synergy_nb import csv, source
+    >>> plan = source("packets").filter("bytes > 1000").sink(to=csv("large.csv"))
+    """
+    return _of_user("csv", path=path, every=every)
+
+
+def jsonl(path: str | PathLike[str], *, every: Any = None) -> dict[str, Any]:
+    """Return a file of JSON lines as the destination of a sink, as :func:`csv` a CSV file.
+
+    Parameters
+    ----------
+    path, every
+        File, and longest time until a row is in it, see :func:`csv`.
+
+    Examples
+    --------
+    >>> from synergy_nb import jsonl, source
+    >>> plan = source("packets").filter("bytes > 1000").sink(to=jsonl("large.jsonl"))
+    """
+    return _of_user("jsonl", path=path, every=every)
+
+
+def _of_user(form: str, **options: Any) -> dict[str, Any]:
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return _destination({"format": form, **given})
+    except WrongValues as wrong:
+        raise ValueError("; ".join(f"{each.field.removeprefix('.')}: {each}" for each in wrong.wrongs)) from None
