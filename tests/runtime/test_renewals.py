@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from synergy_nb.control.identity import PEER, endpoint_of
+from synergy_nb.control.identity import PEER, WrongIdentity, endpoint_of
 from synergy_nb.runtime.identity import renewals as renewals_module
 from synergy_nb.runtime.identity.authority import Authority, identity_in
 from synergy_nb.runtime.identity.renewals import OPERATION, NextCredentials, Renewals
@@ -69,3 +69,19 @@ async def test_a_peer_that_joins_later_learns_what_was_revoked_and_keeps_its_pla
     at, told = world.told[-1]
     assert (at, told.revoked) == (B, ["spiffe://green/user/eve"])
     assert identity_in(told.certificate).address == f"{B}#{identity_in(began).place}" == world.renewals.address_of("b")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("c", "name: 'c'; expected a peer, one of a, b, or one such as 'user/ada'"),
+        ("", "name: ''; expected a peer"),
+        ("owner/ada", "is the owner of the cluster"),
+        ("king/ada", "name: 'king/ada'; expected one such as 'peer-3'"),
+    ],
+)
+async def test_a_name_that_nobody_has_revokes_nobody(name: str, wrong: str) -> None:
+    world = Told(a=A, b=B)
+    with pytest.raises(WrongIdentity, match=wrong):
+        await world.renewals.revoke(name)
+    assert not world.authority.revoked

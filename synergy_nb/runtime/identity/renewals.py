@@ -113,8 +113,8 @@ class Renewals:
     async def revoke(self, name: str) -> Identity:
         """Refuse a peer, a user or a session from now on, at this process and at all peers.
 
-        A peer that does not answer is told again. ``name``: ``user/ada``, or the name alone. Raises ``WrongIdentity``
-        if it is none, or is the owner.
+        A peer that does not answer is told again. ``name``: ``user/ada``, or that of a peer alone. Raises
+        ``WrongIdentity`` if it is none, or is the owner.
         """
         identity = self._named(name)
         self.authority.revoke(identity)
@@ -207,8 +207,10 @@ class Renewals:
         role, _, rest = name.rpartition("/")
         if role == OWNER:
             raise WrongIdentity(f"name: {name!r} is the owner of the cluster; expected a peer, a user or a session")
-        if not role:
-            role = PEER if rest in self.certificates else USER
+        if not role and rest not in self.certificates:  # a wrong name would be revoked, and its holder stay
+            known = ", ".join(sorted(self.certificates))
+            raise WrongIdentity(f"name: {name!r:.100}; expected a peer, one of {known}, or one such as 'user/ada'")
+        role = role or PEER
         if role not in (PEER, USER, SPARK):
             raise WrongIdentity(f"name: {name!r}; expected one such as 'peer-3', 'user/ada' or 'spark/ada'")
         return Identity(self.authority.cluster, role, rest)
