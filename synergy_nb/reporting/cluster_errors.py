@@ -9,7 +9,15 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.explanation import Explanation
 
-__all__ = ["ClosedClusterError", "ClusterError", "NotAdmitted", "PeerUnreachable", "check_rows", "rows_left"]
+__all__ = [
+    "AccessRevoked",
+    "ClosedClusterError",
+    "ClusterError",
+    "NotAdmitted",
+    "PeerUnreachable",
+    "check_rows",
+    "rows_left",
+]
 
 
 class ClusterError(SynergyError, RuntimeError):
@@ -33,6 +41,16 @@ class ClosedClusterError(ClusterError):
 
     def __init__(self, what: str = "cluster") -> None:
         super().__init__(f"the {what} is closed; expected an open one")
+
+
+class AccessRevoked(ClusterError):
+    """A peer has closed the connection, as the owner of the cluster has revoked the certificate of this client."""
+
+    def __init__(self, what: str, rows: int = 0) -> None:
+        super().__init__(
+            f"{what}: the certificate with which you have connected was revoked by the owner of the cluster; ask for "
+            f"another one{rows_left(rows)}"
+        )
 
 
 class PeerUnreachable(ClusterError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,13 +21,13 @@ from distributed.protocol.serialize import to_serialize
 from synergy_nb import Cluster, source
 from synergy_nb.control.identity import OWNER, PEER, USER, endpoint_of, place_of
 from synergy_nb.events import FrameRefused, LinkRefused, PeerStarted, SenderRefused
-from synergy_nb.reporting.cluster_errors import ClusterError
+from synergy_nb.reporting.cluster_errors import AccessRevoked, ClusterError
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.identity.authority import Authority, half_life, identity_in
 from synergy_nb.runtime.identity.renewals import REVOKE, Renewals
 from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._plugin import client_links, connector
-from synergy_nb.runtime.transport.link import LinkDown, LinkLimits, Links, RemoteError
+from synergy_nb.runtime.transport.link import DISMISSED, LinkDown, LinkLimits, Links, RemoteError
 from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
@@ -228,6 +229,27 @@ def test_a_guest_submits_within_what_peers_accept_and_sees_what_is_his_own_or_sh
             ann.revoke("user/bob")
 
 
+def test_a_guest_who_is_revoked_while_he_reads_is_told_so_and_has_what_had_come(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.invite("carol", tmp_path / "carol")
+    with Cluster(cluster.scheduler, security=tmp_path / "carol") as carol, ThreadPoolExecutor(1) as pool:
+        endless = carol.submit(source("packets", seed=1, rate="500 tuples/s").sink(delay="20 s"))
+        assert endless.head(10).height >= 10
+        had = endless.results(wait=False).height
+        reading = pool.submit(endless.results, seconds=10 * DEADLINE)
+        cluster.revoke("user/carol")
+        with pytest.raises(
+            AccessRevoked, match=rf"{endless.id}: the certificate .* was revoked .*results\(wait=False\)"
+        ):
+            reading.result(DEADLINE)
+        for asked in (endless.wait, lambda: endless.status, lambda: carol.applications, carol.states):
+            with pytest.raises(AccessRevoked, match="was revoked by the owner of the cluster; ask for another one"):
+                asked()
+        assert endless.results(wait=False).height >= had
+    cluster.stop(endless.id)
+
+
 @pytest.mark.parametrize("role", [USER, PEER])
 def test_neither_a_guest_nor_a_peer_runs_code_by_dask(cluster: Cluster, at: str, role: str) -> None:
     held = security(cluster, role, "eve", "tls://127.0.0.1:9" if role == PEER else "")
@@ -329,8 +351,10 @@ def test_who_was_revoked_loses_its_links_and_gets_no_new_one(cluster: Cluster, a
         assert await links.request(at, "ping", b"x") == b"x"
         await asyncio.to_thread(cluster.revoke, "user/mallory")
         await asyncio.wait_for(down.wait(), 60.0)
-        with pytest.raises((LinkDown, TimeoutError)):
+        with pytest.raises(LinkDown, match=DISMISSED):
             await asked(links, at)
+        with pytest.raises((LinkDown, TimeoutError)):
+            await asked(links_of(guest), at)
 
     asyncio.run(meet())
     assert any("mallory, whose certificate was revoked" in event.reason for event in journaled(cluster, FrameRefused))

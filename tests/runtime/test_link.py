@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from synergy_nb.control.cuts import Cut
+from synergy_nb.control.identity import Identity
 from synergy_nb.runtime.transport.cut_links import CuttableLinks
 from synergy_nb.runtime.transport.link import (
+    DISMISSED,
     HANDLER,
     PROTOCOL_VERSION,
+    REVOKED,
     LinkDown,
     LinkFull,
     LinkLimits,
@@ -380,6 +383,47 @@ async def test_a_user_who_asks_from_many_processes_leaves_requests_to_others() -
     answers = await asyncio.gather(*flood, return_exceptions=True)
     assert sorted(map(type, answers), key=str) == [bytes] * 4 + [RemoteError] * 4
     assert await net.links["user/eve#0"].request(B, "say", b"y") == b"y"
+
+
+class Certificates:
+    """Who is who by the name that it states, and whose certificates were revoked."""
+
+    def __init__(self) -> None:
+        self.revoked: set[str] = set()
+
+    def identify(self, _comm: Any) -> Identity | None:
+        return Identity("green", "user", "eve")
+
+
+async def test_who_was_revoked_is_told_so_and_gets_nothing_else() -> None:
+    net, certificates, hold = Net(), Certificates(), asyncio.Event()
+
+    async def slow(_sender: str, operation: str, payload: bytes) -> bytes:
+        if operation == "wait":
+            await hold.wait()
+        return payload
+
+    b, at_b = net.join(B, answer=slow, identities=certificates)
+    client, at_client = net.join("user/eve#1")
+    asked = asyncio.create_task(client.request(B, "wait", b"x", 90.0))
+    await until(lambda: b.connected() and not client.pending(B))
+    assert await client.request(B, "say", b"x") == b"x"
+    b.send_data("user/eve#1", "results", b"sent before")
+    certificates.revoked.add("spiffe://green/user/eve")
+    b.end_revoked()
+    hold.set()
+    with pytest.raises(LinkDown, match=f"{B}: {DISMISSED}"):
+        await asked
+    assert at_client["down"].entries == [(B, DISMISSED)]
+    assert at_b["down"].entries == [("user/eve#1", REVOKED)]
+    assert not at_client["data"].entries, "what had waited is not sent any more"
+    assert not b.connected()
+    with pytest.raises(LinkDown, match=DISMISSED):
+        await client.request(B, "say", b"x")
+    opened = len(net.opened)
+    with pytest.raises(LinkDown, match=DISMISSED):
+        await client.request(B, "say", b"x")
+    assert len(net.opened) == opened, "a name that was revoked never counts again"
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

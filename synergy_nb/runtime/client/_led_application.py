@@ -14,6 +14,7 @@ from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client._accounts import Journals
 from synergy_nb.runtime.client._peer_requests import SILENT_FOR
 from synergy_nb.runtime.process.requests import (
+    AccessRevoked,
     ApplicationId,
     ApplicationState,
     ClosedClusterError,
@@ -87,11 +88,18 @@ class LedApplication:
         It is ``paused`` while the origin is silent, but may live, and no successor of it answers; ``failed`` once the
         origin has been silent for a minute, or its process has ended. For a closed cluster, return the last known
         state.
+
+        Raises
+        ------
+        AccessRevoked
+            If the certificate of this client was revoked.
         """
         try:
             answer = await self._asked()
         except ClosedClusterError:
             return self.last
+        except AccessRevoked:
+            raise
         except ClusterError as error:
             if await self._led_on(error):
                 return self.last
@@ -151,7 +159,7 @@ class LedApplication:
         """
         try:
             return await self.cluster.request(self.origin, operation, payload, timeout)
-        except ClosedClusterError:
+        except (ClosedClusterError, AccessRevoked):
             raise
         except ClusterError as error:
             if not await self._led_on(error):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -17,6 +16,7 @@ from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.client.waiting_display import displays_waiting
 from synergy_nb.runtime.process.requests import (
+    AccessRevoked,
     ApplicationId,
     ApplicationState,
     ClosedClusterError,
@@ -25,7 +25,7 @@ from synergy_nb.runtime.process.requests import (
     pack,
     unpack,
 )
-from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
+from synergy_nb.runtime.transport.link import DISMISSED, LinkDown, LinkFull, Links, RemoteError
 
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
 SILENT_FOR: Final = 60.0  # seconds for which a peer that does not answer may count as alive
@@ -73,6 +73,8 @@ class PeerRequests:
         ------
         PeerUnreachable
             If it does not answer; the message says after what time, or that the connection was broken.
+        AccessRevoked
+            If the certificate of this client was revoked.
         ClusterError
             If it answers with an error.
         """
@@ -81,6 +83,8 @@ class PeerRequests:
         try:
             return await self.links.request(address, operation, payload, timeout)
         except UNREACHABLE as error:
+            if str(error).endswith(DISMISSED):
+                raise AccessRevoked(peer_phrase(self.name(address))) from error
             ended = str(error).endswith(REFUSED)
             broken = ENDED if ended else BROKEN
             why = f"no answer within {seconds(timeout)}" if isinstance(error, TimeoutError) else broken
@@ -157,24 +161,32 @@ class PeerRequests:
         """Send a request to peers; return address to answer for those that answer.
 
         Once a peer has answered, the call ends when no further answer comes for ``straggling`` seconds.
+
+        Raises ``AccessRevoked`` if none answers, and one says that the certificate of this client was revoked.
         """
         self._check_open()
         request = self.links.request
         requests = {asyncio.create_task(request(each, operation, payload, timeout)): each for each in addresses}
         waiting, found = set(requests), dict[str, bytes]()
+        dismissed: BaseException | None = None
         try:
             while waiting:
                 patience = straggling if found else timeout
                 done, waiting = await asyncio.wait(waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    with contextlib.suppress(*UNREACHABLE):
+                    try:
                         found[requests[task]] = task.result()
+                    except UNREACHABLE as error:
+                        if str(error).endswith(DISMISSED):
+                            dismissed = error
                 if not done:
                     break
         finally:
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
+        if dismissed is not None and not found:
+            raise AccessRevoked("no peer answers") from dismissed
         return found
 
     @displays_waiting(lambda *_: "asking the peers for their journals")

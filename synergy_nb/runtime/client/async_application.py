@@ -36,6 +36,7 @@ from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.process.requests import (
+    AccessRevoked,
     ApplicationId,
     ApplicationState,
     ClosedClusterError,
@@ -203,6 +204,11 @@ class AsyncApplication(LedApplication):
                     if not arrived and not self._complete(name):
                         await self._still_wanted()
 
+    @property
+    def _arrived(self) -> int:
+        """Rows that this handle stores."""
+        return sum(results.rows for results in self._results.values())
+
     def _complete(self, sink: str) -> bool:
         """Whether no more results follow: the stream has ended, or this handle has stopped it."""
         return self._results[sink].ended or self.stopped
@@ -230,9 +236,10 @@ class AsyncApplication(LedApplication):
             ask = self.cluster.request_while_alive if patient else self.cluster.request
             answered = await ask(self.sink_peer(sink), "fetch", request, wait + 10.0)
         except PeerUnreachable as error:
-            had = sum(results.rows for results in self._results.values())
             peer = self.cluster.name(self.sink_peer(sink))
-            raise PeerUnreachable(why_none(self.id, sink, peer, error, had)) from error
+            raise PeerUnreachable(why_none(self.id, sink, peer, error, self._arrived)) from error
+        except AccessRevoked as error:
+            raise AccessRevoked(self.id, self._arrived) from error
         except ClusterError:  # only the origin remembers an application whose results it has had discarded
             if self.sink_peer(sink) == self.origin or (await self.state()).status in LASTING:
                 raise
@@ -293,6 +300,8 @@ class AsyncApplication(LedApplication):
             If the application has failed or was stopped by another client; if the peer of the sink does not answer; if
             its stream is endless, and neither ``seconds`` nor ``wait=False`` is given; or if the cluster was closed
             before all results were collected.
+        AccessRevoked
+            If the certificate of this client was revoked; ``wait=False`` returns what has arrived.
         ValueError
             If ``seconds`` is not a duration above 0, or is given together with ``wait=False``.
         """
@@ -307,7 +316,7 @@ class AsyncApplication(LedApplication):
                 await self._gather(name)
             elif not self._complete(name):
                 async with self._results[name].fetching:
-                    with contextlib.suppress(PeerUnreachable):  # those that have arrived are available
+                    with contextlib.suppress(PeerUnreachable, AccessRevoked):  # those that have arrived are available
                         await self._fetch_all(name)
         except ClosedClusterError:
             if wait and seconds is None:
@@ -411,7 +420,7 @@ class AsyncApplication(LedApplication):
         """Raise an error where no result can follow although the stream has not ended."""
         state = await self.state()
         if state.status in {"failed", "rejected", "stopped"}:
-            rest = rows_left(sum(results.rows for results in self._results.values()))
+            rest = rows_left(self._arrived)
             why = self.cluster.readable(state.reason) or "on request"
             cause = self.broken.__cause__ if self.broken is not None else None
             raise ClusterError(f"{self.id}: {state.status}: {why}{rest}") from cause

@@ -157,6 +157,7 @@ class SynergyPlugin(WorkerPlugin):
         self._area = area
         self._limits = limits or LinkLimits()
         self.runtime: PeerRuntime | None = None  # running peer, between `setup` and `teardown`
+        self._door: Door | None = None
 
     async def setup(self, worker: Worker) -> None:
         """Create the peer and start it."""
@@ -179,11 +180,10 @@ class SynergyPlugin(WorkerPlugin):
             runtime.operations[OPERATION] = partial(_next_credentials, security)
         self.runtime = runtime
         worker.handlers[HANDLER] = self.synergy_link
-        door = None
         if security is not None:
-            door = Door(security.identify, security.revoked, AT_WORKER)
-            security.on_revoked.append(door.end_revoked)
-        bound(worker, lambda address, reason: runtime.record(FrameRefused, address, reason=reason), door=door)
+            self._door = Door(security.identify, security.revoked, AT_WORKER)
+            security.on_revoked.append(self._door.end_revoked)
+        bound(worker, lambda address, reason: runtime.record(FrameRefused, address, reason=reason), door=self._door)
         runtime.start()
         if self._enters and "join" in runtime.operations:
             self._entering = asyncio.create_task(_enter(worker, runtime), name="enter the ring")
@@ -202,6 +202,8 @@ class SynergyPlugin(WorkerPlugin):
         if self.runtime is None:
             comm.abort()
         else:
+            if self._door is not None:
+                self._door.hand_over(comm)  # a link tells its other end before
             await self.runtime.links.accept(comm, hello if isinstance(hello, Mapping) else {})
         return Status.dont_reply
 

@@ -11,10 +11,17 @@ from synergy_nb.control.cuts import Cut
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.log.values import ORIGIN
 from synergy_nb.events import SkippedLines
-from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted, PeerUnreachable
+from synergy_nb.reporting.cluster_errors import (
+    AccessRevoked,
+    ClosedClusterError,
+    ClusterError,
+    NotAdmitted,
+    PeerUnreachable,
+)
 
 __all__ = [
     "HERE",
+    "AccessRevoked",
     "ApplicationId",
     "ApplicationState",
     "AwaitCopies",

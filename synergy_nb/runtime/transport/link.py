@@ -9,8 +9,9 @@ frames is one message on it, which is sent over the comm's stream if it has one
 (:mod:`~synergy_nb.runtime.transport._framing`).
 
 Frames: ``bytes`` is a control message; ``(channel, payload)`` is data; ``(1, id, operation, payload)`` a request;
-``(2, id, succeeded, payload)`` its answer; ``(3, bytes, contiguous)`` a mark of the bytes sent. All frames of a link
-arrive in the order in which they were sent: data sent before a control message arrives before it.
+``(2, id, succeeded, payload)`` its answer; ``(3, bytes, contiguous)`` a mark of the bytes sent; ``(4,)`` the last one,
+where the certificate of its receiver was revoked. All frames of a link arrive in the order in which they were sent:
+data sent before a control message arrives before it.
 
 A link opens when something is sent on it. The opener sends a hello (protocol version, its address, an ordinal) and
 waits for a welcome before it sends anything else, so two peers that open at once agree on one comm before the first
@@ -64,6 +65,7 @@ from synergy_nb.runtime.transport.wire import (
 )
 
 __all__ = [
+    "DISMISSED",
     "HANDLER",
     "PROTOCOL_VERSION",
     "REPLACED",
@@ -80,9 +82,10 @@ __all__ = [
 
 PROTOCOL_VERSION: Final = 3
 REVOKED: Final = "its certificate was revoked"
+DISMISSED: Final = "it has closed the connection, as the certificate of this end was revoked"
 REPLACED: Final = "replaced by a new connection"
 HANDLER: Final = "synergy_link"  # name of the handler that a peer adds to its Dask worker
-REQUEST, ANSWER = 1, 2
+REQUEST, ANSWER, PARTING = 1, 2, 4
 MOST_COUNTED: Final = 1024  # most senders and things whose refusals are counted one by one
 
 Receive: TypeAlias = Callable[[str, bytes], None]
@@ -175,6 +178,7 @@ class Links:
         self._served_bytes = Shares(2 * self.limits.longest)  # of them; one sender alone gets the longest request
         self._ids = itertools.count(1)
         self._last_ordinal = 0
+        self._dismissed: set[str] = set()  # other ends that have said that the certificate of this one was revoked
         self._closed = False
 
     # -- sending -------------------------------------------------------------------------------------------------
@@ -282,10 +286,15 @@ class Links:
         return 0 if times & (times - 1) else times
 
     def end_revoked(self) -> None:
-        """Close the links of those whose certificates no longer count."""
+        """Close the links of those whose certificates no longer count, and tell them why; nothing else is sent."""
         revoked = self._identities.revoked if self._identities is not None else ()
         for link in [each for each in self.by_address.values() if each.id in revoked]:
+            comm, writer = link.comm, link.writer
+            link.comm = link.writer = None  # which go on until the last frame is sent
             self._fail(link, REVOKED)
+            if comm is not None and writer is not None:
+                link.put((PARTING,), FRAME_OVERHEAD, data=False, shape=None)
+                self._task(self._part(link, comm, writer), f"link to {link.to}: part")
 
     async def accept(self, comm: Any, hello: Mapping[str, Any]) -> None:
         """Serve an incoming comm whose first message was ``hello``; return when it is closed."""
@@ -318,6 +327,7 @@ class Links:
             return
         if link is None:
             link = self.by_address[sender] = self._new(sender)
+        self._dismissed.discard(sender)
         welcome = {"welcome": PROTOCOL_VERSION, "address": self.address, "ordinal": self._ordinal()}
         link.id = holder
         await self._read(link, self._adopt(link, comm, ordinal, welcome))
@@ -361,7 +371,9 @@ class Links:
         if self._closed:
             raise LinkDown(f"{to}: the links of {self.address} are closed")
         link = self.by_address[to] = self._new(to)
-        if "://" in to:
+        if to in self._dismissed:  # a name that was revoked is never let in again
+            asyncio.get_running_loop().call_soon(self._fail, link, DISMISSED)
+        elif "://" in to:
             link.opener = self._task(self._open(link), f"link to {to}: open")
         else:  # a client that has left: only the client can open a link
             asyncio.get_running_loop().call_soon(self._fail, link, "not connected, and no address to connect to")
@@ -391,6 +403,20 @@ class Links:
                 answer.exception()  # retrieved: the caller may have been cancelled
         if report and self._on_down is not None:
             self._call(link.to, self._on_down, link.to, reason)
+
+    async def _part(self, link: _Link, comm: Comm, writer: asyncio.Task[None]) -> None:
+        """Close the comm of a discarded link when its last frame has been sent, or soon."""
+        try:
+            async with asyncio.timeout(self.limits.flush):
+                await link.drained()
+                stream = getattr(comm, "stream", None)
+                if stream is not None and stream.writing():
+                    await stream.write(b"")
+        except (TimeoutError, OSError):
+            pass
+        finally:
+            writer.cancel()
+            comm.abort()
 
     # -- inside: opening -----------------------------------------------------------------------------------------
 
@@ -433,6 +459,9 @@ class Links:
             comm.abort()
             refused = answer.get("refused") if isinstance(answer, Mapping) else None
             reason = f"refused: {refused}" if refused else f"not a Synergy peer: no handler {HANDLER!r} at {link.to}"
+            if refused == REVOKED:
+                self._dismissed.add(link.to)
+                reason = DISMISSED
             if self._counted(link.to, reason):
                 self._record(LinkRefused, link.to, reason=reason)
             self._fail(link, reason)
@@ -502,6 +531,8 @@ class Links:
         try:
             while True:
                 frames = await comm.read()
+                if self.by_address.get(link.to) is not link:
+                    continue  # it was discarded, and is about to be closed
                 if not isinstance(frames, tuple):
                     self._record(FrameRefused, link.to, reason=f"{type(frames).__name__}; expected a tuple of frames")
                     continue
@@ -539,6 +570,9 @@ class Links:
                     self._on_mark(link.to, size, contiguous)
             case (1, int(number), str(operation), bytes() as payload):
                 self._serve(link, number, operation, payload, None)
+            case (4,):
+                self._dismissed.add(link.to)
+                self._fail(link, DISMISSED)
             case (2, int(number), bool(succeeded), bytes() as payload):
                 answer = link.calls.pop(number, None)
                 if answer is not None and not answer.done():
