@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from synergy_nb.connectors._databases import QuerySource
 from synergy_nb.connectors._directories import DirectorySource
+from synergy_nb.connectors._event_streams import EventSource
+from synergy_nb.connectors._sockets import SocketSource
 from synergy_nb.connectors._tails import TailSource
+from synergy_nb.connectors._web_pages import PageSource
+from synergy_nb.connectors._web_sockets import WebSocketSource
 from synergy_nb.dataflow.sources import Source
 
 __all__ = ["POLLED", "connected"]
 
 _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Source]]] = {
     "directory": DirectorySource,
+    "http": PageSource,
+    "socket": SocketSource,
+    "sql": QuerySource,
+    "sse": EventSource,
     "tail": TailSource,
+    "websocket": WebSocketSource,
 }
 #: Connectors that this room has.
 POLLED: Final = tuple(_MAKERS)

@@ -63,6 +63,8 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         None: all. By default none; they may name those that the peer has from its owner.
     folders
         Folders from which their plans may read files; by default none.
+    hosts
+        Hosts that sources of their plans may connect to, as the plans name them; by default none.
 
     Raises
     ------
@@ -86,14 +88,16 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     applications: int = 4
     functions: tuple[str, ...] | None = ()
     folders: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.cores, int | float) or not 0.0 <= self.cores <= 1.0:
             raise ValueError(f"cores: {self.cores!r}; expected a share of the peer's cores, from 0 to 1")
         if not isinstance(self.applications, int) or self.applications < 0:
             raise ValueError(f"applications: {self.applications!r}; expected a number of at least 0")
-        for field, value in {"users": self.users, "functions": self.functions, "folders": self.folders}.items():
-            if value is None and field != "folders":
+        stated = {"users": self.users, "functions": self.functions, "folders": self.folders, "hosts": self.hosts}
+        for field, value in stated.items():
+            if value is None and field in ("users", "functions"):
                 continue
             if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
                 raise ValueError(f"{field}: {value!r}; expected a tuple of texts, such as ('ann',)")

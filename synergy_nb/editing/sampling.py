@@ -178,7 +178,7 @@ def _first_items(
                 expected = "a table as source(rows); other rows come when the plan is submitted"
                 raise SampleError(f"operator {operator.id!r}, rows: missing; expected {expected}")
             return _batches(given[operator.id]().head(LARGEST_SAMPLE), ordered=True)
-        case "directory" | "tail":
+        case "directory" | "tail" | "sql":
             return _batches(_polled_rows(operator, columns), ordered=params.get("lateness") is None)
         case _:
             raise SampleError(

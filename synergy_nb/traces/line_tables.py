@@ -54,7 +54,7 @@ class LineTables:
         self.header = ""  # header of a text in CSV; empty: it is not known yet
         self._schema = dict(schema)
         self._params = params
-        self._format: str = params["format"]
+        self._format: str = params.get("format", "json")
         self._clock = str(params.get("time") or "time")
         self._unit: str | None = params.get("time_unit")
         self._tally = Tally()

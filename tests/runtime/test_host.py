@@ -207,6 +207,10 @@ async def test_a_file_is_read_only_if_the_application_may() -> None:
     assert reasons["guest"] == f"operator 'source': path: 'fake.tcp'; {none}"
     assert "No such file" in reasons["own"]
     assert opened == ["fake.tcp"]
+    lines = source("socket", address="127.0.0.1:1", columns={"time": "time", "n": "int"}).sink()
+    pair.deploy("guest", lines, {"source": "a", "sink": "a"})
+    await until(lambda: len(pair.failed) == 3)
+    assert pair.failed[-1][2].endswith("address: '127.0.0.1:1'; expected no host: none was named for guests")
 
 
 async def test_damaged_data_and_data_without_a_reader_are_ignored() -> None:

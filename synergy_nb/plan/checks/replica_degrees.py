@@ -25,7 +25,13 @@ __all__ = [
 ]
 
 OWN_PEER: Final = "peers"  # connector of sources whose rows are about the peer that makes them
-UNREPEATABLE: Final = ("python", OWN_PEER)  # connectors of sources that no other peer can read again
+UNREPEATABLE: Final = (
+    "python",
+    OWN_PEER,
+    "socket",
+    "sse",
+    "websocket",
+)  # connectors of sources that no other peer can read again
 
 
 class Technique(enum.Enum):

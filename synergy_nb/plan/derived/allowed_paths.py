@@ -1,4 +1,4 @@
-"""Which files a plan names, and whether the owner of a peer lets the plans of others use them.
+"""Which files and hosts a plan names, and whether the owner of a peer lets the plans of others use them.
 
 Theory of operation
 -------------------
@@ -9,7 +9,8 @@ reads it, and so is a query to a DuckDB file: SQL can read and write any file. A
 should not be named, as a link may be put there after the check.
 
 The plans of others write no files: a folder that is named is one to read from, and who reads there would believe what
-they write.
+they write. A host counts by its name as the plan states it. Requests follow no redirections, so none leads to another
+host; what a name resolves to is the peer's affair.
 
 The paths of a plan are found here, in one place: those of sources, of tables that are looked up, of the operators
 within parts on Spark, and of the destinations of sinks. The file of a model is in the content of its function, so
@@ -27,7 +28,7 @@ from typing import Final, NamedTuple
 from synergy_nb.plan.checks.validation import Operator
 from synergy_nb.plan.operators.catalogue import KINDS, PART, parameters_of
 from synergy_nb.plan.operators.destinations import DESTINATION
-from synergy_nb.plan.operators.parameter_types import FILES, PATH
+from synergy_nb.plan.operators.parameter_types import ADDRESS, FILES, PATH, URL, WEBSOCKET, host_of
 from synergy_nb.plan.operators.tables import TABLE
 from synergy_nb.plan.query_plan import Plan
 
@@ -37,7 +38,7 @@ _NOT_PLAIN: Final = re.compile(r"[*?\[\]\0]|^[A-Za-z][A-Za-z0-9+.-]+:")  # patte
 
 
 class NamedPath(NamedTuple):
-    """A file that a plan names."""
+    """A file or a host that a plan names."""
 
     # operator, field: id of the operator, and the field of it
     operator: str
@@ -45,6 +46,7 @@ class NamedPath(NamedTuple):
     path: str
     query: bool = False  # whether the file is read by a query in SQL
     written: bool = False  # whether it is written
+    host: str = ""  # host that is named in place of a file
 
 
 def allowed(path: str | os.PathLike[str], folders: Sequence[str | os.PathLike[str]]) -> bool:
@@ -85,10 +87,13 @@ def refused_path(field: str, path: str, folders: Sequence[str | os.PathLike[str]
     return f"{field}: {path!r}; expected {expected}"
 
 
-def refused_paths(plan: Plan, folders: Sequence[str | os.PathLike[str]], only: str | None = None) -> str:
-    """Say which file a plan of somebody else may not use; empty if it may use all that it names.
+def refused_paths(
+    plan: Plan, folders: Sequence[str | os.PathLike[str]], only: str | None = None, hosts: Sequence[str] = ()
+) -> str:
+    """Say which file or host a plan of somebody else may not use; empty if it may use all that it names.
 
-    ``folders``: folders that the owner of the peer has named; ``only``: operator whose files count; None: those of all.
+    ``folders``, ``hosts``: folders and hosts that the owner of the peer has named; ``only``: operator whose files and
+    hosts count; None: those of all.
     """
     for named in paths_of(plan, only):
         if named.written:
@@ -96,6 +101,11 @@ def refused_paths(plan: Plan, folders: Sequence[str | os.PathLike[str]], only: s
                 f"operator {named.operator!r}: {named.field}: {named.path!r}; expected no destination in a plan of "
                 "somebody else, which writes no files"
             )
+        if named.host:
+            if named.host not in {each.lower() for each in hosts}:
+                expected = f"one of the hosts {', '.join(hosts)}" if hosts else "no host: none was named for guests"
+                return f"operator {named.operator!r}: {named.field}: {named.path!r}; expected {expected}"
+            continue
         said = (
             f"{named.field}.query; expected none in a plan of somebody else, as SQL can read any file"
             if named.query
@@ -107,7 +117,7 @@ def refused_paths(plan: Plan, folders: Sequence[str | os.PathLike[str]], only: s
 
 
 def paths_of(plan: Plan, only: str | None = None) -> Iterator[NamedPath]:
-    """Yield the files that a plan names, or that one operator of it names."""
+    """Yield the files and hosts that a plan names, or that one operator of it names."""
     for name, operator in plan.operators.items():
         if only in (None, name):
             yield from _paths(operator)
@@ -126,7 +136,9 @@ def _paths(operator: Operator) -> Iterator[NamedPath]:
         for name, parameter in parameters_of(kind, params).items() if kind in KINDS else ():
             value = params.get(name)
             if parameter.type is PATH and value is not None:
-                yield NamedPath(operator.id, name, str(value))
+                yield NamedPath(operator.id, name, str(value), "query" in params and kind == "source")
+            elif parameter.type in (ADDRESS, URL, WEBSOCKET) and value is not None:
+                yield NamedPath(operator.id, name, str(value), host=host_of(str(value)))
             elif parameter.type is FILES and value is not None:  # the pattern is of names in the folder only
                 yield NamedPath(operator.id, name, str(Path(value).parent))
             elif parameter.type is TABLE and isinstance(value, Mapping) and "path" in value:

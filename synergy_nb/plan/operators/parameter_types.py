@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from synergy_nb.plan.terms.column_types import EXAMPLES, column_type
 from synergy_nb.plan.terms.units import (
@@ -105,6 +106,53 @@ def _files(value: Any) -> str:
     if not name or any(mark in folder for mark in "*?["):
         raise WrongValue(value, "a folder and a pattern of the names of its files, such as 'folder/*.csv'")
     return text
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Take an address apart; one of IPv6 is in brackets.
+
+    >>> host_and_port("meter.local:7000"), host_and_port("[::1]:80")
+    (('meter.local', 7000), ('::1', 80))
+    """
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def host_of(value: str) -> str:
+    """Host of an address or a URL, in lower case.
+
+    >>> host_of("https://Meter.local:8443/now"), host_of("[::1]:80")
+    ('meter.local', '::1')
+    """
+    return (urlsplit(value).hostname or "") if "://" in value else host_and_port(value)[0].lower()
+
+
+def _address(value: Any) -> str:
+    text = _text(value)
+    host, colon, port = text.rpartition(":")
+    plain = ":" not in host or (host.startswith("[") and host.endswith("]"))
+    if not (colon and host and plain and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise WrongValue(value, "a host and a port, such as 'meter.local:7000'")
+    return text
+
+
+def _url(*schemes: str) -> Callable[[Any], str]:
+    expected = f"a URL such as '{schemes[0]}://meter.local/now'"
+
+    def parse(value: Any) -> str:
+        text = _text(value)
+        try:
+            parts = urlsplit(text)
+            right = parts.scheme in schemes and parts.hostname and (parts.port or 1) and text.isprintable()
+        except ValueError:
+            right = False
+        if not right or any(each.isspace() for each in text):
+            raise WrongValue(value, expected)
+        if parts.username or parts.password:
+            raise WrongValue(value, f"{expected}, without a name and a password, which a plan would show")
+        return text
+
+    return parse
 
 
 def _condition(value: Any) -> str:
@@ -370,6 +418,10 @@ TEXT: Final = ValueType("text", _text, annotation="str")
 #: Files of one folder, by a pattern of their names.
 FILES: Final = ValueType("text", lambda value: _files(fspath(value) if isinstance(value, PathLike) else value))
 PATH: Final = ValueType("text", lambda value: _text(fspath(value) if isinstance(value, PathLike) else value))
+#: Hosts with ports, pages of the web, and WebSockets.
+ADDRESS: Final = ValueType("text", _address, annotation="str")
+URL: Final = ValueType("text", _url("https", "http"), annotation="str")
+WEBSOCKET: Final = ValueType("text", _url("wss", "ws"), annotation="str")
 NAME: Final = ValueType("name", _name, annotation="str")
 ENCODING: Final = ValueType("encoding", _encoding, annotation="str")
 COLUMN: Final = ValueType("column", _name, annotation="str")

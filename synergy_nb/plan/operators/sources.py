@@ -8,6 +8,7 @@ from typing import Any, Final
 from synergy_nb.plan.operators.declaration import Declaration, Example, Parameter
 from synergy_nb.plan.operators.destinations import DESTINATION, check_columns
 from synergy_nb.plan.operators.parameter_types import (
+    ADDRESS,
     COLUMN,
     COLUMN_TYPES,
     DURATION,
@@ -21,7 +22,10 @@ from synergy_nb.plan.operators.parameter_types import (
     POSITIVE,
     RATE,
     SIGNATURE,
+    TEXT,
     TYPES,
+    URL,
+    WEBSOCKET,
     ValueType,
     choice,
     integer,
@@ -66,10 +70,15 @@ FORMATS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "trace": ("csv", "http", "ncsa", "parquet", "tcp"),
     "directory": ("csv", "http", "jsonl", "ncsa", "parquet"),
     "tail": ("csv", "http", "jsonl", "ncsa"),
+    "socket": ("csv", "jsonl"),
+    "http": ("csv", "json", "jsonl"),
+    "sse": ("json",),
+    "websocket": ("json",),
+    "sql": ("sql",),
 }
 #: Connectors whose rows another reading need not repeat in the same order, even from the same position. So what they
 #: give leaves the peer only when all copies of the source have it.
-HELD: Final = ("directory",)
+HELD: Final = ("directory", "socket", "http", "sse", "websocket")
 #: Formats of traces.
 FORMATS: Final = FORMATS_OF["trace"]
 #: Connectors whose tuples are generated.
@@ -251,6 +260,7 @@ _OF_LINES: Final[Mapping[str, Parameter]] = {
     "rate": _EXPECTED_RATE,
     "signature": _SIGNATURE,
 }
+_OF_OBJECTS: Final = {name: each for name, each in _OF_LINES.items() if name != "quotes"}
 #: Parameters of sources, by connector.
 CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
     "trace": {
@@ -340,6 +350,55 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         ),
         "format": Parameter(
             choice(*FORMATS_OF["tail"]), "format of the lines: `csv` with a header, `jsonl`, `http` or `ncsa`"
+        ),
+        **_OF_LINES,
+    },
+    "sql": {
+        "path": Parameter(PATH, "path of a DuckDB or SQLite file; relative as the path of a trace"),
+        "query": Parameter(
+            TEXT, "query in the database's SQL, or the name of a table, which is read again and again", spelling="plain"
+        ),
+        "by": Parameter(
+            COLUMN,
+            "column of the query that grows with each row: rows with a greater value than any before are new",
+        ),
+        "every": Parameter(POSITIVE, "time between two readings that have found nothing", 1.0),
+        "ends": Parameter(FLAG, "whether the stream ends when all rows that are there have been read", False),
+        **{name: each for name, each in _OF_LINES.items() if name not in ("quotes", "strict", "tolerance")},
+    },
+    "http": {
+        "url": Parameter(URL, "page that is asked for again and again"),
+        "every": Parameter(POSITIVE, "time from one request to the next"),
+        "format": Parameter(
+            choice(*FORMATS_OF["http"]),
+            "format of the answers: `json`, an object or a list of them, `jsonl`, or `csv` with a header",
+            "json",
+        ),
+        "rows_in": Parameter(TEXT, "where rows are in an answer in JSON, as `data.items`", None, "the whole answer"),
+        "by": Parameter(
+            COLUMN,
+            "column that grows: of an answer only rows with a greater value than any before are new",
+            None,
+            "none: all rows of an answer that differs from the one before",
+        ),
+        **_OF_LINES,
+    },
+    "sse": {
+        "url": Parameter(URL, "page of server-sent events, each with an object in JSON or a list"),
+        **_OF_OBJECTS,
+    },
+    "websocket": {
+        "url": Parameter(WEBSOCKET, "WebSocket whose messages are objects in JSON, or lists of them"),
+        "hello": Parameter(TEXT, "text that is sent first, such as what one subscribes to", None, "nothing"),
+        **_OF_OBJECTS,
+    },
+    "socket": {
+        "address": Parameter(ADDRESS, "host and port of a server that sends lines: `meter.local:7000`"),
+        "format": Parameter(choice(*FORMATS_OF["socket"]), "format of lines: `jsonl`, or `csv` with a header", "jsonl"),
+        "ends": Parameter(
+            FLAG,
+            "whether the stream ends when the server closes the connection; else it is connected again",
+            False,
         ),
         **_OF_LINES,
     },
@@ -450,9 +509,9 @@ def is_endless(params: Mapping[str, Any]) -> bool:
     """Whether a source with these parameters never ends: measurements of peers, or generated tuples without a limit."""
     unbounded = params.get("count") is None and params.get("duration") is None
     connector = params["connector"]
-    return connector in ("peers", "tail") or (
-        unbounded if connector in GENERATED else connector == "directory" and not params.get("ends")
-    )
+    if connector in GENERATED:
+        return unbounded
+    return connector not in ("trace", "python") and not params.get("ends")
 
 
 def pace_of(params: Mapping[str, Any]) -> float:
@@ -492,7 +551,7 @@ def _source(it: Derivation) -> Schema | None:
         if clock != "time" and (own := columns.pop(clock, "time")) not in (*_CLOCKS, "str"):
             it.wrong("time", clock, f"a column of type time, date, int, float or str, not {own}")
         return it.output("columns", columns, windowed=False)
-    trace_format: str = params["format"]
+    trace_format: str = params.get("format", FORMATS_OF[connector][-1])
     for field, where in (("encoding", trace_format != "parquet"), ("quotes", trace_format == "csv")):
         if field in params and not where:
             it.wrong(field, params[field], f"no {field}: a file of format {trace_format} has none")
@@ -515,6 +574,9 @@ def _source(it: Derivation) -> Schema | None:
     clock = params.setdefault("time", next((name for name in TIME_NAMES if name in columns), "time"))
     if columns.pop(clock, "time") not in _CLOCKS:
         it.wrong("time", clock, f"a column of type time, date, int or float, not {params['columns'][clock]}")
+    if connector == "http" and "by" in params and params["by"] not in (clock, *columns):
+        known = (clock, *columns)
+        it.wrong("by", params["by"], f"one of the columns {', '.join(known)}", nearest(params["by"], known))
     for name, kind in columns.items():
         if trace_format == "csv" and family(kind) not in PLAIN:
             it.wrong(

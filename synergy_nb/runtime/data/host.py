@@ -113,6 +113,7 @@ class Host:
         hotspots: HotSpotConfig | None = None,
         # function that returns the folders from which an application may read files; None: from all
         folders: Callable[[str], Sequence[str] | None] = lambda _application: None,
+        hosts: Callable[[], Sequence[str]] = tuple,  # function that returns the hosts that sources of guests may reach
         # callback with the measurements and predictions of the components once a second, and with each component whose
         # tuples persistently have no slack
         predicted: Callable[[DriverMessage], None] = lambda _message: None,
@@ -124,6 +125,7 @@ class Host:
         self._prepared = prepared
         self._copies = copies
         self._folders = folders
+        self._hosts = hosts
         self._driver = StreamDriver(
             runtime,
             self._create,
@@ -225,7 +227,7 @@ class Host:
         if operator is None:
             raise ValueError(f"operator: {name!r}; expected one of {', '.join(plan.operators)}")
         folders = self._folders(deployment.application)
-        if folders is not None and (refusal := refused_paths(plan, folders, name)):
+        if folders is not None and (refusal := refused_paths(plan, folders, name, self._hosts())):
             raise ValueError(refusal)
         configure(component, plan, deployment)
         if operator.kind == PART:

@@ -129,6 +129,11 @@ class GuestRequests:
         rights = self.rights(application)
         return None if rights is None or not rights.owner else self._accepts.folders
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that sources of guests may connect to."""
+        return self._accepts.hosts
+
     def _may(self, user: str, application: str, right: str) -> bool:
         rights = self.rights(application)
         return rights is not None and rights.allow(user, right)
@@ -148,7 +153,7 @@ class GuestRequests:
         request, accepts, names = unpack(payload, Submit), self._accepts, self._synergy.requests.of_user(user)
         if not request.trial and (refusal := accepts.too_many(user, len(names))):
             raise NotAllowed(refusal)
-        if refusal := refused_paths(Plan.from_bytes(request.plan), accepts.folders):
+        if refusal := refused_paths(Plan.from_bytes(request.plan), accepts.folders, hosts=accepts.hosts):
             raise NotAllowed(refusal)
         return self._names.answer(user, await self._submit_for(request, user))
 

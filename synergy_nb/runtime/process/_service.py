@@ -145,6 +145,7 @@ class Service:
             hotspots=synergy.config.hotspots,
             predicted=runtime.report_soon,
             folders=self._guests.folders,
+            hosts=lambda: self._guests.hosts,
         )
         self.calibration = Calibration(runtime.loop, runtime.clock, self.overheads, lambda: self.host.occupied)
         self.calibration.start()
