@@ -22,7 +22,7 @@ from synergy_nb.traces.text_files import head
 
 MOST_ROWS: Final = 65_536  # rows that are read at a time
 _SQLITE: Final = b"SQLite format 3\0"
-_CLOSED: Final = {"enable_external_access": "false"}  # a query reads the file alone
+_CLOSED: Final[dict[str, Any]] = {"enable_external_access": "false"}  # a query reads the file alone
 
 
 class QuerySource(Source):

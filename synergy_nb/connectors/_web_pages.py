@@ -102,5 +102,5 @@ class PageSource(Source):
             numbers = table.get_column(self._by).to_physical()
         if table.height:
             table = table.with_columns(numbers.alias("__by")).sort("__by", maintain_order=True).drop("__by")
-            self._last = max(numbers.max(), self._last) if self._last is not None else numbers.max()  # type: ignore[type-var]
+            self._last = max(numbers.max(), self._last) if self._last is not None else numbers.max()
         return table

@@ -30,16 +30,16 @@ class WebSocketSource(Source):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: WebSocketClientConnection | None = None
         self._ready = threading.Event()  # whether it is connected, or has failed
-        self._failure: BaseException | None = None
+        self._failures: list[Exception] = []  # why it could not be connected
         self._number = 0  # messages so far
 
     def open(self, position: Any) -> None:
         """Connect, and say what is to be said first."""
         self._ready.clear()
-        self._failure = None
+        self._failures.clear()
         self._thread = ReadingThread(lambda put: asyncio.run(self._read(put)), f"synergy messages of {self._url}")
         self._ready.wait()
-        error = self._failure
+        error = next(iter(self._failures), None)
         if isinstance(error, HTTPTimeoutError) or (isinstance(error, HTTPClientError) and error.code >= 500):
             raise BrokenForNow(f"{self._url}: {error}")
         if isinstance(error, HTTPClientError | WebSocketError):
@@ -56,7 +56,7 @@ class WebSocketSource(Source):
                 await connection.write_message(self._hello)
             self._connection = connection
         except Exception as error:  # noqa: BLE001 - it is raised where it is opened
-            self._failure = error
+            self._failures.append(error)
             return
         finally:
             self._ready.set()

@@ -133,7 +133,8 @@ class Messages:
 
     def _call(self, do: Callable[[], object]) -> None:
         done = threading.Event()
-        self._loop.call_soon_threadsafe(lambda: (do(), done.set()))
+        self._loop.call_soon_threadsafe(do)
+        self._loop.call_soon_threadsafe(done.set)
         done.wait()
 
     def __enter__(self) -> Messages:

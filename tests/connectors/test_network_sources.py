@@ -193,7 +193,7 @@ def test_events_of_a_page_are_rows_and_their_id_is_the_position() -> None:
         pieces.put(b': hello\n\nevent: row\nid: 7\ndata: {"time": 0,\ndata: "n": 0}\n\n')
         assert taken(found, 1) == [0]
         pieces.put(b'data: [{"time": 1, "n": 1}, {"time": 2, "n": 2}]\r\n\r\n')
-        values, position = [], None
+        values, position = list[int](), None
         while len(values) < 2:
             polled = found.poll(1.0)
             values += numbers(polled)

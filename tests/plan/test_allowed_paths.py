@@ -13,7 +13,7 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.plan.derived.allowed_paths import allowed, paths_of, refused_paths
 from synergy_nb.plan.derived.spark_parts import replace_parts
 from synergy_nb.plan.operators.catalogue import KINDS
-from synergy_nb.plan.operators.parameter_types import PATH
+from synergy_nb.plan.operators.parameter_types import ADDRESS, FILES, PATH, URL, WEBSOCKET
 from synergy_nb.plan.operators.sources import CONNECTORS
 from synergy_nb.plan.operators.tables import TABLE
 from tests.example_plans import problems_of
@@ -87,14 +87,16 @@ def test_files_within_parts_on_spark_count(folder: Path) -> None:
 
 
 def test_every_parameter_that_is_called_like_a_path_is_one() -> None:
-    """A text that names a file without being of the type of paths would not be found."""
+    """A text that names a file or a host without being of one of their types would not be found."""
     parameters: dict[str, Any] = {}
     for kind in KINDS.values():
         parameters |= kind.parameters
-    for connector in CONNECTORS.values():
-        parameters |= {f"source {name}": each for name, each in connector.items()}
-    named = {name for name in parameters if any(word in name for word in ("path", "file", "folder", "url"))}
-    assert named == {name for name, each in parameters.items() if each.type is PATH}
+    for connector, its in CONNECTORS.items():
+        parameters |= {f"{connector} {name}": each for name, each in its.items()}
+    words = ("path", "file", "folder", "url", "address", "host")
+    named = {name for name in parameters if any(word in name.rpartition(" ")[2] for word in words)}
+    types = (PATH, FILES, ADDRESS, URL, WEBSOCKET)
+    assert named - {"packets hosts"} == {name for name, each in parameters.items() if each.type in types}
     assert [name for name, each in parameters.items() if each.type is TABLE] == ["table"]
 
 

@@ -74,7 +74,7 @@ def test_types_formats_columns_functions_and_requirements_are_named() -> None:
     assert [name for name in FUNCTIONS if name not in PARTS["Expressions"]] == []
     assert [name for name in AGGREGATES if name not in PARTS["Aggregate calls"]] == []
     for stream, schema in TRACE_SCHEMAS.items():
-        part = part_of(stream if stream in CONNECTORS else "trace")
+        part = part_of("trace" if stream in FORMATS else stream)
         assert [column for column in schema if f"`{column}`" not in part] == []
     for table, schema in NEXMARK.items():
         assert [name for name in (table, *schema) if f"`{name}`" not in part_of("nexmark")] == []

@@ -137,7 +137,7 @@ def test_a_submission_is_made_for_the_guest_within_his_number_and_his_files() ->
     with pytest.raises(NotAllowed, match="path: '/etc/passwd'; expected no file"):
         world.ask("ann", "submit", Submit("y", reads.to_bytes()))
     meets = source("socket", address="meter.local:7000", columns={"time": "time", "n": "int"}).sink(id="sink")
-    with pytest.raises(NotAllowed, match="address: 'meter.local:7000'; expected no host"):
+    with pytest.raises(NotAllowed, match=r"address: 'meter\.local:7000'; expected no host"):
         world.ask("ann", "submit", Submit("y", meets.to_bytes()))
     assert World(hosts=("meter.local",)).ask("ann", "submit", Submit("y", meets.to_bytes())) == b"done"
     world.peer.call(world.peer.synergy.requests.submit, "second", PLAN, user="ann")

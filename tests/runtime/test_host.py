@@ -198,7 +198,7 @@ async def test_a_file_is_read_only_if_the_application_may() -> None:
         opened.append(params["path"])
         raise FileNotFoundError(2, "No such file", params["path"])
 
-    pair = Pair(read=read, folders=lambda application: [] if application == "guest" else None)
+    pair = Pair(read=read, folders=lambda application: None if application == "own" else [])
     for application in ("guest", "own"):
         pair.deploy(application, trace().sink(), {"source": "a", "sink": "a"})
     await until(lambda: len(pair.failed) == 2)
@@ -208,7 +208,7 @@ async def test_a_file_is_read_only_if_the_application_may() -> None:
     assert "No such file" in reasons["own"]
     assert opened == ["fake.tcp"]
     lines = source("socket", address="127.0.0.1:1", columns={"time": "time", "n": "int"}).sink()
-    pair.deploy("guest", lines, {"source": "a", "sink": "a"})
+    pair.deploy("other", lines, {"source": "a", "sink": "a"})
     await until(lambda: len(pair.failed) == 3)
     assert pair.failed[-1][2].endswith("address: '127.0.0.1:1'; expected no host: none was named for guests")
 
