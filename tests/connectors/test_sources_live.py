@@ -117,7 +117,7 @@ def test_a_folder_without_a_file_of_the_declared_columns_fails_by_name(tmp_path:
     with Cluster(1, cores=1.0, spark=False) as cluster:
         application = cluster.submit(rows.sink("out"))
         with pytest.raises(Exception, match="column 'n' is not there; expected one of time, m"):
-            application.results()
+            application.head(1)
         assert application.status == "failed"
 
 
