@@ -139,7 +139,7 @@ def test_a_submission_is_made_for_the_guest_within_his_number_and_his_files() ->
     meets = source("socket", address="meter.local:7000", columns={"time": "time", "n": "int"}).sink(id="sink")
     with pytest.raises(NotAllowed, match=r"address: 'meter\.local:7000'; expected no host"):
         world.ask("ann", "submit", Submit("y", meets.to_bytes()))
-    assert World(hosts=("meter.local",)).ask("ann", "submit", Submit("y", meets.to_bytes())) == b"done"
+    assert World(hosts=("meter.local",)).ask("ann", "submit", Submit("y", meets.to_bytes())) == DONE
     world.peer.call(world.peer.synergy.requests.submit, "second", PLAN, user="ann")
     with pytest.raises(NotAllowed, match="'ann' has 2 applications at this peer; expected at most 2"):
         world.ask("ann", "submit", Submit("z", PLAN.to_bytes()))
