@@ -14,10 +14,14 @@ translation compensates for these differences of Spark:
 * Text to a number takes what peers take: Spark alone would read ``12.7`` as an integer and ``1f`` as a float.
 * Text that a float is written as differs between engines; :func:`translate` refuses it.
 * A pattern of LIKE has no escape character; the translation names one that does not occur in it.
+* Java backtracks, so regular expressions, and patterns of LIKE with ``%`` inside, are executed by functions of ours in
+  Spark's Python workers (:mod:`spark_stream.operators.patterns`). Of the few that stay in Java, those of numbers are
+  possessive, so that none tries a character twice.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -66,6 +70,13 @@ TYPES: Final[Mapping[str, str]] = _Types(
 )
 
 _DAY: Final = 86_400 * 10**6  # microseconds
+#: Names of the functions that execute regular expressions in Spark's Python workers.
+MATCHED: Final = "synergy_matched"
+EXTRACTED: Final = "synergy_extracted"
+REPLACED: Final = "synergy_replaced"
+REPLACED_FIRST: Final = "synergy_replaced_first"
+_LONGEST_PATTERN: Final = 1000  # characters: Spark sends it to its Python workers with each row
+_ANYTHING: Final = "(?s:.)*"
 _LONGEST: Final = 200_000  # characters of a translation; some functions name their operand more than once
 # Characters that Unicode calls white space, which peers strip from text that is to be read as a value.
 _BLANKS: Final = "".join(map(chr, [*range(0x9, 0xE), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029,
@@ -74,9 +85,11 @@ _TRUTHS: Final = "map({})".format(
     ", ".join([f"'{word}', TRUE" for word in ("true", "t", "yes", "y", "1")]
               + [f"'{word}', FALSE" for word in ("false", "f", "no", "n", "0")])
 )  # fmt: skip
-_INTEGER: Final = r"^[+-]?[0-9]+\z"
-_NUMBER: Final = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)\z"
-_FLOAT: Final = r"(?i)^(?:[+-](?=nan\z))?([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan)\z"
+_INTEGER: Final = r"^[+-]?[0-9]++\z"
+_NUMBER: Final = r"^[+-]?(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)\z"
+_FLOAT: Final = (
+    r"(?i)^(?:[+-](?=nan\z))?([+-]?(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:e[+-]?[0-9]++)?+|[+-]?inf(?:inity)?|nan)\z"
+)
 _BEYOND: Final = "9.223372036854775808E18D"  # 2**63, the least float that is no 64-bit integer
 _GREATEST: Final = 1.7976931348623157e308
 
@@ -293,8 +306,50 @@ def _in(value: str, others: list[str], kind: str, null: bool, _: list[Any] | Non
 
 
 def _like(text: str, pattern: str) -> str:
+    if "%" in pattern.strip("%"):
+        signs = {"%": _ANYTHING, "_": "(?s:.)"}
+        return _called(MATCHED, text, rf"\A{''.join(signs.get(sign) or re.escape(sign) for sign in pattern)}\z")
     escape = next(sign for sign in map(chr, range(0x21, 0x11_0000)) if sign not in pattern and sign not in "%_'\\$")
     return f"({text} LIKE {literal(pattern)} ESCAPE {literal(escape)})"
+
+
+def _called(name: str, text: str, pattern: str, *more: str) -> str:
+    """The call of a function that executes a regular expression; the text is nowhere else in it."""
+    if len(pattern) > _LONGEST_PATTERN:
+        raise UntranslatableExpression(
+            f"the pattern {pattern[:40]!r}... has {len(pattern)} characters, and Spark takes {_LONGEST_PATTERN}"
+        )
+    if why := _refused(pattern):
+        raise UntranslatableExpression(f"RE2, which Spark has, does not take the pattern {pattern[:40]!r}: {why}")
+    return f"{name}({', '.join([text, *map(literal, (pattern, *more))])})"
+
+
+@lru_cache(maxsize=1024)
+def _refused(pattern: str) -> str:
+    """Why RE2 refuses a pattern, such as one that is too large; empty if it takes it."""
+    import pyarrow as pa  # noqa: PLC0415 - needed for regular expressions only
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return ""
+
+
+def _with_groups(pattern: str, names: Mapping[int, str]) -> str:
+    """A pattern, as :func:`read_pattern` writes it, in which just some groups count, by names; 0 is all of it."""
+    number = 0
+
+    def opened(found: re.Match[str]) -> str:
+        nonlocal number
+        if found[0] != "(":
+            return found[0]
+        number += 1
+        return f"(?P<{names[number]}>" if number in names else "(?:"
+
+    written = re.sub(r"\\.|\((?!\?)", opened, pattern, flags=re.DOTALL)
+    return f"(?P<{names[0]}>{written})" if 0 in names else f"(?:{written})"
 
 
 def _case(conditions: list[str], values: list[str], otherwise: str) -> str:
@@ -364,24 +419,22 @@ def _trimmed(side: str) -> Callable[[str, str | None], str]:
     return lambda text, signs: f"trim({side} {literal(signs or BLANKS)} FROM {text})"
 
 
+def _extracted(text: str, pattern: str, group: int | None) -> str:
+    return _called(EXTRACTED, text, _with_groups(read_pattern(pattern).re2, {group or 0: "g"}))
+
+
 def _replaced(text: str, pattern: str, replacement: str, every: str | None) -> str:
     read = read_pattern(pattern)
     pieces = read_replacement(replacement, read.groups)
     if every and read.empty:
-        raise UntranslatableExpression(f"Java finds other matches of nothing than other engines, as of {pattern!r}")
+        raise UntranslatableExpression(f"RE2, which Spark has, finds other matches of nothing, as of {pattern!r}")
     if every:
-        return f"regexp_replace({text}, {literal(read.java)}, {literal(_replacement(pieces, 0))})"
-    # Spark replaces all matches. So the pattern takes all text up to the first one, in a group before its own.
-    java = rf"\A([\s\S]*?)({read.java})"
-    return f"regexp_replace({text}, {literal(java)}, {literal('$1' + _replacement(pieces, 2))})"
-
-
-def _replacement(pieces: Sequence[str | int], shift: int) -> str:
-    """Write a replacement for Java, in which the pattern's groups have numbers higher by ``shift``."""
-    # A digit behind a group's number would be a digit of it, so all of them are written as characters.
-    return "".join(
-        f"${each + shift}" if isinstance(each, int) else re.sub(r"([\\$0-9])", r"\\\1", each) for each in pieces
-    )
+        written = "".join(f"\\{each}" if isinstance(each, int) else each.replace("\\", r"\\") for each in pieces)
+        return _called(REPLACED, text, read.re2, written)
+    names = {each: f"g{each}" for each in pieces if isinstance(each, int)}
+    first = rf"\A(?P<before>{_ANYTHING}?){_with_groups(read.re2, names)}(?P<after>{_ANYTHING})\z"
+    parts = [["before"], *([names[each]] if isinstance(each, int) else each for each in pieces), ["after"]]
+    return _called(REPLACED_FIRST, text, first, json.dumps(parts))
 
 
 def _logarithm(name: str) -> Callable[[str], str]:
@@ -509,10 +562,8 @@ _SPARK: Final[Operations[str]] = {
     "rpad": lambda text, length, filling: f"rpad({text}, {length}, {literal(filling)})",
     "left": "left({}, {})".format,
     "right": "right({}, {})".format,
-    "regexp_matches": lambda text, pattern: f"({text} RLIKE {literal(read_pattern(pattern).java)})",
-    "regexp_extract": lambda text, pattern, group: (
-        f"regexp_extract({text}, {literal(read_pattern(pattern).java)}, {group or 0})"
-    ),
+    "regexp_matches": lambda text, pattern: _called(MATCHED, text, read_pattern(pattern).re2),
+    "regexp_extract": _extracted,
     "regexp_replace": _replaced,
     "sqrt": "sqrt({})".format,
     "exp": "exp({})".format,

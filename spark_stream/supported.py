@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spark_stream._expressions import UntranslatableExpression, aggregate, translate
@@ -17,7 +17,7 @@ from synergy_nb.plan.terms.column_types import PLAIN, family
 if TYPE_CHECKING:
     from synergy_nb.plan import Operator, Plan
 
-__all__ = ["supported", "supported_source"]
+__all__ = ["supported", "supported_source", "translations"]
 
 
 def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> str:
@@ -47,7 +47,7 @@ def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> s
         if why:
             return f"its class has no on_time, so it takes tuples as they arrive, and {why}"
     try:
-        _translated(operator, plan)
+        list(translations(operator, plan))
     except UntranslatableExpression as error:
         return str(error)
     return ""
@@ -77,24 +77,28 @@ def _unknown(columns: Mapping[str, str]) -> str:
     return f"lists and structs such as column {nested[0]!r} stay on peers" if nested else ""
 
 
-def _translated(operator: Operator, plan: Plan) -> None:
+def translations(operator: Operator, plan: Plan) -> Iterator[str]:
+    """The Spark SQL of each expression of an operator.
+
+    Raises ``UntranslatableExpression`` at one that Spark sees differently.
+    """
     schema = plan.schema(operator.inputs[0])
     for name, parameter in KINDS[operator.kind].parameters.items():
         value: Any = operator.params.get(name)
         match parameter.type.name:
             case "condition":
                 if value is not None:
-                    translate(value, plan.schema(operator.id) if name == "having" else schema, "bool")
+                    yield translate(value, plan.schema(operator.id) if name == "having" else schema, "bool")
             case "expressions":
                 for text in value.values():
-                    translate(text, schema)
+                    yield translate(text, schema)
             case "calls":
                 for text in value.values():
                     left, calls = sql.calls(sql.parse(text, schema, aggregate=True))
                     types = sql.call_types(calls, schema, half_life=operator.params.get("half_life") is not None)
                     for column, call in calls.items():
-                        aggregate(call, schema, types[column])
-                    translate(sql.canonical(left), types)
+                        yield aggregate(call, schema, types[column])
+                    yield translate(sql.canonical(left), types)
 
 
 def supported_source(operator: Operator, local: bool) -> str:

@@ -31,6 +31,7 @@ SERVERS: Final = {
         "test_spark_external_server",
         "test_spark_expressions",
         "test_spark_operators",
+        "test_spark_patterns",
         "test_spark_query",
         "test_spark_server",
         "test_spark_servers",

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from spark_stream.operators import patterns
 from spark_stream.operators._registry import APPLIED
 from spark_stream.operators.frames import Work, enter, leave
 from spark_stream.operators.ordered import counted_here
-from spark_stream.supported import supported
+from spark_stream.supported import supported, translations
 from synergy_nb.dataflow.operators.base import WINDOW
 from synergy_nb.dataflow.operators.windows import microseconds
 from synergy_nb.plan.checks.memory_estimates import span_of
 from synergy_nb.plan.operators.catalogue import KINDS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from synergy_nb.plan import Operator, Plan
 
@@ -60,11 +61,16 @@ def build(
     Raises ``ValueError`` if Spark cannot execute an operator, or a key is missing or too short.
     """
     inside, positions = frozenset(members), numbered(plan, members, end)
+    prepared: list[SparkSession] = []  # the session, once it has the functions that expressions call
 
     def stream(name: str) -> DataFrame:
         operator = plan.operators[name]
         if _is_read(operator, inside):
-            return enter(read(name), plan.schema(name), numbered=name in positions)
+            source = read(name)
+            if matches and not prepared:
+                prepared.append(source.sparkSession)
+                patterns.register(source.sparkSession)
+            return enter(source, plan.schema(name), numbered=name in positions)
         needed = _needed(operator, plan, inside)
         order: tuple[str, ...] = ()
         before = plan.operators[needed[0]]
@@ -74,9 +80,11 @@ def build(
             needed, order = (*before.inputs, *needed[1:]), tuple(before.params["by"])
         return APPLIED[operator.kind](Work(operator, plan, tuple(map(stream, needed)), inside, keys or {}, order))
 
-    for name in members:
-        if not _is_read(plan.operators[name], inside):
-            _check(plan.operators[name], plan, inside)
+    executed = [plan.operators[name] for name in members if not _is_read(plan.operators[name], inside)]
+    for operator in executed:
+        _check(operator, plan, inside)
+    texts = [text for operator in executed for text in translations(operator, plan)]
+    matches = any(name in text for text in texts for name in patterns.FUNCTIONS)
     return leave(stream(end), plan.schema(end), ordered=ordered)
 
 

@@ -8,50 +8,17 @@ import duckdb
 import polars as pl
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from synergy_nb.plan.sql.patterns import read_pattern, read_replacement
 from synergy_nb.plan.terms.units import WrongValue
+from tests.pattern_cases import PATTERNS, TEXTS
 
-TEXTS = ["", "a", "b", "ab", "aab", "abc", "b a", "a_1", "12", "-", "a-b", "x.y", "[a]", "a\nb", "ab\n", "é", "A", "()"]
 DUCK = duckdb.connect()
-
-_atoms = st.sampled_from(
-    [
-        "a",
-        "b",
-        "1",
-        ".",
-        r"\d",
-        r"\w",
-        r"\s",
-        r"\D",
-        r"\W",
-        r"\S",
-        "[ab]",
-        "[^a]",
-        r"[\d_-]",
-        "[a-c]",
-        r"\.",
-        r"\[",
-        "é",
-    ]
-)
-_patterns = st.recursive(
-    st.one_of(_atoms, st.sampled_from(["^", "$", r"\b", r"\B", ""])),
-    lambda inner: st.one_of(
-        st.builds("{}{}".format, inner, inner),
-        st.builds("{}|{}".format, inner, inner),
-        st.builds("({})".format, inner),
-        st.builds("(?:{}){}".format, inner, st.sampled_from(["*", "+", "?", "*?", "+?", "{2}", "{1,2}", "{0,}"])),
-    ),
-    max_leaves=6,
-)
 
 
 @pytest.mark.slow
 @settings(max_examples=200)
-@given(_patterns)
+@given(PATTERNS)
 def test_the_first_match_is_that_of_duckdb(pattern: str) -> None:
     plain = read_pattern(pattern).plain
     found = pl.Series(TEXTS).str.extract(plain, 0).fill_null("").to_list()
@@ -60,7 +27,7 @@ def test_the_first_match_is_that_of_duckdb(pattern: str) -> None:
 
 
 @settings(max_examples=30)
-@given(_patterns)
+@given(PATTERNS)
 def test_what_may_be_empty_and_how_many_groups_there_are(pattern: str) -> None:
     read = read_pattern(pattern)
     python = re.compile(pattern, re.ASCII)

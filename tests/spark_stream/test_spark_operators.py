@@ -120,6 +120,9 @@ PARTS: dict[str, Callable[[], Stream]] = {
     "over keys, within windows": lambda: sums().over("source", order="total desc", n="row_number()", up="lag(total)"),
     "timers that set others, then windows": lambda: built("apply_keyed with timers that set others").case.build()
     .aggregate(by=["link"], window="10 s", n="count(*)", last="max(n)"),
+    "patterns, then windows": lambda: P().filter("regexp_matches(source, '^(.*)*$')")
+    .project("bytes", kind="regexp_replace(regexp_extract(source, '.$'), '[a-m]', '<\\0>')")
+    .aggregate(by=["kind"], window="10 s", n="count(*)", some="sum(CASE WHEN kind LIKE '%<%>%' THEN bytes END)"),
     "sampled": sampled,
     "sealed": sealed,
     "counted": lambda: P().sort("bytes", window="20 s every 5 s").count(),

@@ -1,9 +1,10 @@
 r"""Regular expressions that mean the same on all engines.
 
-Engines differ in regular expressions: Java backtracks and has look-around, the engine of Polars and RE2 (of DuckDB) do
-not; ``\d`` is any digit of Unicode here and one of ten there; ``$`` may match before a last line feed. So a pattern is
-read as the following grammar, what is outside of it is refused, and it is written for each engine such that no
-difference is left:
+Engines differ in regular expressions: ``\d`` is any digit of Unicode here and one of ten there, ``$`` may match before
+a last line feed, some have look-around. So a pattern is read as the following grammar, what is outside of it is
+refused, and it is written for the two engines that execute it, that of Polars on peers and RE2 (of DuckDB, and of Arrow
+on Spark), such that no difference is left. Neither backtracks: the time to find a match is bounded by the
+length of the text times the pattern's.
 
 * characters; ``.`` is any but a line feed; escapes ``\d \w \s`` (of ASCII) and ``\D \W \S``, ``\t \n \r \f \v``,
   ``\xHH``, and a backslash before a sign
@@ -43,9 +44,9 @@ class RegularExpression(NamedTuple):
     Attributes
     ----------
     plain
-        Text for Polars, whose syntax is that of Rust, and for RE2.
-    java
-        Text for Java, on which Spark runs.
+        Text for Polars, whose syntax is that of Rust.
+    re2
+        Text for RE2.
     groups
         Number of groups.
     empty
@@ -53,7 +54,7 @@ class RegularExpression(NamedTuple):
     """
 
     plain: str
-    java: str
+    re2: str
     groups: int
     empty: bool
 
@@ -100,20 +101,16 @@ def read_replacement(text: str, groups: int) -> list[str | int]:
 
 
 class _Written(NamedTuple):
-    """A part of a pattern: its text for each engine, whether it may match nothing, and how many states it needs."""
+    """A part of a pattern: its text, whether it may match nothing, and how many states it needs."""
 
-    plain: str
-    java: str
+    text: str
     empty: bool
     states: int = 1
 
 
-_NOTHING: Final = _Written("", "", empty=True)
-
-
 def _joined(parts: list[_Written], between: str = "") -> _Written:
-    texts = (between.join(part.plain for part in parts), between.join(part.java for part in parts))
-    return _Written(*texts, empty=False, states=sum(part.states for part in parts))
+    text = between.join(part.text for part in parts)
+    return _Written(text, empty=False, states=sum(part.states for part in parts))
 
 
 def _letter(sign: str) -> str:
@@ -123,17 +120,14 @@ def _letter(sign: str) -> str:
     return f"\\{sign}" if sign.isascii() and not sign.isalnum() and sign not in " _" else sign
 
 
-_WORD: Final = "[0-9A-Za-z_]"
-# of ASCII, which \b of Java is not before its version 19
-_JAVA_EDGE: Final = f"(?:(?<={_WORD})(?!{_WORD})|(?<!{_WORD})(?={_WORD}))"
-_JAVA_NO_EDGE: Final = f"(?:(?<={_WORD})(?={_WORD})|(?<!{_WORD})(?!{_WORD}))"
+_ASCII: Final = re.compile(r"\(\?-u:(\\[bB])\)")  # an edge of ASCII words for Rust; in RE2 all edges are
 _ANCHORS: Final = {
-    "^": _Written(r"\A", r"\A", empty=True),
-    "$": _Written(r"\z", r"\z", empty=True),
-    "A": _Written(r"\A", r"\A", empty=True),
-    "z": _Written(r"\z", r"\z", empty=True),
-    "b": _Written(r"(?-u:\b)", _JAVA_EDGE, empty=True),
-    "B": _Written(r"(?-u:\B)", _JAVA_NO_EDGE, empty=True),
+    "^": _Written(r"\A", empty=True),
+    "$": _Written(r"\z", empty=True),
+    "A": _Written(r"\A", empty=True),
+    "z": _Written(r"\z", empty=True),
+    "b": _Written(r"(?-u:\b)", empty=True),
+    "B": _Written(r"(?-u:\B)", empty=True),
 }
 
 
@@ -155,7 +149,7 @@ class _Reader:
         body = self.alternatives()
         if self.at < len(self.text):
             raise self.wrong("with an opening parenthesis for ')'")
-        return RegularExpression(body.plain, body.java, self.groups, body.empty)
+        return RegularExpression(body.text, _ASCII.sub(r"\1", body.text), self.groups, body.empty)
 
     def wrong(self, why: str, at: int | None = None) -> WrongValue:
         return WrongValue(self.text, f"{_EXPECTED} {why} at character {(self.at if at is None else at) + 1}")
@@ -193,7 +187,7 @@ class _Reader:
         states = atom.states * max(copies, 1)
         if states > _MOST_STATES:  # engines write a repetition out
             raise self.wrong(f"whose repetitions, written out, have at most {_MOST_STATES:,} characters", start)
-        return _Written(atom.plain + written, atom.java + written, atom.empty or least == 0, states)
+        return _Written(atom.text + written, atom.empty or least == 0, states)
 
     def repeat(self) -> tuple[str, int, int]:
         """Read a repetition: its text, empty if there is none, the least number of times, and the number of copies."""
@@ -224,7 +218,7 @@ class _Reader:
         if sign in "^$":
             return _ANCHORS[sign]
         if sign == ".":
-            return _Written(self.dot, self.dot, empty=False, states=_ANY)
+            return _Written(self.dot, empty=False, states=_ANY)
         if sign != "\\":
             return self.one(sign)
         letter = self.sign
@@ -234,13 +228,13 @@ class _Reader:
         if letter and letter in "dwsDWS":
             self.at += 1
             written = f"[{'^' if letter.isupper() else ''}{_CLASSES[letter.lower()]}]"
-            return _Written(written, written, empty=False, states=_ANY if letter.isupper() else 1)
+            return _Written(written, empty=False, states=_ANY if letter.isupper() else 1)
         return self.one(self.escaped())
 
     def one(self, sign: str) -> _Written:
         both = self.cases(sign)
         written = _letter(sign) if len(both) == 1 else f"[{''.join(map(_member, both))}]"
-        return _Written(written, written, empty=False)
+        return _Written(written, empty=False)
 
     def cases(self, sign: str) -> list[str]:
         """The character and, if upper and lower case are equal, its other one."""
@@ -281,7 +275,7 @@ class _Reader:
         if self.sign != ")":
             raise self.wrong("with a closing parenthesis for '('", start)
         self.at += 1
-        return _Written(f"{opened}{inner.plain})", f"{opened}{inner.java})", inner.empty, inner.states)
+        return _Written(f"{opened}{inner.text})", inner.empty, inner.states)
 
     def characters(self) -> _Written:
         start = self.at
@@ -307,7 +301,7 @@ class _Reader:
             raise self.wrong("with a closing bracket for '['", start)
         self.at += 1
         many = written.startswith("[^") or not written.isascii()
-        return _Written(f"{written}]", f"{written}]", empty=False, states=_ANY if many else 1)
+        return _Written(f"{written}]", empty=False, states=_ANY if many else 1)
 
     def other_range(self, low: str, high: str) -> str:
         """The letters of ASCII within a range, in their other case."""
