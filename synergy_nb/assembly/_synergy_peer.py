@@ -80,6 +80,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     failure: float = 0.01
     domains: dict[str, float] = {}
     accepts: Acceptance = Acceptance()  # what it accepts from guests
+    memory: float | None = None  # limit of all its operators together, bytes, of which guests have a share; None: none
 
     def __post_init__(self) -> None:
         for field, value in {"failure": self.failure, **self.domains}.items():
@@ -140,7 +141,7 @@ class SynergyPeer:
             downlink=machine.downlink,
             server=machine.server,
         )
-        self.admission = Admission(self.ledger, config.accepts)
+        self.admission = Admission(self.ledger, config.accepts, config.memory or math.inf)
         # In the order of the house, from below: each step is given what the steps before it have made
         self._make_overlay(self.peer, config)
         self._make_session(self.peer, config, machine)

@@ -36,6 +36,7 @@ MACHINE: Final = "\0machine"
 # prefix of the key of what an operator sends to other peers; no id of an operator begins like this
 SENT: Final = "\0sent by "
 USER: Final = "\0user "  # prefix of the key of the cores that the components of one user may have together
+MEMORY: Final = "\0memory of "  # and of the bytes of memory
 
 
 class _Share:
@@ -130,19 +131,19 @@ class Ledger:
         self._holding: dict[str, _Share] = {}
         self._committed: dict[str, float] = {}  # resource to the amount committed to all requests
         self._users: dict[str, str] = {}  # request to the user on whom it counts, where that one has a limit
-        self._quotas: dict[str, float] = {}  # user to the cores that his requests may have together
+        self._quotas: dict[str, float] = {}  # resource of a user to what his requests may have together
         self._changes = 0
 
     # -- residual resources --------------------------------------------------------------------------------------
 
-    def count_on(self, request: str, user: str, cores: float) -> None:
-        """Count what a request holds on a user, whose requests may have so many cores together."""
+    def count_on(self, request: str, user: str, cores: float, memory: float = math.inf) -> None:
+        """Count what a request holds on a user, whose requests may have so many cores and bytes together."""
         self._users[request] = user
-        self._quotas[user] = cores
+        self._quotas[USER + user], self._quotas[MEMORY + user] = cores, memory
 
     def _capacity(self, resource: str) -> float:
-        if resource.startswith(USER):
-            return self._quotas[resource.removeprefix(USER)]
+        if resource.startswith((USER, MEMORY)):
+            return self._quotas[resource]
         if resource in (CORES, MACHINE, UPLINK, DOWNLINK):
             known = {CORES: self.cores, MACHINE: self.machine, UPLINK: self.uplink, DOWNLINK: self.downlink}
             return known[resource]
@@ -220,13 +221,15 @@ class Ledger:
             for each, _ in self._processing(request, 0.0, external)
         )
 
-    def _processing(self, request: str, cores: float, external: bool) -> dict[Link, float]:
-        """Claim of ``cores`` for an operator; one that is ``external`` is not executed by the peer's thread."""
+    def _processing(self, request: str, cores: float, external: bool, memory: float = 0.0) -> dict[Link, float]:
+        """Claim of ``cores`` and ``memory`` for an operator; the peer's thread does not execute an ``external`` one."""
         claim: dict[Link, float] = {} if external and self.machine != self.cores else {(CORES, ""): cores}
         if self.machine != self.cores:
             claim[MACHINE, ""] = cores
         if request in self._users:
             claim[USER + self._users[request], ""] = cores
+            if memory:
+                claim[MEMORY + self._users[request], ""] = memory
         return claim
 
     def beyond_limits(self, request: str, cores: float, *, external: bool = False) -> str:
@@ -238,7 +241,9 @@ class Ledger:
         if user:
             left = self._residual(request, USER + user) + self._own(request, USER + user)
             if left < cores - ROUNDING * self.cores:
-                of = counted(self._quotas[user], "core", "that its user may have here", "that its user may have here")
+                of = counted(
+                    self._quotas[USER + user], "core", "that its user may have here", "that its user may have here"
+                )
                 return (
                     f"{max(left, 0.0):.4g} left of the {of}, where {cores:.4g} {'is' if cores == 1 else 'are'} needed"
                 )
@@ -246,6 +251,18 @@ class Ledger:
             return ""
         needed = counted(cores, "core", "is", "are")
         return f"{counted(self.server, 'core')} where {needed} needed, as one thread executes an operator"
+
+    def beyond_memory(self, request: str, memory: float) -> str:
+        """Words for an operator that needs more bytes of ``memory`` than its user has left; empty if it does not."""
+        user = self._users.get(request, "")
+        if not user or not memory:
+            return ""
+        resource = MEMORY + user
+        left = self._residual(request, resource) + self._own(request, resource)
+        if left >= memory * (1.0 - ROUNDING):
+            return ""
+        megabytes = [f"{each / 1e6:.4g} MB" for each in (max(left, 0.0), self._quotas[resource], memory)]
+        return "memory: {} left of the {} that its user may have here, where {} are needed".format(*megabytes)
 
     def residual_bandwidth(self, request: str, upstream: str) -> float:
         """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s, counted in the same way.
@@ -284,7 +301,7 @@ class Ledger:
 
     def reserve(
         self, request: str, operator: str, cores: float, upstream: Link | None, bandwidth: float, *,
-        external: bool = False,
+        external: bool = False, memory: float = 0.0,
     ) -> None:  # fmt: skip
         """Reserve ``cores`` and, from ``upstream`` (peer, operator), ``bandwidth`` for one operator of a request.
 
@@ -296,7 +313,7 @@ class Ledger:
             return
         self._holding[request] = share
         claim = share.reserved.setdefault(operator, {})
-        for resource, amount in self._processing(request, cores, external).items():
+        for resource, amount in self._processing(request, cores, external, memory).items():
             claim[resource] = amount
             share.limit[resource[0]] = max(self._residual(request, resource[0]), 0.0)
         if upstream is not None:
@@ -305,8 +322,9 @@ class Ledger:
                 share.limit[link[0]] = max(self._residual(request, link[0]), 0.0)
 
     def commit(
-        self, request: str, operator: str, cores: float, links: Mapping[Link, float], *, external: bool = False
-    ) -> str:
+        self, request: str, operator: str, cores: float, links: Mapping[Link, float], *, external: bool = False,
+        memory: float = 0.0,
+    ) -> str:  # fmt: skip
         """Commit ``cores`` and ``links``; return an empty text, or the reason of a refusal.
 
         ``links`` maps (upstream peer, upstream operator) to bytes/s. The reservation of the same request and operator
@@ -319,11 +337,14 @@ class Ledger:
         share.reserved.pop(operator, None)
         if not share.reserved:
             self._holding.pop(request, None)
-        return self._allocate(request, share.committed, operator, cores, links, additional=False, external=external)
+        return self._allocate(
+            request, share.committed, operator, cores, links, additional=False, external=external, memory=memory
+        )
 
     def reserve_additional(
-        self, request: str, operator: str, cores: float, links: Mapping[Link, float], *, external: bool = False
-    ) -> str:
+        self, request: str, operator: str, cores: float, links: Mapping[Link, float], *, external: bool = False,
+        memory: float = 0.0,
+    ) -> str:  # fmt: skip
         """Reserve resources for one operator in addition to all resources of the request; return "" or a reason.
 
         Unlike with :meth:`reserve`, the operators are not alternatives: all reservations can be committed.
@@ -331,7 +352,9 @@ class Ledger:
         share = self._shares.setdefault(request, _Share())
         if operator in share.reserved or operator in share.committed:
             return ""
-        return self._allocate(request, share.reserved, operator, cores, links, additional=True, external=external)
+        return self._allocate(
+            request, share.reserved, operator, cores, links, additional=True, external=external, memory=memory
+        )
 
     def _allocate(
         self,
@@ -343,9 +366,10 @@ class Ledger:
         *,
         additional: bool,
         external: bool,
+        memory: float,
     ) -> str:
         share = self._shares[request]
-        processing = self._processing(request, cores, external)
+        processing = self._processing(request, cores, external, memory)
         required = {resource: amount for (resource, _), amount in processing.items()}
         if self.downlink < math.inf:
             received = {
@@ -364,6 +388,8 @@ class Ledger:
                     alone = self.beyond_limits(request, amount, external=external)
                     numbers = f"{counted(amount, 'core')} needed, {left:.4g} left"
                     return f"processing capacity: {alone or numbers}"
+                if resource.startswith(MEMORY):
+                    return self.beyond_memory(request, amount) or f"memory: {amount / 1e6:.4g} MB needed"
                 what = {UPLINK: "the uplink", DOWNLINK: "the downlink"}.get(resource, f"bandwidth from {resource}")
                 return f"{what}: {amount:.4g} bytes/s needed, {left:.4g} left"
         claim = claims[operator] = {**processing, **links}
@@ -461,5 +487,6 @@ class Ledger:
                 what = (
                     "cores" if resource in (CORES, MACHINE) or resource.startswith(USER) else f"bytes/s from {resource}"
                 )
+                what = "bytes of memory" if resource.startswith(MEMORY) else what
                 return f"{taken:g} of {capacity:g} {what} allocated"
         return None

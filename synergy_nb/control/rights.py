@@ -6,6 +6,7 @@ everything; for them, and where nobody is identified, as in simulations, a user 
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import msgspec
@@ -56,6 +57,8 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         Names of the users whose plans it accepts; None: those of all users of its cluster.
     cores
         Share of its cores that the components of each of them may have together, from 0 to 1.
+    memory
+        Share of the memory of its operators that the components of each of them may use together, from 0 to 1.
     applications
         Number of applications that each of them may have submitted at this peer at a time.
     functions
@@ -85,14 +88,16 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     users: tuple[str, ...] | None = None
     cores: float = 0.5
+    memory: float = 0.5
     applications: int = 4
     functions: tuple[str, ...] | None = ()
     folders: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.cores, int | float) or not 0.0 <= self.cores <= 1.0:
-            raise ValueError(f"cores: {self.cores!r}; expected a share of the peer's cores, from 0 to 1")
+        for field, share in {"cores": self.cores, "memory": self.memory}.items():
+            if not isinstance(share, int | float) or not 0.0 <= share <= 1.0:
+                raise ValueError(f"{field}: {share!r}; expected a share of the peer's {field}, from 0 to 1")
         if not isinstance(self.applications, int) or self.applications < 0:
             raise ValueError(f"applications: {self.applications!r}; expected a number of at least 0")
         stated = {"users": self.users, "functions": self.functions, "folders": self.folders, "hosts": self.hosts}
@@ -120,11 +125,12 @@ GUESTS: Final = Acceptance()  # what a peer accepts unless its owner says otherw
 
 
 class Admission:
-    """Decides in which plans of guests a peer takes part, and on how many of its cores."""
+    """Decides in which plans of guests a peer takes part, and on how many of its cores, in how much of its memory."""
 
-    def __init__(self, ledger: Ledger, accepts: Acceptance = GUESTS) -> None:
+    def __init__(self, ledger: Ledger, accepts: Acceptance = GUESTS, memory: float = math.inf) -> None:
         self._ledger = ledger
         self.accepts = accepts
+        self.quota = accepts.memory * memory if memory < math.inf else math.inf  # bytes of each guest
 
     def refusal(self, request: str, user: str) -> str:
         """Return why this peer takes no part in a request of a user; if it does, count the request on that user."""
@@ -132,5 +138,5 @@ class Admission:
             return ""
         refusal = self.accepts.refusal(user)
         if not refusal:
-            self._ledger.count_on(request, user, self.accepts.cores * self._ledger.machine)
+            self._ledger.count_on(request, user, self.accepts.cores * self._ledger.machine, self.quota)
         return refusal

@@ -4,6 +4,9 @@ If an allocation fails within Polars or Arrow, the process ends, and with it the
 peer. So every operator estimates the bytes of its state and of its next step, and a component whose sum exceeds its
 share fails before the step begins. The shares of components may add up to more than the peer has: when all components
 together would exceed the peer's memory, the largest component fails, whichever made the request.
+
+A user may have a quota: the bytes that all components of his applications may use together. Of these, the component
+fails that would exceed it, so that he harms nobody else.
 """
 
 from __future__ import annotations
@@ -49,6 +52,10 @@ class Memory:
     ) -> None:
         self.limit = limit
         self.used = 0  # bytes that all components use
+        # function that returns the user of an application, and the bytes that his components may use together; an empty
+        # name for none
+        self.quota_of: Callable[[str], tuple[str, float]] = lambda _application: ("", math.inf)
+        self._used_by: dict[str, int] = {}  # user with a quota to the bytes that his components use
         self._exceeded = exceeded
         self._shares: dict[MemoryShare, None] = {}
         self._lock = threading.Lock()
@@ -56,6 +63,7 @@ class Memory:
     def share(self, application: str, operator: str, limit: float | None = None) -> MemoryShare:
         """Create the share of a new component, of ``limit`` bytes; None: all memory of the peer."""
         share = MemoryShare(self, application, operator, self.limit if limit is None else min(limit, self.limit))
+        share.user, share.quota = self.quota_of(application)
         with self._lock:
             self._shares[share] = None
         return share
@@ -64,14 +72,28 @@ class Memory:
         """Release the share of a component that has been, or is about to be, removed."""
         with self._lock:
             if self._shares.pop(share, share) is None:
-                self.used -= share.used
+                self._count(share, -share.used)
 
     def use(self, share: MemoryShare, size: int) -> None:
         """Set the bytes that a component uses."""
         with self._lock:
             if share in self._shares:
-                self.used += size - share.used
+                self._count(share, size - share.used)
             share.used = size
+
+    def _count(self, share: MemoryShare, size: int) -> None:
+        """Count bytes that a component uses more, or less."""
+        self.used += size
+        if share.user:
+            left = self._used_by.get(share.user, 0) + size
+            if left:
+                self._used_by[share.user] = left
+            else:
+                self._used_by.pop(share.user, None)
+
+    def used_by(self, user: str) -> int:
+        """Bytes that the components of a user with a quota use."""
+        return self._used_by.get(user, 0)
 
     def make_room(self, share: MemoryShare, needs: float) -> None:
         """Make the largest component fail if the peer lacks ``needs`` bytes for a step of the component of ``share``.
@@ -100,6 +122,7 @@ class MemoryShare:
         self.kind = ""
         self.limit = limit  # limit of the component, bytes, including its next step
         self.used = 0
+        self.user, self.quota = "", math.inf  # its user, and the bytes of all his components; an empty name for none
         self._memory = memory
 
     def restrict(self, kind: str, most: float | None) -> None:
@@ -114,7 +137,7 @@ class MemoryShare:
         """
         if size != self.used:
             self._memory.use(self, size)
-        if size > self.limit:
+        if size > self.limit or self._beyond_quota(0.0):
             raise self.excess(0.0)
         if self._memory.used > self._memory.limit:
             self._memory.make_room(self, 0.0)
@@ -124,10 +147,13 @@ class MemoryShare:
 
         Raises ``MemoryExceeded`` if the step does not fit into the share, or into the memory of the peer.
         """
-        if self.used + needs > self.limit:
+        if self.used + needs > self.limit or self._beyond_quota(needs):
             raise self.excess(needs)
         if self._memory.used + needs > self._memory.limit:
             self._memory.make_room(self, needs)
+
+    def _beyond_quota(self, needs: float) -> bool:
+        return bool(self.user) and self._memory.used_by(self.user) + needs > self.quota
 
     def release(self) -> None:
         """Release the share of a component that was removed."""
@@ -145,6 +171,10 @@ class MemoryShare:
                 f"the components of this peer would take {amount(together)} of {amount(self._memory.limit)} together, "
                 "of which it takes most"
             )
+        elif self._beyond_quota(needs):
+            together = self._memory.used_by(self.user) + needs
+            quota = f"of the {amount(self.quota)} that he may have at this peer"
+            why = f"the components of its user {self.user!r} would take {amount(together)} together, {quota}"
         else:
             why = f"its share is {amount(self.limit)}"
         return self._error(f"it uses {amount(self.used)}{step}, but {why}")

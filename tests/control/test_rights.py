@@ -41,6 +41,31 @@ def test_the_components_of_a_guest_have_his_share_of_the_cores_together_and_the_
     assert ledger.overbooked() is None
 
 
+def test_the_components_of_a_guest_have_his_share_of_the_memory_together_and_the_owner_all() -> None:
+    ledger = Ledger(2.0, 1e6)
+    admission = Admission(ledger, Acceptance(memory=0.5), 1e9)
+    for request, user in (("a", "ann"), ("b", "ann"), ("c", "bob"), ("d", "")):
+        assert admission.refusal(request, user) == ""
+    assert ledger.commit("a", "sort", 0.1, {}, memory=3e8) == ""
+    assert ledger.beyond_memory("a", 2e8) == ledger.beyond_memory("c", 5e8) == ledger.beyond_memory("d", 5e9) == ""
+    said = "memory: 200 MB left of the 500 MB that its user may have here, where 300 MB are needed"
+    assert ledger.beyond_memory("b", 3e8) == ledger.commit("b", "sort", 0.1, {}, memory=3e8) == said
+    ledger.reserve("b", "sort", 0.1, None, 0.0, memory=1e8)
+    assert ledger.overbooked() is None
+    assert ledger.beyond_memory("a", 6e8).startswith("memory: 400 MB left"), "what it has itself is no obstacle"
+    for request, user in (("c", "bob"), ("d", "")):
+        assert ledger.commit(request, "sort", 0.1, {}, memory=5e8) == "", user
+    ledger.release("a")
+    admission.refusal("b", "ann")
+    assert ledger.commit("b", "join", 0.1, {}, memory=4e8) == ""
+
+
+def test_a_peer_without_a_limit_of_memory_has_no_quota() -> None:
+    ledger = Ledger(1.0, 1e6)
+    assert Admission(ledger, Acceptance(memory=0.0)).refusal("a", "ann") == ""
+    assert ledger.commit("a", "sort", 0.1, {}, memory=1e15) == ""
+
+
 def test_reservations_of_a_guest_count_on_him_and_what_is_released_counts_no_more() -> None:
     ledger = Ledger(1.0, 1e6)
     admission = Admission(ledger, Acceptance(cores=0.5))
@@ -64,6 +89,7 @@ def test_a_peer_refuses_plans_of_others_than_its_owner_accepts() -> None:
     "field",
     [
         *({"cores": each} for each in (1.5, -0.1, math.nan, "half", None)),
+        *({"memory": each} for each in (1.5, -0.1, math.nan, "half", None)),
         *({"applications": each} for each in (-1, 1.5, "four")),
         *({name: "ann"} for name in ("users", "functions", "folders")),
         *({"folders": each} for each in (None, (1,))),

@@ -80,6 +80,32 @@ def test_if_all_components_exceed_the_memory_of_a_peer_the_largest_fails() -> No
     assert memory.used == 0
 
 
+def test_a_user_over_his_quota_fails_himself_and_nobody_else() -> None:
+    failed: list[MemoryShare] = []
+    memory = Memory(10_000, lambda share, _: failed.append(share))
+    users = {"a": "ann", "b": "ann", "c": "bob"}
+    memory.quota_of = lambda application: (users.get(application, ""), 1000.0)
+    first, second, other, owner = (memory.share(each, "sort") for each in ("a", "b", "c", "d"))
+    first.use(700)
+    other.use(1000)
+    owner.use(5000)
+    second.use(200)
+    with pytest.raises(MemoryExceeded) as caught:
+        second.admit(200)
+    assert "it uses 200 B and its next step needs up to 200 B, but the components of its user 'ann' would take " in str(
+        caught.value
+    )
+    assert "1.1 kB together, of the 1 kB that he may have at this peer" in str(caught.value)
+    with pytest.raises(MemoryExceeded, match="of its user 'bob' would take"):
+        other.use(1001)
+    first.release()
+    second.admit(200)
+    second.use(1000)
+    second.release()
+    assert memory.used_by("ann") == 0
+    assert not failed
+
+
 def test_a_plan_cannot_give_an_operator_more_than_its_peer_has() -> None:
     memory = Memory(1000)
     assert memory.share("app", "a").limit == memory.share("app", "b", 2000.0).limit == 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from synergy_nb.assembly import PeerConfig
@@ -16,6 +18,7 @@ from synergy_nb.control.rights import Acceptance, Rights
 from synergy_nb.control.roles import Roles
 from synergy_nb.lifecycle.records.messages import Confirm, End, Granted, Graph
 from synergy_nb.plan import Plan, source
+from synergy_nb.plan.checks.memory_estimates import retained_bytes
 from tests.one_peer import OnePeer
 from tests.simulated import Ring
 
@@ -50,6 +53,32 @@ def test_a_guest_has_his_share_of_the_cores_and_an_owner_the_rest() -> None:
     assert running("c", system) == "running"
     system.synergy["peer-0"].requests.stop("a")
     system.submit("peer-0", "d", plan(seed=4), user="ann")
+    assert running("d", system) == "running", "what has ended counts no more"
+
+
+@pytest.mark.parametrize("placement", ["composed", "resilient"])
+def test_a_guest_has_his_share_of_the_memory_and_an_owner_the_rest(placement: str) -> None:
+    accepts = Acceptance(memory=0.5)
+    config = PeerConfig("peer-0", seed=1, accepts=accepts, memory=1e9)
+    system = Ring(1, 1, config=lambda _: config)
+
+    def sorting(seed: int) -> Plan:
+        """A plan that retains more than a quarter of the memory of the peer."""
+        packets = source("packets", seed=seed, rate="2000 tuples/s", duration="30 min")
+        plan = packets.sort("bytes", window="30 min", id="sort", cost="10 us").sink(id="sink")
+        assert 2.5e8 < retained_bytes(plan, "sort") < 5e8
+        return plan
+
+    system.submit("peer-0", "a", sorting(1), placement, user="ann")
+    assert running("a", system) == "running"
+    system.submit("peer-0", "b", sorting(2), placement, user="ann")
+    assert running("b", system) == "rejected"
+    reason = system.reports["b"][-1].reason
+    assert re.search(r"memory: \S+ MB left of the 500 MB that its user may have here, where \S+ MB are needed", reason)
+    system.submit("peer-0", "c", sorting(3), placement)
+    assert running("c", system) == "running"
+    system.simulation.report("peer-0", StopApplication("a"))
+    system.submit("peer-0", "d", sorting(4), placement, user="ann")
     assert running("d", system) == "running", "what has ended counts no more"
 
 

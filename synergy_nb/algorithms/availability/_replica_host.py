@@ -41,6 +41,7 @@ from synergy_nb.events import (
 from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.overlay.recently_seen import Recent
 from synergy_nb.plan import Plan
+from synergy_nb.plan.checks.memory_estimates import needed_bytes
 
 MOST_ENDED: Final = 4096  # ended attempts that a peer remembers, to refuse late messages
 ACCEPTED, PRIMARY, BACKUP = "accepted", "primary", "backup"
@@ -202,7 +203,7 @@ class ReplicaHost(Protocol):
         """Reserve what the primary of an operator needs here, apart from the uplink; return the reason of a refusal."""
         return self.ledger.reserve_additional(
             task.request, operator, plan.load(operator), self._read_from(plan, operator, graph),
-            external=plan.on_spark(operator),
+            external=plan.on_spark(operator), memory=needed_bytes(plan, operator),
         )  # fmt: skip
 
     def _send(self, task: Task, plan: Plan, operator: str, beside: Collection[str]) -> str:
@@ -319,7 +320,8 @@ class ReplicaHost(Protocol):
         if self._attempts[task.request].roles.get(operator) != ACCEPTED:
             return "it is not reserved any more"
         links, external = self._read_from(plan, operator, graph), plan.on_spark(operator)
-        return self.ledger.commit(task.request, operator, plan.load(operator), links, external=external)
+        memory = needed_bytes(plan, operator)
+        return self.ledger.commit(task.request, operator, plan.load(operator), links, external=external, memory=memory)
 
     def _commit_backup(self, task: Task, plan: Plan, operator: str, graph: Roles) -> str:
         request, primary = task.request, graph.peers.get(operator, self.peer.address)

@@ -62,6 +62,7 @@ from synergy_nb.overlay.answer_limits import AnswerLimit, AnswerLimits
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan
+from synergy_nb.plan.checks.memory_estimates import needed_bytes
 from synergy_nb.plan.derived.stream_sharing import Provider, provider
 from synergy_nb.plan.operators import catalogue
 from synergy_nb.plan.terms.units import rank_of
@@ -205,7 +206,8 @@ class Probing(Protocol):
         bandwidth = plan.bandwidth(before.operator) if before is not None else 0.0
         load = plan.load(operator)
         if self._may_hold(sender, name, operator, load):
-            self.ledger.reserve(name, operator, load, link, bandwidth, external=plan.on_spark(operator))
+            external, memory = plan.on_spark(operator), needed_bytes(plan, operator)
+            self.ledger.reserve(name, operator, load, link, bandwidth, external=external, memory=memory)
         if not self.ledger.holds(name):
             self._held.pop(name, None)
         path = (*probe.path, hop)
@@ -297,6 +299,10 @@ class Probing(Protocol):
             return dropped("operator", 1.0, 0.0)
         if not self.config.enforce:
             return hop, impacts, None
+        if request.user:
+            memory = sum(needed_bytes(plan, each) for each in (operator, *beside))
+            if beyond := ledger.beyond_memory(name, memory):
+                return dropped("acceptance", 1.0, 0.0, beyond)
         load = plan.load(operator)
         # reservations of the request itself are not in the capacity: what its path takes here is subtracted by hand
         # (test_a_probe_counts_the_load_of_its_own_earlier_operators_at_the_same_peer)

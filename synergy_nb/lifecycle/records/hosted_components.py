@@ -20,6 +20,7 @@ from synergy_nb.lifecycle.records.messages import Graph
 from synergy_nb.models.signatures import Segment
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
+from synergy_nb.plan.checks.memory_estimates import needed_bytes
 from synergy_nb.plan.derived.coarser_windows import stated_windows
 from synergy_nb.plan.derived.stream_containment import stated_part
 from synergy_nb.plan.derived.wider_projections import stated_columns
@@ -115,7 +116,8 @@ class Components:
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
         self.ledger.drop(graph.application, operator)
         load, external = plan.load(operator), plan.on_spark(operator)
-        return self.ledger.commit(graph.application, operator, load, remote, external=external)
+        memory = needed_bytes(plan, operator)
+        return self.ledger.commit(graph.application, operator, load, remote, external=external, memory=memory)
 
     def commit_backups(self, member: Member) -> str:
         """Commit the links of an application's backups at this peer; return an empty text, or why that is refused."""

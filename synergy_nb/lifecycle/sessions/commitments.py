@@ -18,6 +18,7 @@ from synergy_nb.lifecycle.sessions.agreements import Agreements
 from synergy_nb.lifecycle.sessions.impact import Impacts
 from synergy_nb.lifecycle.sessions.participation import Participation
 from synergy_nb.plan import Plan
+from synergy_nb.plan.checks.memory_estimates import needed_bytes
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.plan.operators.catalogue import TAP
 
@@ -128,8 +129,9 @@ class Commitments:
         else:
             refusal = refusal or self.impacts.refusal(member, operator, agreed=self._asks(graph))
             refusal = refusal or self.ledger.commit(
-                graph.application, operator, plan.load(operator), remote, external=node.kind == PART
-            )
+                graph.application, operator, plan.load(operator), remote, external=node.kind == PART,
+                memory=needed_bytes(plan, operator),
+            )  # fmt: skip
         if refusal:
             self._refuse(graph, operator, refusal)
             return

@@ -21,7 +21,7 @@ from synergy_nb.plan.operators.tables import INDEX_BYTES
 from synergy_nb.plan.terms.qos import QoS
 from synergy_nb.plan.terms.units import counted
 
-__all__ = ["Held", "check_memory", "held", "on_peers", "retained_bytes", "span_of", "stream_within"]
+__all__ = ["Held", "check_memory", "held", "needed_bytes", "on_peers", "retained_bytes", "span_of", "stream_within"]
 
 
 class RatedPlan(Protocol):
@@ -103,6 +103,12 @@ def retained_bytes(plan: RatedPlan, operator: str) -> float:
         return 0.0
     kept = held(plan, operator)
     return kept.nbytes if kept.basis == Basis.KNOWN else 0.0
+
+
+def needed_bytes(plan: RatedPlan, operator: str) -> float:
+    """Bytes that an operator will need without any doubt: those of its tuples, and what is stated for its function."""
+    params = plan.operators[operator].params
+    return retained_bytes(plan, operator) + float((params.get("memory") if "function" in params else None) or 0.0)
 
 
 def check_memory(plan: RatedPlan, operators: Iterable[str], limit: float) -> None:

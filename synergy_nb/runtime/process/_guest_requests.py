@@ -6,6 +6,7 @@ operation without either is not served.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -133,6 +134,12 @@ class GuestRequests:
     def hosts(self) -> tuple[str, ...]:
         """Hosts that sources of guests may connect to."""
         return self._accepts.hosts
+
+    def memory(self, application: str) -> tuple[str, float]:
+        """The guest of an application, and the bytes that his components may use together here; "" for an owner."""
+        rights = self.rights(application)
+        user = "" if rights is None else rights.owner
+        return user, self._synergy.admission.quota if user else math.inf
 
     def _may(self, user: str, application: str, right: str) -> bool:
         rights = self.rights(application)

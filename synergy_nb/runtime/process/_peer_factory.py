@@ -49,7 +49,7 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     discipline; ``functions`` states which functions of users' own it accepts; ``record`` is the file of its recording.
     """
     settings = dict(config)
-    memory = float(settings.pop("memory", None) or "inf")
+    memory = float(settings.get("memory") or "inf")
     spark = bool(settings.pop("spark", False))
     discipline = str(settings.pop("discipline", "fcfs"))
     file = str(settings.pop("record", ""))

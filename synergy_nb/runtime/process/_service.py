@@ -147,6 +147,7 @@ class Service:
             folders=self._guests.folders,
             hosts=lambda: self._guests.hosts,
         )
+        self.host.hosting.memory.quota_of = self._guests.memory
         self.calibration = Calibration(runtime.loop, runtime.clock, self.overheads, lambda: self.host.occupied)
         self.calibration.start()
         self._deliveries = Deliveries(self.host, runtime.loop, self._status)
