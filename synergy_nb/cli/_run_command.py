@@ -11,13 +11,15 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-from synergy_nb.cli._result_files import ResultFile
+from synergy_nb.dataflow.sinks.protocol import SinkFailed
 from synergy_nb.events import Event
 from synergy_nb.lifecycle.requests.origins import POLICIES
 from synergy_nb.plan import Plan, PlanError, Problem
+from synergy_nb.plan.derived.repeatable_results import results_name
 from synergy_nb.plan.terms.units import counted, did_you_mean, nearest
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.client.cluster import Application, Cluster
+from synergy_nb.runtime.client.result_files import ResultFile
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.transport.wire import RemoteError
 from synergy_nb.traces import trace_files
@@ -32,7 +34,7 @@ class SinkOutput:
         self.count = 0
         self.error = ""
         self.file = file
-        self.file_error: OSError | None = None
+        self.file_error: OSError | SinkFailed | None = None
         self._limit = limit
         self._tables: list[pl.DataFrame] = []
         self._have = 0
@@ -189,30 +191,48 @@ def execute(
 
     Raises ``ClusterError`` if it is not admitted; ``OSError`` if a file of results cannot be written.
     """
+    progress.stage(f"composing {plan.name}")
+    application = cluster.submit(plan, **options)
+    for notice in application.notices:
+        progress.note(notice)
     written: dict[str, ResultFile] = {}
     try:
         for sink, path in files.items():
-            written[sink] = ResultFile(path, plan.schema(sink))
-        return _executed(plan, cluster, options, written, limit, duration, progress)
+            written[sink] = _file(application, sink, path)
+            if written[sink].repeated:
+                found = counted(written[sink].repeated, "row")
+                progress.note(f"{path} goes on after {found} of an earlier run, in {written[sink].part}")
+        return _executed(plan, cluster, application, written, limit, duration, progress)
     except BaseException:
         for file in written.values():
             file.abandon()
         raise
 
 
+def _file(application: Application, sink: str, path: Path) -> ResultFile:
+    """Return the file of the results of a sink.
+
+    Raises ``OSError`` if it cannot be written.
+    """
+    plan, name = application.plan, application.id
+    whole = plan.operators.keys() <= application.graph.keys()  # nothing is on Spark, or is read from others
+    stream = results_name(plan, sink, name) if whole else f"{plan.stream_name(sink)} of {name}"
+    try:
+        return ResultFile(path, plan.schema(sink), stream)
+    except (OSError, SinkFailed) as error:
+        application.stop()
+        raise OSError(f"--out: {str(path)!r} cannot be written: {error}") from None
+
+
 def _executed(
     plan: Plan,
     cluster: Cluster,
-    options: Mapping[str, Any],
+    application: Application,
     written: Mapping[str, ResultFile],
     limit: int,
     duration: float | None,
     progress: Any,
 ) -> RunOutcome:
-    progress.stage(f"composing {plan.name}")
-    application = cluster.submit(plan, **options)
-    for notice in application.notices:
-        progress.note(notice)
     began = time.monotonic()
     sinks = {sink: SinkOutput(limit, written.get(sink)) for sink in plan.sinks}
     readers = [
@@ -263,7 +283,11 @@ def _executed(
     whole = status in ("stopped", "finished") and not any(reader.is_alive() for reader in readers)
     for each in sinks.values():
         if each.file is not None:
-            each.file.close(complete=whole and not each.error)
+            try:
+                good = whole and not each.error
+                each.file.close(complete=good, ended=good and status == "finished")
+            except (OSError, SinkFailed) as error:
+                raise OSError(f"--out: {str(each.file.path)!r} cannot be written: {error}") from None
     return found
 
 
@@ -282,5 +306,5 @@ def _read(application: Application, sink: str, followed: SinkOutput) -> None:
             followed.add(table)
     except (ClusterError, RemoteError) as error:  # the application failed or was stopped, which its status shows
         followed.error = str(error)
-    except OSError as error:  # the file of the results cannot be written: the disk may be full
+    except (OSError, SinkFailed) as error:  # the file of the results cannot be written: the disk may be full
         followed.file_error = error

@@ -22,7 +22,10 @@ ONLY_LIVE: Final[Mapping[str, str]] = {
     "join_token": "peers of a simulation run in this program; Cluster(host=...) has peers on several hosts",
 }
 #: Names of live applications that simulated ones do not have, with the reason.
-ONLY_LIVE_APPLICATION: Final[Mapping[str, str]] = {"share": _NOBODY}
+ONLY_LIVE_APPLICATION: Final[Mapping[str, str]] = {
+    "share": _NOBODY,
+    "to_parquet": "a simulation writes nothing by itself; results().write_parquet(path) does",
+}
 _TIME: Final = "time passes by itself on live peers; only a Simulation has virtual time"
 #: Names of a Simulation that a Cluster does not have, with the reason.
 ONLY_SIMULATED: Final[Mapping[str, str]] = {

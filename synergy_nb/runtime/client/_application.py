@@ -115,6 +115,7 @@ class Application(Synchronous[AsyncApplication], OneSided):
 
     qos = synchronous(AsyncApplication.qos)
     results = synchronous(AsyncApplication.results)
+    to_parquet = synchronous(AsyncApplication.to_parquet)
     head = synchronous(AsyncApplication.head)
     latest = synchronous(AsyncApplication.latest)
     stream = iterated(AsyncApplication.stream)

@@ -62,6 +62,17 @@ class Results:
         self.ended = self.ended or answer.finished
         return sum(map(len, answer.items))
 
+    @property
+    def begins(self) -> int:
+        """Position of the first row that is here."""
+        return self.arrived_from - self.rows
+
+    @property
+    def arrived_from(self) -> int:
+        """Position of the first row that has arrived and is not stored."""
+        arrived = sum(table.height for table in self.arrived)
+        return 0 if self._received_to is None else self._received_to[0] - arrived
+
     def store(self) -> None:
         """Store the arrived tables."""
         self.stored.extend(self.arrived)

@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import math
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import polars as pl
 
 from synergy_nb.control.identity import is_name
+from synergy_nb.dataflow.sinks.protocol import SinkFailed
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import LASTING
@@ -33,6 +36,7 @@ from synergy_nb.runtime.client._led_application import ClusterAccess, LedApplica
 from synergy_nb.runtime.client._pushing import Pushing
 from synergy_nb.runtime.client._results import Results, missed_notice, rows_of, why_discarded, why_endless, why_none
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
+from synergy_nb.runtime.client.result_files import ResultFile
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.process.requests import (
@@ -325,6 +329,57 @@ class AsyncApplication(LedApplication):
                 raise ClusterError(why) from None
         return self.collected(name)
 
+    @displays_waiting(lambda it, *_, **__: f"writing the results of {it.id}")
+    async def to_parquet(self, path: str | PathLike[str], sink: str | None = None) -> int:
+        """Write all results to a Parquet file on this machine, until the stream has ended; return the number of rows.
+
+        They are written while they arrive, beside the file, which gets its name when all rows are in it. So memory is
+        bounded; :meth:`results` does not return these rows. After an interrupt, the same call goes on where it was.
+
+        Parameters
+        ----------
+        path
+            File to write, in place of the one that is there.
+        sink
+            Operator id of the sink; needed only where the plan has several.
+
+        Raises
+        ------
+        ClusterError
+            If rows before were consumed by a loop or missed, the file cannot be written, or as :meth:`results`.
+        """
+        name = self.sink(sink)
+        await self._refuse_endless(name)
+        results, columns = self._results[name], self.plan.schema(name)
+        stream = f"{self.plan.stream_name(name)} of {self.id}"
+        try:
+            file = await asyncio.to_thread(ResultFile, Path(path), columns, stream, results.begins)
+        except (OSError, SinkFailed) as error:
+            raise ClusterError(f"{self.id}: {str(path)!r} cannot be written: {error}") from None
+        complete = False
+        try:
+            for table in results.stored:
+                await _completed(asyncio.to_thread(file.add, table))
+            while True:
+                while results.arrived:
+                    await _completed(asyncio.to_thread(file.add, results.arrived[0], results.arrived_from))
+                    self._looped += results.arrived.popleft().height
+                if self._complete(name):
+                    break
+                await self._fetch(name, 1.0)
+                if not results.arrived and not self._complete(name):
+                    await self._still_wanted()
+            complete = True
+            await _completed(asyncio.to_thread(file.close, complete=True, ended=results.ended))
+        except (OSError, SinkFailed) as error:
+            if isinstance(error, ClusterError):
+                raise
+            raise ClusterError(f"{self.id}: {str(path)!r} cannot be written: {error}") from None
+        finally:
+            if not complete:
+                await _completed(asyncio.to_thread(file.close, complete=False))
+        return file.rows
+
     @displays_waiting(lambda it, *_, **__: f"collecting results of {it.id}")
     async def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
         """Return the first ``n`` rows of the results, as soon as they have arrived; fewer if the stream ends before.
@@ -561,3 +616,16 @@ class AsyncApplication(LedApplication):
     async def replay(self) -> Replay:
         """Return what peers did for it, by their recording or their journals; a notebook shows a stage to step it."""
         return await replayed(self.cluster, await self.state(), self.plan, self.origin)
+
+
+async def _completed(work: Awaitable[None]) -> None:
+    """Wait for work in a thread, also where the task is cancelled meanwhile: nobody else may go on before it has ended.
+
+    It is cancelled then.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

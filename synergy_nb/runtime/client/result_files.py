@@ -1,0 +1,155 @@
+"""Files that programs have results written to: Parquet, CSV or JSON lines, written while the results arrive.
+
+Rows are written beside the file that was asked for, with ``.part`` after its name, as a sink writes to a destination
+(:mod:`synergy_nb.dataflow.sinks`): each commit has the position of its rows. So a program that was killed goes on where
+it was, if it has the same results at the same positions. When all rows are there, the file gets its name: it is
+complete at any time, or is still the one of before. A Parquet file is made of the parts then, one row group after the
+other.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from synergy_nb.connectors.sink_writers import writer_of
+from synergy_nb.dataflow.sinks.protocol import SinkFailed
+from synergy_nb.dataflow.sinks.writing import SinkReader
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point, chunks_of
+from synergy_nb.dataflow.tuples import END, Batch, Punctuation
+
+__all__ = ["FORMATS", "ResultFile"]
+
+FORMATS: Final = (".parquet", ".csv", ".jsonl", ".ndjson")
+EVERY_S: Final = 2.0  # longest time for which a row waits for a commit while others follow, seconds
+
+
+class ResultFile:
+    """A file of the results of a sink.
+
+    ``columns``: column to type of the results; ``stream``: what they are, see
+    :func:`synergy_nb.plan.derived.repeatable_results.results_name`; ``begins``: position of the first row that follows.
+    What is there of another stream, by an earlier run, is discarded.
+
+    Raises ``OSError`` or ``SinkFailed`` if it cannot be written.
+    """
+
+    def __init__(self, path: Path, columns: Mapping[str, str], stream: str, begins: int = 0) -> None:
+        self.path = path  # file to write
+        self.part = path.with_name(f"{path.name}.part")  # where the rows are until `close`
+        self.complete = False  # whether it has its name
+        self._parquet = path.suffix.lower() == ".parquet"
+        form = "parquet" if self._parquet else "csv" if path.suffix.lower() == ".csv" else "jsonl"
+        self._lock = threading.Lock()
+        self._read_to = Point(begins, ORIGIN.until)
+        writer = writer_of({"format": form, "path": str(self.part)}, columns, stream)
+        self._reader = SinkReader(writer, repr(str(self.part)), EVERY_S)
+        try:
+            self._reader.open(self._read_to)
+        except SinkFailed:  # rows of an earlier run
+            self._reader.close()
+            self._discard()
+            self._open_new()
+        self.repeated = self._reader.repeated  # number of rows that an earlier run has written
+
+    def _open_new(self) -> None:
+        try:
+            self._reader.open(self._read_to)
+        except BaseException:
+            self._reader.close()
+            self._discard()
+            raise
+
+    def add(self, table: pl.DataFrame, position: int | None = None) -> None:
+        """Add the rows that follow.
+
+        ``position``: position of the first one in the stream, if it is known. Raises ``SinkFailed`` if rows before it
+        are lacking.
+        """
+        with self._lock:
+            if position is not None and position != self._read_to.position:
+                raise SinkFailed(
+                    f"rows {self._read_to.position} to {position - 1} of the stream are not retained any more, or went "
+                    "to a loop; expected a call before any of them"
+                )
+            chunks = chunks_of([Batch(table, self._read_to.position, 0.0)], self._read_to)
+            while chunks:
+                self._reader.write(chunks, time.monotonic())
+                if self._reader.must_commit(time.monotonic()):
+                    self._reader.commit()
+                chunks = [each for each in chunks if each.end > self._reader.read_to]
+            self._read_to = self._reader.read_to
+
+    @property
+    def rows(self) -> int:
+        """Number of rows in it."""
+        return self._reader.committed.position
+
+    def close(self, *, complete: bool, ended: bool = False) -> None:
+        """Write what waits; if the rows are ``complete``, give the file its name.
+
+        ``ended``: whether the stream has ended with the rows that it was given. Raises ``SinkFailed`` if an earlier run
+        has written more rows of it.
+        """
+        with self._lock:
+            try:
+                self._reader.commit()
+                if ended or (complete and not self.rows):
+                    end = Punctuation(END, self._read_to.position, 0.0)
+                    self._reader.write(chunks_of([end], self._read_to), time.monotonic())
+                    self._reader.commit()
+                if complete:
+                    self._name()
+            finally:
+                self._reader.close()
+            self.complete = complete
+
+    def _name(self) -> None:
+        """Give the rows the name of the file."""
+        if self._parquet:
+            self._merge()
+        else:
+            self.part.touch()
+            self.part.replace(self.path)
+        self._discard()
+
+    def _merge(self) -> None:
+        """Make one Parquet file of all parts."""
+        from pyarrow import parquet  # noqa: PLC0415 - programs that write no such file need it not
+
+        parts = sorted(self.part.glob("*.parquet"))
+        new = self.path.with_name(f".{self.path.name}.new")
+        with new.open("wb") as file:
+            schema = parquet.read_schema(parts[0]).remove_metadata()
+            with parquet.ParquetWriter(file, schema) as writer:
+                for part in parts:
+                    with parquet.ParquetFile(part) as found:
+                        for group in range(found.num_row_groups):
+                            writer.write_table(found.read_row_group(group).replace_schema_metadata(None))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
+
+    def _discard(self) -> None:
+        """Remove what is beside the file."""
+        if self.part.is_dir():
+            shutil.rmtree(self.part)
+        else:
+            self.part.unlink(missing_ok=True)
+        self.part.with_name(f"{self.part.name}.positions").unlink(missing_ok=True)
+
+    def abandon(self) -> None:
+        """Close the file after an error, and remove what is beside it if it has no rows."""
+        try:
+            self.close(complete=False)
+        except (OSError, SinkFailed):  # the error that is being handled says why
+            return
+        if not self.rows:
+            self._discard()
