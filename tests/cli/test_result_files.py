@@ -12,10 +12,11 @@ import polars as pl
 import pytest
 
 from synergy_nb import Plan, source
-from synergy_nb.cli import _result_files as result_files
 from synergy_nb.cli._input_checks import parsed, print_json
-from synergy_nb.cli._result_files import ResultFile, chosen_files
+from synergy_nb.cli._result_files import chosen_files
 from synergy_nb.cli._run_command import execute
+from synergy_nb.runtime.client import result_files
+from synergy_nb.runtime.client.result_files import ResultFile
 from synergy_nb.runtime.process.requests import ClusterError
 
 SCHEMA = {"time": "time", "who": "str", "n": "int", "share": "float", "secret": "bytes", "yes": "bool"}
@@ -36,7 +37,7 @@ TABLES = [
 
 
 def written(path: Path) -> ResultFile:
-    file = ResultFile(path, SCHEMA)
+    file = ResultFile(path, SCHEMA, "stream")
     for table in TABLES:
         file.add(table)
     return file
@@ -49,12 +50,12 @@ def plan_of_two() -> Plan:
     )
 
 
-@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize("every", [0.0, 100.0])
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".NDJSON"])
 def test_a_file_has_all_rows_however_they_came(
-    suffix: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    suffix: str, every: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result_files, "GROUP_ROWS", rows)
+    monkeypatch.setattr(result_files, "EVERY_S", every)
     path = tmp_path / f"of the day{suffix}"
     path.write_text("the file of before")
     file = written(path)
@@ -79,7 +80,7 @@ def test_a_file_has_all_rows_however_they_came(
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
 def test_a_file_without_rows_has_its_columns(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"none{suffix}"
-    ResultFile(path, SCHEMA).close(complete=True)
+    ResultFile(path, SCHEMA, "stream").close(complete=True)
     if suffix == ".jsonl":
         assert path.read_text() == ""
     else:
@@ -92,8 +93,8 @@ def test_a_file_that_is_not_complete_keeps_its_part_and_an_empty_one_nothing(tmp
     path.write_text("the file of before")
     written(path).abandon()
     assert path.read_text() == "the file of before"
-    assert pl.read_parquet(tmp_path / "some.parquet.part").height == 3
-    ResultFile(tmp_path / "no.csv", SCHEMA).abandon()
+    assert pl.read_parquet(tmp_path / "some.parquet.part" / "*.parquet").height == 3
+    ResultFile(tmp_path / "no.csv", SCHEMA, "stream").abandon()
     assert not (tmp_path / "no.csv.part").exists()
 
 
@@ -181,7 +182,7 @@ def test_json_has_null_for_what_it_lacks_and_all_digits_of_integers(
     far = pl.Series([253_402_300_800_000_000] * 2).cast(pl.Datetime("us"))  # the year 10000, which Python has not
     table = pl.DataFrame({"time": far, "n": [2**53 + 1, -(2**63)], "x": [nan, -infinity]})
     for suffix in ("jsonl", "csv"):
-        file = ResultFile(tmp_path / f"rows.{suffix}", {"time": "time", "n": "int", "x": "float"})
+        file = ResultFile(tmp_path / f"rows.{suffix}", {"time": "time", "n": "int", "x": "float"}, "s")
         file.add(table)
         file.close(complete=True)
     lines = (tmp_path / "rows.jsonl").read_text().splitlines()

@@ -71,6 +71,6 @@ def test_a_call_that_was_interrupted_goes_on_where_it_was(tmp_path: Path, monkey
             rows = await application.to_parquet(path)
             qos = await application.qos()
             assert pl.read_parquet(path).height == rows == qos["tuples"]
-            assert [each.name for each in tmp_path.iterdir()] == ["rows.parquet"]
 
     run_loop(scenario())
+    assert [each.name for each in tmp_path.iterdir()] == ["rows.parquet"]
