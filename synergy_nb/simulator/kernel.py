@@ -206,7 +206,7 @@ class SimulatedPeers:
         self._group = {}
         held, self._held = self._held, []
         for sender, to, message in held:
-            self._transmit(sender, to, message)
+            self.transmit(sender, to, message)
 
     def _refuse(self, sender: str, to: str, now: float) -> None:
         """Tell a sender that no process listens any more at the peer to which it has sent a message."""
@@ -264,7 +264,7 @@ class SimulatedPeers:
                     self.now = self.last_event = when
                     effects = peer.receive(sender, message, when)
                 handled += 1
-                if plain:  # _transmit, put and next_timer written out, for this is what most events do
+                if plain:  # transmit, put and next_timer written out, for this is what most events do
                     for effect in effects:
                         if type(effect) is Send:
                             self.messages += 1
@@ -319,7 +319,7 @@ class SimulatedPeers:
         for effect in effects:
             if isinstance(effect, Send):
                 self.messages += 1
-                self._transmit(address, effect.to, effect.message)
+                self.transmit(address, effect.to, effect.message)
             elif isinstance(effect, Record):
                 self.journal.append(effect.event)
             else:
@@ -333,7 +333,8 @@ class SimulatedPeers:
             if planned is None or due < planned:
                 self.put(max(due, self.now), address, address, None)
 
-    def _transmit(self, sender: str, to: str, message: Message) -> None:
+    def transmit(self, sender: str, to: str, message: Message) -> None:
+        """Carry a message to another peer, unless it is lost on its way."""
         if self._group and self._parted(sender, to):
             if self._cut is Cut.DELAY:
                 self._held.append((sender, to, message))

@@ -84,7 +84,8 @@ class _Control(SimulatedPeers):
         for _, _, _, sender, message in sorted(waiting, key=lambda each: each[1]):
             self.put(self.now, address, sender, message)
 
-    def _transmit(self, sender: str, to: str, message: Message) -> None:
+    def transmit(self, sender: str, to: str, message: Message) -> None:
+        """Carry a message over a link of the data paths."""
         self._links.spoken(sender, to)
         if sender == to:
             self.put(self.now, to, sender, message)

@@ -30,6 +30,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import random
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -108,6 +110,9 @@ class Fault(NamedTuple):
         What a cut does, whether in both ways, and the links that it cuts, each with the seconds until it heals.
     role
         Role of the peer, as drawn.
+    on, number
+        Messages at the sending of one of which it happens, ``at`` seconds later, and the number of that one; empty: at
+        its time.
     """
 
     at: float
@@ -120,14 +125,17 @@ class Fault(NamedTuple):
     back: bool = True
     links: tuple[tuple[str, str, float], ...] = ()
     role: str = ""
+    on: str = ""
+    number: int = 1
 
     def __str__(self) -> str:
-        what = f"{self.kind} {','.join(self.peers)} {self.role}".rstrip()
+        what = " ".join(filter(None, (self.kind, ",".join(self.peers), self.role)))
         more = {
             "starve": f", {self.share:.0%} in turns of {1000 * self.turn:.0f} ms",
             "cut": f", {self.how}{'' if self.back else ' one way'}, {len(self.links)} links",
         }
-        return f"{self.at:.2f} s: {what}, for {self.seconds:.1f} s{more.get(self.kind, '')}"
+        when = f"{self.at:.2f} s" + (f" after {self.on} {self.number}" if self.on else "")
+        return f"{when}: {what}, for {self.seconds:.1f} s{more.get(self.kind, '')}"
 
 
 class Asked(NamedTuple):
@@ -156,14 +164,16 @@ class Schedule:
     """
 
     command = "tests.lifecycle.late_schedules"
+    sizes: tuple[int, int] = (5, 9)  # fewest and most peers
+    windows: tuple[float, ...] = (10.0,) * 6 + (15.0, 15.0, 30.0, 60.0)  # seconds within which faults happen
 
     def __init__(self, seed: int, keep: Sequence[int] | None = None) -> None:
         self.seed = seed
         self.keep = keep
         self.rng = rng = random.Random(f"late/{seed}")
         self.reached: set[str] = set()
-        self.peers = [f"p{number}" for number in range(rng.randint(5, 9))]
-        self.window = rng.choice((10.0,) * 6 + (15.0, 15.0, 30.0, 60.0))
+        self.peers = [f"p{number}" for number in range(rng.randint(*self.sizes))]
+        self.window = rng.choice(self.windows)
         sharing = CompositionConfig(sharing="all") if seed >= SHARED else None
         self.simulation = Simulation(self.peers, network=self._delays(), cores=8.0, composition=sharing, seed=seed)
         self.world = self.simulation.world
@@ -460,10 +470,11 @@ class Schedule:
         count = self.rng.choice((1, 1, 2, 3))
         for number in range(count):
             self._submit(self._plan(number, shares=number > 0 and self.rng.random() < 0.5))
-        assert self.applications, f"none of its applications is admitted: {self.refusals}"
+        assert self.applications or self._may_refuse(), f"none of its applications is admitted: {self.refusals}"
         self._draw()
         for fault in self.faults:
-            self.world.after(fault.at, self._strike, fault)
+            if not fault.on:
+                self.world.after(fault.at, self._strike, fault)
         late = None
         if self.rng.random() < 0.2:
             late = self._plan(count, shares=False)
@@ -478,6 +489,10 @@ class Schedule:
             self._pass(STEP)
         self._ends()
         return self
+
+    def _may_refuse(self) -> bool:
+        """Whether what has happened may have all applications refused."""
+        return False
 
     def _pass(self, seconds: float) -> None:
         until = self.world.now + seconds
@@ -643,13 +658,35 @@ def shrunk(kind: type[Schedule], seed: int) -> list[int]:
     return least(range(len(every.faults)), fails)
 
 
+def count(kind: type[Schedule], seeds: Sequence[int]) -> None:
+    """Run schedules, print those that fail, and how many have reached what."""
+    reached, verdicts, begun = Counter[str](), Counter[str](), time.process_time()
+    for seed in seeds:
+        try:
+            done = run_of(kind, seed)
+        except AssertionError as error:
+            print(error, flush=True)
+            verdicts["wrong"] += 1
+            continue
+        verdicts["ended by name" if any(name in done.excused and each.status == "failed"
+                                        for name, each in done.applications.items()) else "survived"] += 1  # fmt: skip
+        reached.update(done.reached)
+    each_s = (time.process_time() - begun) / max(len(seeds), 1)
+    print(f"{len(seeds)} schedules, {each_s:.2f} s of a core each: {dict(verdicts)}")
+    print(*(f"| {what} | {number} |" for what, number in sorted(reached.items())), sep="\n")
+
+
 def main(kind: type[Schedule]) -> None:
     """Run schedules from the command line."""
     parser = argparse.ArgumentParser(description="Run one schedule of whole peers under faults.")
     parser.add_argument("seed", type=int)
     parser.add_argument("--shrink", action="store_true", help="look for the fewest faults that fail")
     parser.add_argument("--keep", type=int, nargs="*", help="numbers of the faults that happen")
+    parser.add_argument("--until", type=int, help="run all schedules from SEED to this one, and count what they reach")
     chosen = parser.parse_args()
+    if chosen.until is not None:
+        count(kind, range(chosen.seed, chosen.until))
+        return
     keep = shrunk(kind, chosen.seed) if chosen.shrink else chosen.keep
     if keep is not None:
         print(f"python -m {kind.command} {chosen.seed} --keep {_numbers(keep)}")
