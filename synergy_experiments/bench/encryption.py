@@ -1,28 +1,21 @@
 """``tls``: what mutual TLS costs, on two clusters of Dask that differ in nothing else, used in turn."""
 
-# mypy: disable-error-code="no-untyped-call"
-# (of distributed, which is typed only here and there)
-
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
-
-from distributed import Nanny, Scheduler, Security
-from distributed.deploy.spec import SpecCluster
+from typing import Any
 
 from synergy_experiments.bench.local_peers import added_by_hops, paced_tuples
 from synergy_experiments.bench.measurements import machine_load, measurement, spread
 from synergy_experiments.bench.rivals import reference
 from synergy_experiments.bench.throughput import query, ran, tuples, written
 from synergy_nb.runtime.client.cluster import Cluster
+from synergy_nb.runtime.process.processes import start
 
 __all__ = ["tls"]
-
-PEERS: Final = ("peer-1", "peer-2")
 
 
 def tls(*, small: bool = False) -> dict[str, Any]:
@@ -38,8 +31,8 @@ def tls(*, small: bool = False) -> dict[str, Any]:
         plan = query(written(table, Path(folder))["parquet"], early=False)
         path = paced_tuples(Path(folder), seconds)
         clusters = {
-            "plain": stack.enter_context(_peers(Security(require_encryption=False), "tcp")),
-            "tls": stack.enter_context(_peers(Security.temporary(), "tls")),
+            "plain": stack.enter_context(_plain()),
+            "tls": stack.enter_context(Cluster(2, spark=False)),
         }
         for repeat in range(repeats + 1):  # the first warms up
             for way in sorted(clusters, reverse=bool(repeat % 2)):
@@ -54,8 +47,7 @@ def tls(*, small: bool = False) -> dict[str, Any]:
     rates, cpus, delays = ({way: spread(runs) for way, runs in each.items()} for each in (taken, processor, added))
     part = rates["tls"]["median"] / rates["plain"]["median"]
     detail = {
-        "way": "two clusters of Dask with two workers each, one with TLS and one without, used in turn; peers of one "
-        "process share memory in both, whose keys go over the links",
+        "way": "two clusters of two peers, which share memory, one with TLS and one without, used in turn",
         "rate": rates,
         "cpu_s_a_million": cpus,
         "hop_s": delays,
@@ -67,13 +59,7 @@ def tls(*, small: bool = False) -> dict[str, Any]:
 
 
 @contextmanager
-def _peers(security: Security, protocol: str) -> Iterator[Cluster]:
-    """Peers on workers of a Dask cluster of this machine."""
-    options = {"protocol": protocol, "host": "127.0.0.1", "security": security}
-    workers = {name: {"cls": Nanny, "options": {**options, "nthreads": 1, "dashboard": False}} for name in PEERS}
-    scheduler = {"cls": Scheduler, "options": {**options, "dashboard_address": "127.0.0.1:0"}}
-    with (
-        SpecCluster(workers=workers, scheduler=scheduler, security=security) as dask,
-        Cluster(dask, spark=False) as cluster,
-    ):
+def _plain() -> Iterator[Cluster]:
+    """Two peers of this machine without TLS, which only a Dask cluster of somebody else may be."""
+    with start(2) as workers, Cluster(workers.scheduler_address, spark=False) as cluster:
         yield cluster

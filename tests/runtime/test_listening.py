@@ -272,7 +272,7 @@ async def test_a_handshake_that_fails_after_its_listener_has_stopped_is_no_error
         was, listener.tcp_server = listener.tcp_server, None if stopped else listener.tcp_server
         try:
             with nullcontext() if stopped else pytest.raises(ValueError, match="non-started"):
-                assert await listening._prepared(prepare, listener, Bounds(), print, stream, "tls://a:1") is None
+                assert await listening.prepared_stream(prepare, listener, Bounds(), print, stream, "tls://a:1") is None
         finally:
             listener.tcp_server = was
         assert stream.closed() == stopped

@@ -73,6 +73,7 @@ __all__ = [
     "buffer",
     "check",
     "linked",
+    "prepared_stream",
     "without_pages",
 ]
 
@@ -355,7 +356,7 @@ def bound(server: Any, refused: Refused, bounds: Bounds | None = None, door: Doo
             kind = BoundedTLSComm if listener.encrypted else BoundedComm
             prepare = type(listener)._prepare_stream
             listener.comm_class = partial(kind, bounds=limits, refused=reported, door=door)
-            listener._prepare_stream = partial(_prepared, prepare, listener, limits, reported)
+            listener._prepare_stream = partial(prepared_stream, prepare, listener, limits, reported)
     pages = getattr(server, "http_server", None)
     if pages is not None:
         pages.conn_params.header_timeout = pages.conn_params.body_timeout = limits.patience
@@ -367,7 +368,9 @@ def without_pages(server: Any) -> None:
     server.services.pop("dashboard", None)
 
 
-async def _prepared(prepare: Any, listener: Any, bounds: Bounds, refused: Refused, stream: Any, address: str) -> Any:
+async def prepared_stream(
+    prepare: Any, listener: Any, bounds: Bounds, refused: Refused, stream: Any, address: str
+) -> Any:
     """Prepare an accepted connection as the listener does (over TLS, its handshake), within the time limit."""
     try:
         if (full := no_files_left(stream.socket.fileno())) is not None:
