@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -105,9 +106,8 @@ def test_a_part_that_came_damaged_is_refused_by_name() -> None:
         params = {**placed.operators["aggregate"].params, field: value}
         bad = placed.operators["aggregate"].__class__("aggregate", PART, params, ("filter",), 1.0, None, None, "spark")
         operators = {**placed.operators, "aggregate": bad}
-        checked = type(
-            "Checked", (), {"operators": operators, "schemas": placed._schemas, "windows": placed._windows}
-        )()
+        schemas = {each: placed.schema(each) for each in placed.operators}
+        checked = cast("Any", SimpleNamespace(operators=operators, schemas=schemas, windows=placed._windows))
         with pytest.raises(PlanError, match="aggregate"):
             Plan.from_bytes(Plan.composed("bad", placed.qos, checked).to_bytes())
 
