@@ -12,6 +12,7 @@ import dis
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -19,11 +20,12 @@ from typing import Any, Final, TypeVar, cast
 
 from synergy_nb.drawing.notebook_views import view_of
 
-__all__ = ["SynergyError", "brief", "is_ours", "user_facing"]
+__all__ = ["SynergyError", "brief", "harmless", "is_ours", "user_facing"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 HERE: Final = Path(__file__).resolve().parent
+CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 OURS: Final = tuple(f"{folder}{os.sep}" for folder in (HERE, HERE.parent / "spark_stream"))
 
 
@@ -40,8 +42,22 @@ class SynergyError(Exception):
     'PlanError'
     """
 
+    def __str__(self) -> str:
+        return harmless(super().__str__())
+
     def _render_traceback_(self) -> list[str]:
         return _rendered(self)
+
+
+def harmless(text: str) -> str:
+    r"""Write the control characters of a text out, except ends of lines and tabs: a terminal would obey them.
+
+    Texts of others, such as the error of a function, are shown to whoever reads its application.
+
+    >>> harmless("\x1b[31mred\x1b[0m"), harmless("two\nlines")
+    ('\\x1b[31mred\\x1b[0m', 'two\nlines')
+    """
+    return CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def brief(error: BaseException) -> BaseException:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from synergy_nb.drawing.notebook_views import view_of
+from synergy_nb.errors import harmless
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.tables import as_text
@@ -139,7 +140,7 @@ class Replay(msgspec.Struct, frozen=True):
         lines = [head, *([f"made from {self.made_from}"] if self.made_from else []), *map(_line, self.moments)]
         if self.graphs:
             lines += ["", self.table()]
-        return "\n".join(lines)
+        return harmless("\n".join(lines))
 
     def table(self) -> str:
         """The complete graphs as a table of text, the chosen one first, then by φ."""

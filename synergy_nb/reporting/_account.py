@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from synergy_nb.errors import harmless
 from synergy_nb.events import GraphSelected, ProbeDropped
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting._reasons import Reasons, replica_reason
@@ -51,7 +52,7 @@ def lines(account: Reasons) -> list[str]:
     """Write the account of a request, line by line."""
     took = "" if account.course.setup_s is None else f" (set up in {seconds(account.course.setup_s)})"
     head = f"{account.request}: {account.course.outcome}{took}"
-    return [head, *(f"  {line}" for subject in _SUBJECTS for line in subject(account))]
+    return [*map(harmless, (head, *(f"  {line}" for subject in _SUBJECTS for line in subject(account))))]
 
 
 def _request(account: Reasons) -> Iterator[str]:

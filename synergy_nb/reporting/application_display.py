@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from synergy_nb.errors import harmless
 from synergy_nb.plan import Plan, QoS
 from synergy_nb.plan.terms.units import amount
 from synergy_nb.reporting.formatting import rate, seconds
@@ -48,7 +49,7 @@ def application_rows(
 
 def rows_as_text(caption: str, rows: Iterable[tuple[str, str]]) -> str:
     """Write rows as text below a caption."""
-    return "\n".join([caption, *(f"  {name}: {text}" for name, text in rows)])
+    return harmless("\n".join([caption, *(f"  {name}: {text}" for name, text in rows)]))
 
 
 def rows_as_html(caption: str, rows: Iterable[tuple[str, str]]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
+from synergy_nb.errors import harmless
+
 __all__ = ["as_html", "as_text"]
 
 Row = Sequence[str]
@@ -21,7 +23,7 @@ def as_text(caption: str, heading: Row, rows: Sequence[Row]) -> str:
     table = [heading, *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(heading))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    return "\n".join([*([caption] if caption else []), *lines])
+    return harmless("\n".join([*([caption] if caption else []), *lines]))
 
 
 def as_html(caption: str, heading: Row, rows: Sequence[Row]) -> str:

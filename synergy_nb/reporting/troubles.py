@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from synergy_nb import events
+from synergy_nb.errors import harmless
 from synergy_nb.events import Event, Handlers, LinkBroken
 from synergy_nb.plan.terms.units import counted
 
@@ -43,7 +44,7 @@ def trouble(event: Event) -> str:
     "handling Probe raised KeyError: 'filter'"
     """
     describe = SENTENCES.get(type(event))
-    return "" if describe is None else str(describe(event))
+    return "" if describe is None else harmless(str(describe(event)))
 
 
 @SENTENCES.add

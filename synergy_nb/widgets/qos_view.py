@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from synergy_nb.drawing.graphs import placed
+from synergy_nb.errors import harmless
 from synergy_nb.events import RequestSubmitted
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.events.journal import Journal
@@ -164,7 +165,7 @@ class QoSView(BundledView):
         """The present state as text for a terminal."""
         with self._lock:
             self._read_journal()
-            return static_view.text(self._readings, self._plan)
+            return harmless(static_view.text(self._readings, self._plan))
 
     def close(self) -> None:
         """End the subscription, and remove the view from the pages."""
