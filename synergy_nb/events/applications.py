@@ -30,6 +30,8 @@ __all__ = [
     "ComponentTakenOver",
     "ComponentUndeployed",
     "CopiesBehind",
+    "DestinationBroken",
+    "DestinationMended",
     "DestinationOpened",
     "LateRows",
     "LeadershipLost",
@@ -277,8 +279,26 @@ class SourceRemarked(RequestEvent, frozen=True, gc=False):
     text: str
 
 
+class DestinationBroken(RequestEvent, frozen=True, gc=False):
+    """The destination of a sink cannot be written to at present; it is opened again after a wait."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    operator: str  # id of the sink
+    reason: str  # what was tried, and what came of it
+    tries: int  # number of tries since it broke, this one included
+    wait_s: float  # time until the next try, seconds
+
+
+class DestinationMended(RequestEvent, frozen=True, gc=False):
+    """A destination that was broken is written to again, after so many seconds."""
+
+    operator: str  # id of the sink
+    seconds: float
+
+
 class DestinationOpened(RequestEvent, frozen=True, gc=False):
-    """A sink has opened its destination ``to``, after so many ``tries``."""
+    """A sink has opened its destination ``to`` for the first time at its peer."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -287,7 +307,6 @@ class DestinationOpened(RequestEvent, frozen=True, gc=False):
     # rows, repeated: number of rows of the stream that it has, and of those that come again and are not written
     rows: int
     repeated: int
-    tries: int
 
 
 class SinkFinished(RequestEvent, frozen=True, gc=False):

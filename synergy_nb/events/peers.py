@@ -14,7 +14,6 @@ __all__ = [
     "ClusterClosed",
     "ComponentMeasurements",
     "DataRefused",
-    "DestinationUnavailable",
     "FloodShed",
     "FrameRefused",
     "FrameUnhandled",
@@ -56,13 +55,6 @@ class PeerTrouble(Event, frozen=True, gc=False):
     """
 
     severity: ClassVar[Severity] = Severity.ERROR
-
-
-class DestinationUnavailable(PeerTrouble, frozen=True, gc=False):
-    """The destination of a sink cannot be written to at present; the subject is the application."""
-
-    operator: str  # id of the sink
-    reason: str
 
 
 class HandlerFailed(PeerTrouble, frozen=True, gc=False):

@@ -90,6 +90,11 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     ),
     events.SourceMended: lambda e: f"{e.operator} is read again, after {seconds(e.seconds)}",
     events.SourceRemarked: lambda e: f"{e.operator}: {e.text}",
+    events.DestinationBroken: lambda e: (
+        f"{e.operator} cannot write: {e.reason}; it is tried again in {seconds(e.wait_s)}"
+        + (f" (try {e.tries})" if e.tries > 1 else "")
+    ),
+    events.DestinationMended: lambda e: f"{e.operator} writes again, after {seconds(e.seconds)}",
     events.DestinationOpened: lambda e: f"{e.operator} writes to {e.to} after {counted(e.rows, 'row')}",
     events.SinkFinished: lambda e: f"the end of the stream has reached {e.operator}",
     events.OperatorFailed: lambda e: f"{e.operator} failed: {e.reason}",

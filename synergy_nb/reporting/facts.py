@@ -495,6 +495,7 @@ class WaitFacts(Subject):
     def _wait(
         self,
         event: events.WaitBegun | events.WaitEnded | events.SourceBroken | events.SourceMended
+        | events.DestinationBroken | events.DestinationMended
         | events.ComponentDeployed | events.ComponentUndeployed | events.ApplicationEnded | events.SinkMeasured,
     ) -> None:  # fmt: skip
         self._open.add(event)

@@ -25,6 +25,8 @@ from synergy_nb.events import (
     Awaited,
     ComponentDeployed,
     ComponentUndeployed,
+    DestinationBroken,
+    DestinationMended,
     Event,
     Handlers,
     SourceBroken,
@@ -110,14 +112,14 @@ class OpenWaits:
         self._waits[event.subject, event.operator] = event
 
     @HANDLERS.add
-    def _broken(self, event: SourceBroken) -> None:
+    def _broken(self, event: SourceBroken | DestinationBroken) -> None:
         key = event.subject, event.operator
         since = self._outside[key].since if key in self._outside else event.time
         base = (event.time, event.peer, *key)
         self._outside[key] = WaitBegun(*base, why=Why.UNREACHABLE, since=since, said=event.reason)
 
     @HANDLERS.add
-    def _mended(self, event: SourceMended) -> None:
+    def _mended(self, event: SourceMended | DestinationMended) -> None:
         self._outside.pop((event.subject, event.operator), None)
 
     @HANDLERS.add

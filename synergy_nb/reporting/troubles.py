@@ -53,11 +53,6 @@ def _handler_failed(event: events.HandlerFailed) -> str:
 
 
 @SENTENCES.add
-def _destination_unavailable(event: events.DestinationUnavailable) -> str:
-    return f"the results of {event.operator} of {event.subject} wait until they can be written: {event.reason}"
-
-
-@SENTENCES.add
 def _link_broken(event: LinkBroken) -> str:
     return f"the link to {event.subject} broke: {_broken(event.reason)}"
 

@@ -240,6 +240,19 @@ class JournalSeries:
         self.run(event.subject).mark(event.time, "good", label, f"{label}, after {seconds(event.seconds)}")
 
     @SHOWN.add
+    def _destination_broken(self, event: events.DestinationBroken) -> None:
+        self.waits.add(event)
+        if event.tries == 1:
+            text = f"{event.operator} cannot write: {event.reason}"
+            self.run(event.subject).mark(event.time, "bad", f"{event.operator} cannot write", text)
+
+    @SHOWN.add
+    def _destination_mended(self, event: events.DestinationMended) -> None:
+        self.waits.add(event)
+        label = f"{event.operator} writes again"
+        self.run(event.subject).mark(event.time, "good", label, f"{label}, after {seconds(event.seconds)}")
+
+    @SHOWN.add
     def _source_remarked(self, event: events.SourceRemarked) -> None:
         text = f"{event.operator}: {event.text}"
         self.run(event.subject).mark(event.time, "bad", "", text)

@@ -20,7 +20,9 @@ from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import Batch
-from synergy_nb.runtime.data import host
+from synergy_nb.events import DestinationBroken, DestinationMended, WaitBegun, WaitEnded, Why
+from synergy_nb.reporting.stalls import OpenWaits, stalls
+from synergy_nb.runtime.data import _outside_sinks, host
 from synergy_nb.runtime.data.host import Host
 from tests.connectors.broken_disk import FailingDisk
 from tests.two_hosts import Pair, numbers, play, reading, trace
@@ -119,16 +121,22 @@ async def test_a_destination_that_is_slow_slows_the_source_and_notebooks_do_not_
     assert pair.net["a"].hosting.components["app", "sink"].log.size <= 20_000
 
 
-async def test_a_full_disk_is_said_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writing(monkeypatch, FailingDisk("write", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), times=2))
+async def test_a_full_disk_is_said_ever_more_rarely_and_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_outside_sinks, "SOON_S", 1e-3)
+    monkeypatch.setattr(_outside_sinks, "LATE_S", 2e-3)
+    writing(monkeypatch, FailingDisk("write", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), times=10))
     pair = Pair(read=reading(30, 100))
-    path = tmp_path / "rows.jsonl"
-    pair.deploy("app", trace().filter("bytes >= 0").sink(to=jsonl(path, every="1 ms")), PEERS)
+    path = tmp_path / "rows"
+    pair.deploy("app", trace().filter("bytes >= 0").sink(to=parquet(path, every="1 ms")), PEERS)
     await until(lambda: pair.finished)
-    assert written(path) == list(range(3000))
-    said = [each["reason"] for each in events(pair, "destination_unavailable")]
-    assert said == [f"{str(path)!r}: No space left on device"] * 2
-    assert [each["tries"] for each in events(pair, "destination_opened")] == [3]
+    assert pl.read_parquet(path / "*.parquet")["bytes"].sort().to_list() == list(range(3000))
+    said = events(pair, "destination_broken")
+    assert {each["reason"] for each in said} == {f"{str(path)!r}: No space left on device"}
+    assert [each["tries"] for each in said] == [1, 2, 3, 4, 8]
+    assert [each["wait_s"] for each in said] == [1e-3, 2e-3, 2e-3, 2e-3, 2e-3]
+    assert len(events(pair, "destination_mended")) == len(events(pair, "destination_opened")) == 1
     assert not pair.failed
 
 
@@ -207,3 +215,16 @@ async def test_a_run_goes_on_where_the_one_before_has_ended(tmp_path: Path) -> N
     assert third.failed[0][2].startswith(f"{str(path)!r}: it has 3000 rows of the stream, which has ended after 1000")
     with pytest.raises(SinkFailed):
         raise SinkFailed(third.failed[0][2])
+
+
+def test_a_destination_that_is_broken_is_the_reason_of_a_stall() -> None:
+    waits = OpenWaits()
+    full = "'rows': No space left on device"
+    waits.add(WaitBegun(5.0, "a", "app", operator="sink", why=Why.RESULTS, since=3.0))
+    waits.add(DestinationBroken(4.0, "a", "app", operator="sink", reason=full, tries=1, wait_s=0.1))
+    waits.add(DestinationBroken(6.0, "a", "app", operator="sink", reason=full, tries=2, wait_s=0.2))
+    (stall,) = stalls(waits, 14.0)
+    assert str(stall).startswith(f"stalled: sink at peer a has not reached for 10 s what it needs: {full}; ")
+    waits.add(DestinationMended(15.0, "a", "app", operator="sink", seconds=11.0))
+    waits.add(WaitEnded(15.0, "a", "app", operator="sink", seconds=12.0))
+    assert stalls(waits, 16.0) == []

@@ -18,7 +18,7 @@ from synergy_nb.dataflow.sinks.protocol import SinkUnavailable
 from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.values import Chunk, Point
-from synergy_nb.events import DestinationOpened, DestinationUnavailable, Recorder
+from synergy_nb.events import DestinationBroken, DestinationMended, DestinationOpened, Recorder
 
 __all__ = ["OutsideSink"]
 
@@ -58,7 +58,9 @@ class OutsideSink:
         self._news = asyncio.Event()
         self._flush = False  # whether rows are to be committed although they need not be yet
         self._left = False  # whether the sink was removed
-        self._tries = 0
+        self._tries = 0  # since it broke
+        self._broken_since = 0.0  # time at which it broke, in seconds
+        self._known = False  # whether it has ever been opened
         self._durable = component.log.start
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"synergy sink {component.operator}")
         self._flushed: asyncio.Event = asyncio.Event()
@@ -108,13 +110,17 @@ class OutsideSink:
     async def _wait(self, error: SinkUnavailable) -> None:
         """Say that the destination is unavailable, and wait before it is tried again."""
         self._reader.opened = False
+        self._broken_since = self._broken_since if self._tries else self._clock()
         self._tries += 1
+        wait = min(SOON_S * 2.0 ** min(self._tries - 1, 10), LATE_S)
         if self._tries <= SAID or not self._tries & (self._tries - 1):
-            component = self._component
-            self._record(DestinationUnavailable, component.application, operator=component.operator, reason=str(error))
+            self._record(
+                DestinationBroken, self._component.application, operator=self._component.operator,
+                reason=str(error), tries=self._tries, wait_s=wait,
+            )  # fmt: skip
         self._flushed.set()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(SOON_S * 2.0 ** (self._tries - 1), LATE_S)):
+            async with asyncio.timeout(wait):
                 while not self._left:
                     await self._news.wait()
                     self._news.clear()
@@ -124,11 +130,12 @@ class OutsideSink:
         reader, component = self._reader, self._component
         if not reader.opened:
             await self._in_thread(reader.open, component.log.start)
-            self._record(
-                DestinationOpened, component.application, operator=component.operator, to=reader.name,
-                rows=reader.committed.position, repeated=reader.repeated, tries=self._tries + 1,
-            )  # fmt: skip
-            self._tries = 0
+            if not self._known:
+                self._known = True
+                self._record(
+                    DestinationOpened, component.application, operator=component.operator, to=reader.name,
+                    rows=reader.committed.position, repeated=reader.repeated,
+                )  # fmt: skip
         while not (self._left and not self._flush):
             self._news.clear()
             chunks = self._chunks()
@@ -136,6 +143,7 @@ class OutsideSink:
                 await self._in_thread(reader.write, chunks, self._clock())
             if reader.must_commit(self._clock()) or (self._flush and reader.waiting):
                 await self._in_thread(reader.commit)
+                self._mended()
             if reader.durable > self._durable:
                 self._durable = reader.durable
                 self._committed(reader.durable)
@@ -152,6 +160,13 @@ class OutsideSink:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if reader.due is None else max(reader.due - self._clock(), 0.0)):
                     await self._news.wait()
+
+    def _mended(self) -> None:
+        """Say that rows were committed again."""
+        if self._tries:
+            component, lasted = self._component, self._clock() - self._broken_since
+            self._tries = 0
+            self._record(DestinationMended, component.application, operator=component.operator, seconds=lasted)
 
     def _chunks(self) -> list[Chunk]:
         """Return the next chunks: those that all copies have, so that nobody makes others of them after a death."""
