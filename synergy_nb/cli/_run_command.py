@@ -139,7 +139,7 @@ def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
     for name, operator in plan.operators.items():
         params = operator.params
         if params.get("connector") == "python":
-            expected = "trace, packets or peers: rows of your own come from Python, as source(rows)"
+            expected = "another one, such as trace or packets: rows of your own come from Python, as source(rows)"
             problems.append(Problem(name, "connector", "python", expected))
         if "key" in params and params["key"] not in keys:
             expected = f"--key {params['key']}=FILE with its secret"

@@ -273,7 +273,9 @@ def test_a_plan_that_this_machine_cannot_run_is_refused(folder: Path) -> None:
     trace = "connector: trace, path: no.gz, format: tcp"
     assert "operator 'packets', path: 'no.gz: no such file'; expected a trace file" in run(packets, trace)
     python = "connector: python, name: mine, columns: {source: str, bytes: int}"
-    assert "operator 'packets', connector: 'python'; expected trace, packets or peers" in run(packets, python)
+    assert "operator 'packets', connector: 'python'; expected another one, such as trace or packets" in run(
+        packets, python
+    )
     replicated = run("miss_rate: 5 %}", "availability: degree 2}", "--placement", "resilient")
     assert replicated.endswith("placement: 'resilient'; expected 'composed' where availability places replicas")
     bound = run("where: bytes > 1000", "where: bytes > 1000, engine: spark", "--placement", "resilient")

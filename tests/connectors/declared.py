@@ -29,10 +29,12 @@ def numbers(polled: Polled | None) -> list[int]:
 def taken(source: Source, rows: int) -> tuple[list[int], Any, list[str]]:
     """Poll until there are so many rows; the values of `n`, the last position, and what was said."""
     found: list[int] = []
-    position, said = None, list[str]()
+    position, said, nothing = None, list[str](), 0
     while len(found) < rows:
         polled = source.poll(0.0)
         if polled is None:
+            nothing += 1
+            assert nothing < 1000, f"{found} are all that there is; expected {rows} rows"
             continue
         found += numbers(polled)
         position = polled.position
