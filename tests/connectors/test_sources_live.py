@@ -102,10 +102,12 @@ def test_the_files_of_a_folder_come_once_each_though_the_peer_that_reads_them_is
         has(application, 500)
         put("b", 500, 1000)
         has(application, 1000)
+        put("c", 1000, 300_000)
+        application.head(1001)
         first = application.graph["rows"]
-        kill(cluster, first)
-        put("c", 1000, 1500)
-        has(application, 1500)
+        kill(cluster, first)  # within a file
+        put("d", 300_000, 301_000)
+        has(application, 301_000)
         assert application.graph["rows"] != first
         application.stop()
 
@@ -174,3 +176,23 @@ def test_servers_and_a_table_give_rows_and_one_that_hangs_up_is_connected_again(
             ]
             application.stop()
         events.put(None)
+
+
+@pytest.mark.slow
+def test_what_a_socket_has_given_is_there_once_though_its_peer_is_killed() -> None:
+    columns = {"time": "time", "n": "int", "kind": "str"}
+    with LineServer() as server:
+        lines = source("socket", address=server.address, columns=columns, id="lines", availability="degree 2")
+        plan = lines.filter("n >= 0", id="kept").sink("out", availability="active 2")
+        with Cluster(4, cores=1.0, spark=False) as cluster:
+            application = cluster.submit(plan, origin="peer-1")
+            server.accept()
+            server.send(objects(0, 500, "socket"))
+            has(application, 500)
+            first = application.graph["lines"]
+            kill(cluster, first)
+            server.accept()  # the peer that goes on
+            server.send(objects(500, 1000, "socket"))
+            has(application, 1000)
+            assert application.graph["lines"] != first
+            application.stop()
