@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from synergy_nb import ClusterError, Simulation, source, sql
+from synergy_nb import ClusterError, Simulation, edit, source, sql
 from synergy_nb.editing.sampling import SampleError, compute_sample
 from synergy_nb.plan import Plan, PlanError, Stream
 from synergy_nb.plan.derived.allowed_paths import refused_paths
@@ -90,3 +90,20 @@ def test_wrong_parameters_are_one_error(params: dict[str, object], expected: str
     with pytest.raises(PlanError) as raised:
         source("directory", **{"columns": COLUMNS, **params}).sink("out")
     assert expected in str(raised.value)
+
+
+def test_the_editor_makes_them_and_takes_the_fields_of_other_connectors_away(tmp_path: Path) -> None:
+    editor = edit(Plan.from_yaml(source("packets", id="rows").sink("out", id="out").to_yaml()), anew=True)
+    for field, value in {
+        "connector": "directory",
+        "path": str(tmp_path / "*.jsonl"),
+        "format": "jsonl",
+        "columns": COLUMNS,
+        "ends": True,
+    }.items():
+        editor.apply({"op": "set", "operator": "rows", "field": field, "value": value})
+    assert Plan.from_yaml(editor.yaml).stream_name("rows") == files(tmp_path, ends=True).sink().stream_name("rows")
+    editor.apply({"op": "set", "operator": "rows", "field": "connector", "value": "tail"})
+    editor.apply({"op": "set", "operator": "rows", "field": "path", "value": "rows.jsonl"})
+    tail = source("tail", path="rows.jsonl", format="jsonl", columns=COLUMNS, id="rows").sink()
+    assert Plan.from_yaml(editor.yaml).stream_name("rows") == tail.stream_name("rows")
