@@ -82,7 +82,7 @@ FILE = "format: 1\noperators:\n  packets: {kind: source, connector: packets}\n"
         ),
         ("format: 1\noperators: {a: {kind: sink, input: b, inputs: [b]}}", "expected either input or inputs, not both"),
         ("format: 1\noperators: {a: {kind: filter, where: 2001-01-01}}", "operator 'a', input: missing"),
-        ("[" * 1500, "expected YAML"),
+        ("[" * 1500, "expected values that are nested at most 50 deep"),
         ("format: 1\nname: credit: risk", "; put text with a colon in quotes: name: 'credit: risk'"),
         ("format: 1\nname: it's: so", '; put text with a colon in quotes: name: "it\'s: so"'),
         (
