@@ -24,7 +24,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.recording._event_words import said
 from synergy_nb.reporting.bottlenecks import bottleneck
 from synergy_nb.reporting.peer_states import PeerState
-from synergy_nb.runtime.client.journal_follower import follow_journals
+from synergy_nb.runtime.client.following import follow_journals
 from tests.waiting import DEADLINE, run_loop
 
 PEERS = 3

@@ -37,6 +37,7 @@ from synergy_nb.cli._input_checks import (
 )
 from synergy_nb.cli._options import Discipline, HotSpots, Json, Peers, PlanFile, Record, Spark
 from synergy_nb.cli._replay_command import replay
+from synergy_nb.cli._runs_command import runs
 from synergy_nb.cli._up_command import up
 
 __all__ = ["app", "main"]
@@ -54,6 +55,7 @@ data = typer.Typer(help="List and describe real traces, and download a copy.", n
 app.add_typer(plans, name="plan")
 app.add_typer(data, name="data")
 app.command()(replay)
+app.command()(runs)
 app.command()(doctor)
 app.command()(up)
 
@@ -184,6 +186,12 @@ def run(
         typer.Option("--detach", help="Submit to the peers at --scheduler, and end: the query goes on until stopped."),
     ] = False,
     record: Record = None,
+    kept: Annotated[
+        Path | None,
+        typer.Option(
+            "--runs", metavar="FOLDER", help="Keep the run in a folder, for synergy runs.", show_default=False
+        ),
+    ] = None,
     discipline: Discipline = "fcfs",
     hotspots: HotSpots = "on",
     spark: Spark = None,
@@ -203,7 +211,11 @@ def run(
     if report is not None:
         writable("--report", report)
     fresh("--record", record)
-    check_detached(detach, scheduler, {"--duration": duration, "--out": out, "--report": report, "--record": record})
+    check_detached(
+        detach,
+        scheduler,
+        {"--duration": duration, "--out": out, "--report": report, "--record": record, "--runs": kept},
+    )
     parsed = load(plan)
     from synergy_nb.cli._result_files import chosen_files
     from synergy_nb.cli._run_command import check, check_origin, execute, secrets, submit_detached
@@ -240,6 +252,7 @@ def run(
             spark=where,
             insecure=insecure,
             record=record,
+            runs=kept,
         ) as cluster:
             if detach:
                 detached = submit_detached(parsed, cluster, options, bars)

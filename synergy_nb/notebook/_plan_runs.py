@@ -39,7 +39,7 @@ class _OnCluster:
 
     def submit(self, plan: Plan) -> FollowedPlan:
         """Submit a plan, and follow the journal of its cluster."""
-        from synergy_nb.runtime.client.journal_follower import follow_journals  # noqa: PLC0415 - needs a cluster
+        from synergy_nb.runtime.client.following import follow_journals  # noqa: PLC0415 - needs a cluster
 
         follower = follow_journals(self._cluster)
         running = self._cluster.submit(plan)

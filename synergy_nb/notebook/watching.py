@@ -5,10 +5,11 @@ from __future__ import annotations
 from synergy_nb.errors import user_facing
 from synergy_nb.plan import Plan
 from synergy_nb.plan.terms.units import type_of
+from synergy_nb.recording.kept_runs import KeptRun
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.cluster import Application, Cluster
-from synergy_nb.runtime.client.journal_follower import follow_journals
+from synergy_nb.runtime.client.following import follow_journals
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.qos_view import QoSView
@@ -18,14 +19,15 @@ __all__ = ["watch"]
 
 @user_facing
 def watch(
-    what: Application | Cluster | AsyncApplication | AsyncCluster | SimulatedApplication | Simulation,
+    what: Application | Cluster | AsyncApplication | AsyncCluster | SimulatedApplication | Simulation | KeptRun,
 ) -> QoSView:
     """Watch an application, or all of a cluster or a simulation, live.
 
     Parameters
     ----------
     what
-        Application, cluster or simulation to show; those of coroutines are watched on their event loop.
+        Application, cluster or simulation to show; those of coroutines are watched on their event loop. A run that is
+        kept shows what its view has shown last.
 
     Returns
     -------
@@ -50,6 +52,8 @@ def watch(
     >>> print(watch(application).to_text().splitlines()[1])
     Every stream has ended after 2.16 s: 794 results, 0 % later than its limit.
     """
+    if isinstance(what, KeptRun):
+        return QoSView(what.journal(), what.plan, application=what.id, names=what.names)
     if isinstance(what, SimulatedApplication):
         return _simulated(what.simulation, what.plan, what.id)
     if isinstance(what, Simulation):
@@ -59,7 +63,7 @@ def watch(
     if isinstance(what, Application | AsyncApplication):
         cluster, plan, application = what.cluster, what.plan, what.id
     if not isinstance(cluster, Cluster | AsyncCluster):
-        raise TypeError(f"watch: {type_of(what)}; expected an application, a cluster or a simulation")
+        raise TypeError(f"watch: {type_of(what)}; expected an application, a cluster, a simulation or a run")
     follower = follow_journals(cluster)
     view = QoSView(follower.journal, plan, application=application, names=follower.names, reading=follower.reading)
     view.follow(follower.listen)

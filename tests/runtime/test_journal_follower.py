@@ -15,7 +15,8 @@ from synergy_nb import Cluster, source, start_cluster
 from synergy_nb.events import ApplicationFinished, ApplicationStopped, Event, PeerMeasured, PeerSilent, encode_events
 from synergy_nb.events.journal import Journal
 from synergy_nb.runtime.client import journal_follower
-from synergy_nb.runtime.client.journal_follower import JournalFollower, follow_journals
+from synergy_nb.runtime.client.following import follow_journals
+from synergy_nb.runtime.client.journal_follower import JournalFollower
 from synergy_nb.runtime.process.requests import FollowJournal, JournalPart, pack, unpack
 from synergy_nb.runtime.transport.link import LinkDown
 from tests.waiting import DEADLINE, run_loop, turns, until

@@ -19,7 +19,7 @@ import synergy_nb
 from synergy_nb import Cluster, ClusterError, source, start_cluster
 from synergy_nb.events import ApplicationRejected, Event, PeerDeclaredDead, PeerStarted, RequestSubmitted, SessionLeft
 from synergy_nb.events.journal import Journal
-from synergy_nb.runtime.client.journal_follower import follow_journals
+from synergy_nb.runtime.client.following import follow_journals
 from synergy_nb.widgets import qos_view
 from synergy_nb.widgets.bundled_view import BundleMissing, bundle
 from synergy_nb.widgets.qos_view import FORGOTTEN, QoSView

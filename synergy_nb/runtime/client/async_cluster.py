@@ -176,6 +176,10 @@ class AsyncCluster(PeerRequests):
         self._ended: dict[str, AsyncApplication] = {}
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
 
+    def held(self, application: str) -> AsyncApplication | None:
+        """Return the handle of an application that somebody here holds; None if nobody does."""
+        return self._handles.get(application)
+
     async def recorded(self) -> str:
         """Have all peers write their records, and return the file; empty if they do not record."""
         if self.recording and not self.closed:

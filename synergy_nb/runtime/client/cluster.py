@@ -133,6 +133,9 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
     record
         New file to which all peers record their inputs and effects, for ``synergy replay FILE``; all peers have to be
         on this machine. It contains plans, but no keys and no rows of streams.
+    runs
+        Folder in which the runs of this client are kept, as Parquet files: plan, journal, measurements and versions of
+        each application (:func:`synergy_nb.runs`). Nothing is written by default.
 
     Examples
     --------
@@ -169,6 +172,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         insecure: bool = False,
         host: str = "127.0.0.1",
         record: str | os.PathLike[str] | None = None,
+        runs: str | os.PathLike[str] | None = None,
     ) -> None:
         options = {name: value for name, value in locals().items() if name in ClusterOptions.__annotations__}
         if security is None and not isinstance(peers, str):

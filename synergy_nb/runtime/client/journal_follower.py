@@ -20,10 +20,8 @@ from typing import Final, Protocol
 from synergy_nb.events import ClusterClosed, Event, PeerAnswers, PeerSilent, decode_events
 from synergy_nb.events.journal import Journal
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
-from synergy_nb.runtime.client.cluster import Cluster
 from synergy_nb.runtime.process.requests import (
     ClosedClusterError,
-    ClusterError,
     FollowJournal,
     JournalPart,
     pack,
@@ -31,7 +29,7 @@ from synergy_nb.runtime.process.requests import (
 )
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, RemoteError
 
-__all__ = ["JournalFollower", "follow_journals"]
+__all__ = ["JournalFollower", "follower_of"]
 
 EVERY: Final = 0.2  # seconds between two requests to a peer
 # seconds between two requests to a peer, for each peer of the cluster: the more peers, the less often
@@ -40,7 +38,6 @@ PATIENCE: Final = 2.0  # longest time to wait for an answer, seconds
 SLOWEST: Final = 3.0  # longest time between two requests to a peer that does not answer, seconds
 FIRST: Final = 0.02  # seconds between two publications while events from before the start are read
 LAST: Final = 0.5  # longest time to wait for the last answers when the cluster closes, seconds
-CATCH_UP: Final = 3.0  # longest time to wait for earlier events, seconds
 SILENT: Final = (LinkDown, LinkFull, TimeoutError, OSError)
 
 
@@ -229,26 +226,11 @@ class JournalFollower:
 _FOLLOWERS: weakref.WeakKeyDictionary[AsyncCluster, JournalFollower] = weakref.WeakKeyDictionary()
 
 
-def follow_journals(cluster: Cluster | AsyncCluster) -> JournalFollower:
-    """Return the follower of a cluster: the existing one, or a new one.
+def follower_of(cluster: AsyncCluster) -> JournalFollower:
+    """Return the follower of a cluster, on its event loop: the existing one, or a new one.
 
-    ``cluster``: cluster for synchronous code, from any thread but its own: then the earlier events of its peers are
-    read first, as far as possible within a few seconds. Or a cluster for coroutines, on its event loop.
-
-    Raises ``ClusterError`` if the cluster is closed, or a cluster for coroutines is not followed on its event loop.
+    Raises ``ClosedClusterError`` if the cluster is closed.
     """
-    if isinstance(cluster, Cluster):
-        return cluster._run(_caught_up(cluster._asynchronous))
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise ClusterError(
-            "cluster: one for coroutines; expected a call within a coroutine on its event loop"
-        ) from None
-    return _follower(cluster)
-
-
-def _follower(cluster: AsyncCluster) -> JournalFollower:
     follower = _FOLLOWERS.get(cluster)
     if follower is None:
         if cluster.closed:
@@ -261,11 +243,4 @@ def _follower(cluster: AsyncCluster) -> JournalFollower:
         follower = _FOLLOWERS[cluster] = JournalFollower(cluster, ended=ended)
         cluster.before_close.append(follower.close)
         follower.start()
-    return follower
-
-
-async def _caught_up(cluster: AsyncCluster) -> JournalFollower:
-    follower = _follower(cluster)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(follower.caught_up.wait(), CATCH_UP)
     return follower

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
@@ -32,11 +33,14 @@ from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.checks.requirements import LEAST_MEMORY, check_discipline
 from synergy_nb.plan.terms.units import WrongValue, counted, did_you_mean, duration, parse_size
+from synergy_nb.recording.kept_runs import create_folder
 from synergy_nb.recording.recording_file import create
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
+from synergy_nb.runtime.client.journal_follower import follower_of
 from synergy_nb.runtime.client.progress import Progress
+from synergy_nb.runtime.client.run_keeping import RunKeeping
 from synergy_nb.runtime.client.waiting_display import waiting
 from synergy_nb.runtime.data.function_processes import POLICIES
 from synergy_nb.runtime.data.spark_servers import checked
@@ -101,6 +105,7 @@ class ClusterOptions(TypedDict, total=False):
     insecure: bool
     host: str
     record: str | os.PathLike[str] | None
+    runs: str | os.PathLike[str] | None
 
 
 class _StartProgress:
@@ -164,7 +169,8 @@ async def start_cluster(
     reached = _StartProgress(f"starting {counted(peers, 'peer')}", on_progress)
     with _recorded(options.get("record"), config):
         async with waiting(lambda: reached.text):
-            return await _started(peers, config, where, area, secured, per_process, joining, reached, host)
+            started = await _started(peers, config, where, area, secured, per_process, joining, reached, host)
+            return _keep_runs(started, options)
 
 
 async def _started(
@@ -377,7 +383,7 @@ async def _connected(
     _record(joined, config)
     if security is None and not scheduler.startswith("inproc"):
         joined.tell(OPEN)
-    return joined
+    return _keep_runs(joined, options)
 
 
 async def _met(
@@ -411,7 +417,7 @@ async def _met(
     if not owns:
         await cluster.listen()
         return cluster
-    return await _joined(cluster, _area(options, len(peers)), JOINING, on_progress)
+    return _keep_runs(await _joined(cluster, _area(options, len(peers)), JOINING, on_progress), options)
 
 
 async def _revoke_there(scheduler: str, security: IdentitySecurity, patience: float, name: str) -> None:
@@ -545,6 +551,14 @@ def _recorded(record: str | os.PathLike[str] | None, config: dict[str, Any]) -> 
         raise
 
 
+def _keep_runs(cluster: AsyncCluster, options: ClusterOptions) -> AsyncCluster:
+    """Have the runs of a client be kept, if that is asked for."""
+    if (folder := options.get("runs")) is not None:
+        keeping = RunKeeping(Path(folder), follower_of(cluster), cluster.held, cluster.tell)
+        cluster.before_close.append(keeping.close)
+    return cluster
+
+
 def _record(cluster: AsyncCluster, config: Mapping[str, Any]) -> None:
     """Have all peers write their records before the cluster closes."""
 
@@ -595,6 +609,8 @@ async def _joined(
 def _config(cores: float, memory: float, options: ClusterOptions, functions: str = "installed") -> dict[str, Any]:
     """Return checked plain values for the peers' factory; the others are for options that do not set them."""
     given: dict[str, Any] = {"bandwidth": PeerConfig().bandwidth, **options}
+    if given.get("runs") is not None:
+        create_folder(given["runs"])
     capacity = cores if given.get("cores") is None else given["cores"]
     limit = memory if given.get("memory") is None else given["memory"]
     bandwidth = given["bandwidth"]
