@@ -25,8 +25,8 @@ class Why(StrEnum):
     WINDOW = "window"  #: for event time: the windows of its rows are not over
     SILENT = "silent"  #: a source: for rows, of which there are none
     UNPROMISED = "unpromised"  #: a source: rows come, but a part of what it reads may have earlier ones
-    UNREACHABLE = "unreachable"  #: a source: for a system outside, which cannot be read at present
-    RESULTS = "results"  #: a sink: for its readers, as all that it may retain waits for them
+    UNREACHABLE = "unreachable"  #: a source or a sink: for a system outside, which cannot be used at present
+    RESULTS = "results"  #: a sink: for its readers or what it writes to, as all that it may retain waits for them
     EXECUTION = "execution"  #: for the end of its own execution, which is long
     BUSY = "busy"  #: nothing: its input comes faster than it executes
 

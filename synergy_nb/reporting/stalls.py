@@ -64,6 +64,7 @@ SILENT_PEER: Final = (
     "see whether its process runs and can be reached; the stream goes on when it answers, "
     "or when a backup takes over if the plan asks for some"
 )
+SLOW_OUTSIDE: Final = "see what slows that down: its disk, its network, or what else uses it"
 UNKNOWN: Final = "see whether its peer is overloaded or cut off"
 
 
@@ -178,6 +179,7 @@ def _stall(ways: list[tuple[Path, Awaited | None]], now: float) -> Stall:
     why = last.why
     if end is None:
         clause, remedy = _clause(last, now), REMEDIES.get(why, UNKNOWN)
+        remedy = SLOW_OUTSIDE if why is Why.RESULTS and last.said else remedy
     elif end.silent:
         clause, remedy = "does not answer", SILENT_PEER
     elif _key(end) in map(_key, path):
@@ -218,10 +220,10 @@ def _clause(wait: WaitBegun, now: float) -> str:
             return f"has had no result {lasts}, as its windows are not over in event time"
         case Why.UNREACHABLE:
             return f"has not reached {lasts} what it needs{because}"
-        case Why.RESULTS if wait.moves:
+        case Why.RESULTS if wait.moves and not wait.said:
             return f"retains as much as it may: its results have been read more slowly than they come {lasts}"
         case Why.RESULTS:
-            return f"has been full {lasts}: nobody reads its results"
+            return f"has been full {lasts}: {wait.said or 'nobody reads its results'}"
         case Why.EXECUTION:
             return f"has been executing one batch {lasts}"
         case Why.BUSY:

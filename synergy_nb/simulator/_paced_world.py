@@ -267,11 +267,13 @@ class PacedWorld(PeerWorld):
             self.broken[key[0]] = error.__cause__
         self._at(peer, lambda hosting: hosting.abort(*key, error, self.now))
 
-    def _silence(self, component: Component) -> str:
-        """Return what is known of a source that has no rows."""
+    def _known(self, component: Component) -> str:
+        """Return what is known of a source that has no rows; there is nothing to know of a full sink."""
         if self.pace_of.get(component.key) == 0.0:
             return "its pace was set to 0"
         found = self._sources.get(component.key)
+        if component.feeds:
+            return ""
         if found is None or not self.now < found[1].due < math.inf:
             return "what it reads has no more yet"
         return f"its next row is due in {seconds(found[1].due - self.now)}"

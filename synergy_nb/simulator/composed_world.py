@@ -340,7 +340,7 @@ class ComposedWorld(PacedWorld):
                 predicted_load=each.loads.load.predicted,
             )
             self.nodes[address].hosting.waits.look(
-                self.now, partial(self._record, address), partial(self._silent, each), self._silence
+                self.now, partial(self._record, address), partial(self._silent, each), self._known
             )
 
     @staticmethod

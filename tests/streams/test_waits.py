@@ -10,7 +10,16 @@ import pytest
 from synergy_nb.dataflow.streams.hosting._waits import LONGEST_S, NOTICED_S, OFTEN
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.tuples import END
-from synergy_nb.events import Event, SourceBroken, SourceMended, WaitBegun, WaitEnded, Why
+from synergy_nb.events import (
+    DestinationBroken,
+    DestinationMended,
+    Event,
+    SourceBroken,
+    SourceMended,
+    WaitBegun,
+    WaitEnded,
+    Why,
+)
 from synergy_nb.reporting.stalls import OpenWaits, Stall, stalls
 from tests.streams.items import batch, promise
 from tests.streams.peers import Peers
@@ -25,6 +34,7 @@ class Watched:
         self.peers = Peers(inputs, limits).begin()
         self.journal: list[Event] = []
         self.silent: set[str] = set()
+        self.known = ""  # of a full sink
 
     def look(self, seconds: int = 1, then: Callable[[], object] = lambda: None) -> list[Event]:
         """Let seconds pass; return what was recorded meanwhile, and call ``then`` before each look."""
@@ -35,7 +45,10 @@ class Watched:
             for peer, hosting in self.peers.hostings.items():
                 if peer not in self.peers.dead:
                     hosting.waits.look(
-                        self.peers.now, self._recorder(peer), self.silent.__contains__, lambda _: "nobody speaks"
+                        self.peers.now,
+                        self._recorder(peer),
+                        self.silent.__contains__,
+                        lambda component: "nobody speaks" if component.operator == "n" else self.known,
                     )
         return self.journal[before:]
 
@@ -218,3 +231,20 @@ def test_what_is_outside_and_broken_explains_a_silent_source(watched: Watched) -
     watched.journal.append(SourceMended(watched.peers.now, *where, seconds=4.0))
     (stall,) = watched.stalls
     assert (stall.label, stall.why) == ("waiting", Why.SILENT)
+
+
+def test_a_destination_that_cannot_be_written_to_explains_a_full_sink(watched: Watched) -> None:
+    watched.known = "what it writes to takes less than comes"
+    watched.peers.reads = False
+    watched.look(6, lambda: fill(watched))
+    (stall,) = watched.stalls
+    assert stall.text.endswith("out at peer z, which has been full for 5 s: what it writes to takes less than comes")
+    assert stall.remedy.startswith("see what slows that down")
+    at = watched.peers.now, "z", "app", "out"
+    watched.journal.append(DestinationBroken(*at, reason="/data: No space left on device", tries=1, wait_s=1.0))
+    (stall,) = watched.stalls
+    assert stall.operators == ("n", "u", "out")
+    assert stall.text.endswith("which has not reached for 0 s what it needs: /data: No space left on device")
+    watched.journal.append(DestinationMended(*at, seconds=1.0))
+    (stall,) = watched.stalls
+    assert stall.why is Why.RESULTS

@@ -62,6 +62,7 @@ from synergy_nb.traces import Skipped
 
 __all__ = ["Host", "Runtime"]
 
+WRITES: Final = "what it writes to takes less than comes"
 SEVERAL: Final = 16  # number of decoded plans that are cached
 
 
@@ -497,10 +498,12 @@ class Host:
 
     def note_waits(self, silent: Callable[[str], bool]) -> None:
         """Journal which components have begun to wait, or wait no more; ``silent``: whether a peer does not answer."""
-        self.hosting.waits.look(self._clock(), self._runtime.record, silent, self._silence)
+        self.hosting.waits.look(self._clock(), self._runtime.record, silent, self._known)
 
-    def _silence(self, component: Component) -> str:
-        """Return what is known of a source that has no rows."""
+    def _known(self, component: Component) -> str:
+        """Return what is known of a source that has no rows, or of a sink that is full."""
+        if (sink := self._sinks.get(component.application, component.operator)) is not None:
+            return "" if sink.outside is None else WRITES
         if self.context.changed.paces.get(component.key) == 0.0:
             return "its pace was set to 0"
         pushed = isinstance(self._driver.feeds.get(component), PushFeed)

@@ -132,7 +132,8 @@ class Waits:
         now: float,
         record: Recorder,  # writes to the journal of the peer
         silent: Callable[[str], bool],  # whether a peer does not answer
-        silence: Callable[[Component], str],  # what the driver knows of a source without rows, as a clause
+        # what the driver knows of a source without rows, or of a full sink, as a clause; it may be empty
+        known: Callable[[Component], str],
     ) -> None:
         """Record waits that have begun or ended; to be called about once a second."""
         before, self._known = self._known, {}
@@ -154,7 +155,7 @@ class Waits:
                         why=wait.why,
                         since=wait.since,
                         awaited=awaited,
-                        said=silence(component) if wait.why is Why.SILENT else "",
+                        said=known(component) if wait.why in (Why.SILENT, Why.RESULTS) else "",
                         moves=moves,
                         ahead_s=wait.ahead_s,
                         rate=(_read(component) - progress.read) / (now - wait.since) if busy else None,
