@@ -500,7 +500,7 @@ def test_a_view_of_a_coroutine_application_shows_its_journal() -> None:
 
 
 def test_objects_that_cannot_be_watched_are_refused() -> None:
-    with pytest.raises(TypeError, match="watch: an int; expected an application, a cluster or a simulation"):
+    with pytest.raises(TypeError, match="watch: an int; expected an application, a cluster, a simulation or a run"):
         synergy_nb.watch(3)  # type: ignore[arg-type]
     with Cluster(peers=2) as cluster:
         pass
