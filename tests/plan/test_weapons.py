@@ -36,6 +36,8 @@ def _where(condition: str) -> Callable[[], object]:
         (lambda: Plan.from_yaml(ALIASES + "operators: *h"), "no anchors and aliases"),
         (lambda: Plan.from_yaml("name: !!python/object/apply:os.system [id]"), "expected YAML"),
         (lambda: Plan.from_yaml("name: " + "x" * 2_000_000), "at most 1000000 characters"),
+        (lambda: Plan.from_yaml("name: x\n" + "a: 1\n" * 5000), "the plan has 5002 problems:"),
+        (lambda: Plan.from_yaml("name: x\n" + "a: 1\n" * 5000), "- and 4952 more"),
         *(
             (partial(Plan.from_yaml, "name: " + text), "nested at most 50 deep")
             for text in ("[" * 100_000, "{" * 100_000, "[{" * 100_000, "\n" + "- " * 100_000, "\n" + "? " * 100_000)

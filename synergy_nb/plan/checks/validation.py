@@ -76,6 +76,9 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+SHOWN: Final = 50  # problems that the text of an error lists
+
+
 class PlanError(SynergyError, ValueError):
     """A plan is invalid; the text lists all of its problems.
 
@@ -99,7 +102,8 @@ class PlanError(SynergyError, ValueError):
         self.problems = tuple(problems)
         number = len(self.problems)
         heading = "the plan has a problem:" if number == 1 else f"the plan has {number} problems:"
-        super().__init__("\n".join([heading, *(f"  - {problem}" for problem in self.problems)]))
+        more = [f"  - and {number - SHOWN} more"] if number > SHOWN else []
+        super().__init__("\n".join([heading, *(f"  - {problem}" for problem in self.problems[:SHOWN]), *more]))
 
     def __reduce__(self) -> tuple[type[PlanError], tuple[tuple[Problem, ...]]]:
         return PlanError, (self.problems,)
