@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import signal
@@ -276,6 +277,23 @@ def test_a_file_without_its_positions_or_with_damaged_ones_is_refused(tmp_path: 
     (tmp_path / "rows.csv").unlink()
     with pytest.raises(SinkFailed, match=r"it is not there, and 'rows.csv.positions' beside it is"):
         written(to, stream(SIZES))
+
+
+@pytest.mark.parametrize("make", [csv_file, lines])
+def test_what_does_not_count_is_cut_off_when_a_file_is_opened(
+    make: Callable[[Path], dict[str, Any]], tmp_path: Path
+) -> None:
+    to = make(tmp_path)
+    with pytest.raises(Killed):
+        written(to, stream(SIZES), BrokenDisk(9, halves=True))
+    path = Path(to["path"])
+    whole = path.read_bytes()
+    writer = opened(to)
+    writer.open()
+    writer.close()
+    counts = json.loads(path.with_name(f"{path.name}.positions").read_text())["bytes"]
+    assert path.read_bytes() == whole[:counts]
+    assert counts < len(whole)
 
 
 def test_rows_of_a_period_are_in_a_folder_of_their_own(tmp_path: Path) -> None:

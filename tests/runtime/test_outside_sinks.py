@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -19,13 +20,13 @@ from synergy_nb.connectors._disk import Disk
 from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import Point
-from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.dataflow.tuples import END, Batch
 from synergy_nb.events import DestinationBroken, DestinationMended, WaitBegun, WaitEnded, Why
 from synergy_nb.reporting.stalls import OpenWaits, stalls
 from synergy_nb.runtime.data import _outside_sinks, host
 from synergy_nb.runtime.data.host import Host
 from tests.connectors.broken_disk import FailingDisk
-from tests.two_hosts import Pair, numbers, play, reading, trace
+from tests.two_hosts import Pair, deployment, numbers, play, reading, trace
 from tests.waiting import until
 
 on_loop = play
@@ -228,3 +229,23 @@ def test_a_destination_that_is_broken_is_the_reason_of_a_stall() -> None:
     waits.add(DestinationMended(15.0, "a", "app", operator="sink", seconds=11.0))
     waits.add(WaitEnded(15.0, "a", "app", operator="sink", seconds=12.0))
     assert stalls(waits, 16.0) == []
+
+
+async def test_nothing_is_written_that_the_backup_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held()
+    held.may.set()
+    writing(monkeypatch, held)
+    pair = Pair(read=reading(5, 100))
+    plan = trace().filter("bytes >= 0").sink(to=jsonl("a", every="1 ms"))
+    order = deployment("app", plan, dict.fromkeys(PEERS, "a"), backups={"sink": ("b",)})
+    sink = msgspec.structs.replace(order.assignments["sink"], synchronized=("b",))
+    order = msgspec.structs.replace(order, assignments={**order.assignments, "sink": sink})
+    pair.net["a"].carry_out(order)
+    await until(lambda: arrived(pair.net["a"]))
+    component = pair.net["a"].hosting.components["app", "sink"]
+    await until(lambda: component.log.end.until == END)
+    await pair.net["a"].flush("app")
+    assert (held.rows, pair.finished) == (0, []), "the backup has not heard of it"
+    pair.net["b"].carry_out(order)
+    await until(lambda: pair.finished)
+    assert held.rows == 500
