@@ -40,7 +40,8 @@ class CollectedResults:
     def collect(self, hosting: Hosting, now: float) -> list[Effect]:
         """Collect the results that a peer retains."""
         chunks = hosting.results(self.application, self.operator, self._upto, float("inf"))
-        self.items += [chunk.item for chunk in chunks]
+        # the peer that took over may have cut the stream into other chunks
+        self.items += [chunk.since(self._upto.position).item for chunk in chunks]
         if chunks:
             self._upto, self.losses = chunks[-1].end, chunks[-1].losses
         return hosting.collected(self.application, self.operator, self._upto, self._upto, now)

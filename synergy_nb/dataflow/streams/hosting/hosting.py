@@ -381,13 +381,18 @@ class Hosting:
         return self.settle(now)
 
     def results(self, application: str, operator: str, since: Point, most: float) -> list[Chunk]:
-        """Return retained results of a sink after a point: at most ``most`` bytes, but one chunk if there is any."""
+        """Return retained results of a sink after a point: at most ``most`` bytes, but one chunk if there is any.
+
+        Those that copies lack which it waits for are left out: after a death there would be others in their place.
+        """
         component = self._hosted.found.get((application, operator))
         found: list[Chunk] = []
-        size = 0
-        for chunk in component.log.chunks(since) if component is not None else ():
+        if component is None:
+            return found
+        end, size = component.log.confirmed(component.copy_holders.confirming), 0
+        for chunk in component.log.chunks(since):
             size += chunk.size
-            if found and size > most:
+            if chunk.end > end or (found and size > most):
                 break
             found.append(chunk)
         return found
