@@ -42,6 +42,7 @@ FORMAT: Final = 1
 RUN: Final = "run.parquet"
 TIME: Final = pl.Datetime("us", "UTC")
 HEADING: Final = ("run", "plan", "submitted", "took", "outcome", "delay", "rows", "rate", "peers")
+MOST_LETTERS: Final = 60  # of an id in the name of a folder, which has 255 bytes at most; its end tells ids apart
 NAMED: Final = ("synergy-nb", "polars", "distributed", "pyspark")
 
 
@@ -82,7 +83,7 @@ class RunWriter:
     """Writes one run into a folder."""
 
     def __init__(self, folder: str | os.PathLike[str], application: str, plan: Plan) -> None:
-        self._folder = Path(folder) / application
+        self._folder = Path(folder) / application[-MOST_LETTERS:]  # the name of a plan is as long as its author likes
         self._application = application
         self._plan = plan
         self._parts = 0

@@ -106,7 +106,7 @@ def test_an_error_that_went_through_the_loops_thread_is_shown_alike(
     [
         ("from synergy_nb import source\nsource('packets').filter('a > 1', hostt='a')", "TypeError: filter: unknown"),
         ("from synergy_nb import CompositionConfig\nCompositionConfig(ratio=0)", "ValueError: ratio: 0; expected"),
-        ("from synergy_nb import watch\nwatch(3)", "watch: an int; expected an application, a cluster, a simulation or a run"),
+        ("from synergy_nb import watch\nwatch(3)", "watch: an int; expected an application, a cluster, a"),
         ("from synergy_nb import Cluster\nCluster(0)", "ValueError: peers: 0; expected a number of at least 1"),
         ("from synergy_nb import start_cluster\nawait start_cluster(0)", "ValueError: peers: 0; expected"),
         ("from synergy_nb import WideArea\nWideArea([[0, 1], [1, 0]], bandwidth=0)", "ValueError: bandwidth: 0"),

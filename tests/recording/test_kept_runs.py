@@ -120,6 +120,13 @@ def test_a_run_that_had_not_ended_says_so(applications: list[SimulatedApplicatio
     assert list(next(tmp_path.iterdir()).glob(".*")) == [], "nothing is left of what was written beside"
 
 
+def test_a_plan_with_a_long_name_is_kept(applications: list[SimulatedApplication], tmp_path: Path) -> None:
+    name = f"{'ä' * 300}-1-abcdef"
+    writer = RunWriter(tmp_path, name, applications[0].plan)
+    writer.write([], {}, status="running", reason="", submitted=1.0, ended=None, qos={}, graph={})
+    assert runs(tmp_path)[name].id == name
+
+
 def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_starts(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()

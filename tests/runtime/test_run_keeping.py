@@ -42,3 +42,18 @@ def test_a_folder_that_is_a_file_is_refused_and_none_is_written_without(tmp_path
     file.touch()
     with pytest.raises((ValueError, ClusterError), match="runs: "):
         Cluster(1, spark=False, runs=file)
+
+
+@pytest.mark.slow
+def test_a_folder_that_is_gone_is_told_once_and_the_application_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "runs"
+    with Cluster(1, cores=1, spark=False, runs=folder) as cluster:
+        folder.rmdir()
+        folder.touch()
+        packets = source("packets", seed=1, rate="500 tuples/s", count=100, id="packets")
+        assert [cluster.submit(packets.sink(name, id="out")).results().height for name in ("one", "two")] == [100, 100]
+    told = [record.getMessage() for record in caplog.records if "nothing more is kept" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith(f"runs: {folder}: ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ from synergy_nb.runtime.process.requests import ClusterError
 
 __all__ = ["RunKeeping"]
 
+LOG: Final = logging.getLogger(__name__)
 PART: Final = 5_000  # events of a run after which a part of it is written
 OFTEN_S: Final = 10.0  # seconds after which what is known of running applications is written
 LAST_S: Final = 5.0  # longest time to wait for the last events as the cluster closes, seconds
@@ -50,12 +52,10 @@ class RunKeeping:
         folder: Path,
         follower: JournalFollower,
         held: Callable[[str], AsyncApplication | None],  # handle of an application that was submitted here, if it was
-        tell: Callable[[str], None],  # tells the user that nothing more can be written
     ) -> None:
         self._folder = folder
         self._follower = follower
         self._held = held
-        self._tell = tell
         self._runs: dict[str, _Run] = {}
         self._next = 0
         self._over = asyncio.Event()  # set once the last events have come
@@ -113,11 +113,14 @@ class RunKeeping:
     async def _write(self, application: str, run: _Run) -> None:
         """Write what is new of a run; forget it where it is not of this client, or has ended."""
         held = run.application = run.application or self._held(application)
-        if held is None or self._broken:
+        if held is None:
             if run.ended is not None:
                 self._runs.pop(application, None)
             return
         async with self._writing:
+            if self._broken:
+                self._runs.clear()
+                return
             with contextlib.suppress(ClusterError):
                 for sink in held.plan.sinks:
                     await held.qos(sink)
@@ -138,7 +141,7 @@ class RunKeeping:
                 )
             except OSError as error:
                 self._broken = True
-                self._tell(f"runs: {self._folder}: {error.strerror}; nothing more is kept")
+                LOG.warning("runs: %s: %s; nothing more is kept", self._folder, error.strerror)
         if last.status in ENDED and run.ended is not None and not run.events:
             self._runs.pop(application, None)
 

@@ -554,7 +554,7 @@ def _recorded(record: str | os.PathLike[str] | None, config: dict[str, Any]) -> 
 def _keep_runs(cluster: AsyncCluster, options: ClusterOptions) -> AsyncCluster:
     """Have the runs of a client be kept, if that is asked for."""
     if (folder := options.get("runs")) is not None:
-        keeping = RunKeeping(Path(folder), follower_of(cluster), cluster.held, cluster.tell)
+        keeping = RunKeeping(Path(folder), follower_of(cluster), cluster.held)
         cluster.before_close.append(keeping.close)
     return cluster
 
