@@ -35,6 +35,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb import function, keyed, source
+from synergy_nb.control.cuts import Cut
 from synergy_nb.control.peer import Effect, Message, Peer
 from synergy_nb.events import ApplicationRunning, ComponentMoved, Event, MoveBegun
 from synergy_nb.lifecycle.records.messages import Confirm, Graph, Rebuild
@@ -239,6 +240,10 @@ class Struck(Schedule):
             match scene:
                 case "hang" | "cut" | "starve":
                     drawn += self._fault(scene, at)
+                case "moves" if rng.random() < 0.7:  # the old peer dies as all learn of the follower
+                    old = Fault(0.0, "kill", (), 0.0, role="old", on="GraphChanged")
+                    far = Fault(0.0, "cut", (), 1.0, how=Cut.LOSE, role="new", on="GraphChanged")
+                    drawn += [Fault(at, "move", (), 0.0), old, far][: rng.choice((2, 3))]
                 case "moves":
                     drawn += [Fault(at + 1.5 * number, "move", (), 0.0) for number in range(rng.randint(1, 4))]
                 case "a move":
@@ -325,7 +330,7 @@ class Struck(Schedule):
             self._move(rng, application)
         elif peer := roles.get(fault.role) or self._with_role(rng, fault.role, application):
             if fault.kind == "kill":
-                if not self._borne(peer) and rng.random() < (0.5 if fault.role == "old" else 0.8):
+                if not self._borne(peer) and rng.random() < (0.1 if fault.role == "old" else 0.8):
                     others = [each for each in roles.values() if each and each not in self.killed and self._borne(each)]
                     peer = rng.choice(others) if others else ""
                 self._may_kill(peer)

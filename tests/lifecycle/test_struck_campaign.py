@@ -10,7 +10,7 @@ from tests.campaigns import ALL, blocks
 from tests.lifecycle.struck_schedules import SOMETIMES, SkewedPeer, run
 
 SCHEDULES: Final = 10_000
-BLOCK: Final = 500  # schedules of which each block has to reach all that a campaign is about
+BLOCK: Final = 1000  # schedules of which each block has to reach all that a campaign is about
 FEW: Final = (0, 9, 15, 22, 26)  # schedules of the suite: short ones that meet much
 APART: Final = 26  # one of them, with clocks that are apart
 REACHED: Final = {
