@@ -18,6 +18,8 @@ NAMES = [f"op{number}" for number in range(10)]
 LEASE = 8.0  # s
 QUIET = 22.0  # s after the last fault: a suspicion, retries of the dead, exchanges of leaf sets, and more than a lease
 
+JUDGED = 4.0  # s from the ping of a peer that has died to the end of all that others were asked about it
+
 
 def mixed(seed: int) -> list[str]:
     """Crashes, restarts, hangs, partitions, leaves, loss, duplication, reordering; what is wrong at the end."""
@@ -68,6 +70,8 @@ def _register(world: World, address: str, rng: random.Random) -> None:
 
 
 def _complaints(world: World, rng: random.Random) -> list[str]:
+    if any(each.suspects or each.relayed for each in world.membership.values()):
+        world.run(JUDGED)  # a peer that missed the news of a death has just found it by its own turns
     now = world.simulation.now
     wrong = [f"not joined: {address}" for address, pastry in world.pastry.items() if not pastry.joined]
     wrong += [f"leaf set of {address}: {leaves}" for address, leaves in world.wrong_leaf_sets().items()]
@@ -141,6 +145,12 @@ def failing(schedule: object, seeds: range) -> dict[int, list[str]]:
 @pytest.mark.slow
 def test_a_few_mixed_schedules_lose_no_entry() -> None:
     assert failing(mixed, range(12)) == {}
+
+
+@pytest.mark.slow
+def test_a_peer_that_missed_the_news_of_a_death_finds_it_by_its_own_turns() -> None:
+    """It pinged the dead peer 2 s before the end of the schedule, and three others did so for it."""
+    assert mixed(292) == []
 
 
 @pytest.mark.slow
