@@ -1,0 +1,94 @@
+"""Peers hold after many applications what they held after few: everything that is reachable from them is counted."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+from collections import Counter
+
+import pytest
+
+from synergy_experiments.bench.held import held
+from synergy_nb import ClusterError, Simulation, source
+from synergy_nb.lifecycle import engine
+from synergy_nb.plan import Plan
+
+#: Memories of what was, each with a bound by which it is full after thousands of applications; see `bench.soak`.
+FILLING = frozenset({
+    "Allowances._full",
+    "Directory._mine",
+    "Directory.known_roots",
+    "Latest._values",
+    "PairedMoments._xs",
+    "PairedMoments._ys",
+    "Recent._new",
+    "Recent._old",
+})  # fmt: skip
+KINDS = 6  # of applications; and peers, so that those of a kind have one origin
+EACH = 5  # applications of each kind that come and go between two looks
+
+
+def _plan(number: int) -> Plan:
+    """An application of each kind in turn: its own names, conditions, windows, backups, replicas, and an early end."""
+    kind = number % KINDS
+    packets = source("packets", seed=number, rate=10.0, duration="1 s" if kind == 4 else "1 h")
+    if kind == 0:
+        stream = packets.filter(f"bytes > {number}")
+    elif kind == 1:
+        stream = packets.aggregate(by="link", window="1 s", total="sum(bytes)").sort("total desc")
+    elif kind == 2:
+        return packets.aggregate(window="1 s", total="sum(bytes)").sink(f"s{number}", availability="degree 2")
+    elif kind == 3:
+        return packets.count(window="1 s").sink(f"s{number}", availability="active 2")
+    else:
+        stream = packets.count(window=f"{200 + number} ms")
+    return stream.sink(f"s{number}", delay="1 h")
+
+
+class Day:
+    """Simulated peers, and what they hold after applications have come and gone."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(KINDS, network="local", cores=2.0, seed=1)
+        self.rng = random.Random(1)
+        self.number = self.moved = self.refused = 0
+
+    def pass_by(self, applications: int) -> Counter[str]:
+        """Let applications come and go, four at a time; return what peers hold once all have ended."""
+        simulation, running = self.simulation, []
+        for _ in range(applications):
+            self.number += 1
+            running.append(simulation.submit(_plan(self.number)))
+            simulation.run(1.0)
+            if self.number % 4 == 0:
+                moving = self.rng.choice(running)
+                operator = self.rng.choice(sorted(set(moving.plan.operators) - set(moving.plan.sinks)))
+                with contextlib.suppress(ClusterError):
+                    simulation.move(moving, operator, self.rng.choice(list(simulation.peers)))
+                    self.moved += 1
+            if len(running) > 3:
+                running.pop(0).stop()
+        for each in running:
+            each.stop()
+        simulation.run("5 min")
+        gc.collect()
+        world = simulation.world
+        # what simulated peers are given is no part of them: their world, its network, and the steps for replays
+        beyond = (world, world.noted, world.topology, simulation.journal, world.control)
+        return held([*world.synergy.values(), *(node.hosting for node in world.nodes.values())], beyond, FILLING)
+
+
+@pytest.mark.slow(20)
+def test_what_peers_hold_does_not_grow_with_the_applications_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "MAX_RETAINED", 2)
+    day = Day()
+    first, second, third = (day.pass_by(EACH * KINDS) for _ in range(3))
+    assert day.moved > 4
+    grown = {
+        name: (first[name], second[name], found)
+        for name, found in third.items()
+        # what each application of one kind leaves behind is so many more each time
+        if found - second[name] >= EACH and second[name] - first[name] >= EACH
+    }
+    assert grown == {}
