@@ -79,6 +79,8 @@ def _attributes(it: object) -> Iterator[tuple[str, Any]]:
         yield from list(getattr(it, "__dict__", {}).items())
         for kind in type(it).__mro__:
             for name in (slots,) if isinstance(slots := kind.__dict__.get("__slots__", ()), str) else slots:
-                of_class = f"_{kind.__name__.lstrip('_')}{name}" if name.startswith("__") and name[-2:] != "__" else name
+                of_class = (
+                    f"_{kind.__name__.lstrip('_')}{name}" if name.startswith("__") and name[-2:] != "__" else name
+                )
                 if name not in ("__dict__", "__weakref__") and hasattr(it, of_class):
                     yield name, getattr(it, of_class)

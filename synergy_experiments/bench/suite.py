@@ -15,6 +15,8 @@ from typing import Any, Final
 from synergy_experiments.bench import (
     admissions,
     batches,
+    crowds,
+    day,
     encryption,
     feeds,
     flows,
@@ -66,6 +68,8 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "view": view.view,
     "prediction": predictions.prediction,
     "soak": soak.soak,
+    "day": day.day,
+    "crowd": crowds.crowd,
     "spark-ready": spark.ready,
     "spark-topk": spark.topk,
     "spark-delay": spark.delay,
@@ -77,6 +81,7 @@ NAMES: Final[tuple[str, ...]] = tuple(_MEASUREMENTS)
 #: Measurements that take many minutes, with their duration; they report their progress.
 LONG: Final[dict[str, str]] = {
     "admission": admissions.DURATION,
+    "day": day.DURATION,
     "nexmark": nexmark.DURATION,
     "soak": soak.DURATION,
 }

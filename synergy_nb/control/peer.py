@@ -62,7 +62,7 @@ DRIVER: Final = "driver"  # sender of what a peer's own driver sends to it; no p
 KEY_DIGITS: Final = 32  # 128 bits in base 16 (section 2.3.3: keys by SHA-1; Pastry's ids have 128 bits)
 
 
-@lru_cache(maxsize=1 << 17)
+@lru_cache(maxsize=1 << 15)
 def key_of(name: str) -> str:
     """The 128-bit key of a peer's address, an operator's or a stream's name: the leading 32 hex digits of its SHA-1.
 

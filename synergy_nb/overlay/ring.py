@@ -36,13 +36,13 @@ MASK: Final = (1 << BITS) - 1
 RING: Final = float(1 << BITS)
 
 
-@lru_cache(maxsize=1 << 17)
+@lru_cache(maxsize=1 << 15)
 def number_of(key: str) -> int:
     """The number on the ring of a key of 32 hexadecimal digits."""
     return int(key, 16)
 
 
-@lru_cache(maxsize=1 << 17)
+@lru_cache(maxsize=1 << 15)
 def ring_position(address: str) -> int:
     """The number on the ring of the peer at ``address``: it follows from its place.
 

@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
+from threading import Lock
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -46,7 +47,7 @@ from synergy_nb.plan.terms.result_names import named_like_a_file
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.plan.text import plan_encoding
 
-__all__ = ["Plan", "part_of"]
+__all__ = ["DecodedPlans", "Plan", "part_of"]
 
 
 class Plan:
@@ -356,7 +357,7 @@ class Plan:
         PlanError
             If ``data`` is not a valid plan.
         """
-        return _decoded(bytes(data))
+        return _decoded.of(bytes(data))
 
     def to_yaml(self) -> str:
         """Write YAML of format version 1, with units, which :meth:`from_yaml` reads as an equal plan.
@@ -505,10 +506,38 @@ class Plan:
         return Plan.from_bytes, (self.to_bytes(),)
 
 
-@lru_cache(maxsize=1024)
-def _decoded(data: bytes) -> Plan:
-    name, qos, checked, stated, sizes = plan_encoding.decode(data)
-    return Plan.composed(name, qos, checked, sizes).stating(stated)
+class DecodedPlans:
+    """The plans that were decoded last: so many that their bytes are at most ``most``, and the very last in any case.
+
+    A decoded plan takes about eight times the memory of its bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bytes = 0
+        self._plans: OrderedDict[bytes, Plan] = OrderedDict()
+        self._lock = Lock()  # plans are decoded in threads, too
+
+    def of(self, data: bytes) -> Plan:
+        """Return the plan that is encoded as ``data``; raise ``PlanError`` if there is none."""
+        with self._lock:
+            plan = self._plans.get(data)
+            if plan is not None:
+                self._plans.move_to_end(data)
+                return plan
+        name, qos, checked, stated, sizes = plan_encoding.decode(data)
+        plan = Plan.composed(name, qos, checked, sizes).stating(stated)
+        with self._lock:
+            if data not in self._plans:
+                self._bytes += len(data)
+            self._plans[data] = plan
+            while self._bytes > self._most and len(self._plans) > 1:
+                self._bytes -= len(self._plans.popitem(last=False)[0])
+        return plan
+
+
+# of plans of a kilobyte those of 500 applications; a number of plans would be no bound of memory
+_decoded: Final = DecodedPlans(1 << 19)
 
 
 def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:

@@ -36,7 +36,7 @@ from synergy_nb.dataflow.streams.hosting.effects import Effect, Fact, FactKind
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.hosting.input_reports import first_counts
 from synergy_nb.dataflow.streams.log.values import Chunk
-from synergy_nb.events.application_states import LASTING, Status
+from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.overlay.membership import ALIVE
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
@@ -73,8 +73,8 @@ class ComposedWorld(PacedWorld):
         self.answers: dict[int, driver.Answer] = {}  # number of a command to the answer of the peer
         self.hosts: dict[int, dict[str, list[str]] | None] = {}  # number of a look-up in the directory to what it found
         self.left: set[str] = set()  # peers that have left the ring
-        self._decoded: dict[bytes, Plan] = {}
         self._qualities: dict[Key, SinkQuality] = {}
+        self.measured: dict[Key, SinkQuality] = {}  # of sinks until they or their applications have ended
         super().__init__(seed, topology, config, faults, discipline=discipline)
         self.keys = dict(keys or {})
         for address in topology.peers:
@@ -207,14 +207,8 @@ class ComposedWorld(PacedWorld):
         """Return the quality of service of a sink; None before it is deployed."""
         return self._qualities.get((application, sink))
 
-    def _plan(self, data: bytes) -> Plan:
-        found = self._decoded.get(data)
-        if found is None:
-            found = self._decoded[data] = Plan.from_bytes(data)
-        return found
-
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
-        plan = self._plan(deployment.plan)
+        plan = Plan.from_bytes(deployment.plan)
         configure(component, plan, deployment)
         declared = plan.operators.get(component.operator) or plan.operators[original(component.operator)]
         if declared.kind == "source":
@@ -271,8 +265,9 @@ class ComposedWorld(PacedWorld):
                 continue
             if component.kind == "sink":
                 limit = None if component.terms.limit == math.inf else component.terms.limit
-                lost = partial(lost_results, plan=self._plan(deployment.plan), sink=operator)
-                self._qualities[application, operator] = SinkQuality(operator, limit=limit, now=self.now, lost=lost)
+                lost = partial(lost_results, plan=Plan.from_bytes(deployment.plan), sink=operator)
+                quality = SinkQuality(operator, limit=limit, now=self.now, lost=lost)
+                self._qualities[application, operator] = self.measured[application, operator] = quality
             discipline = component.terms.discipline or hosting.discipline
             self._record(address, events.ComponentDeployed, application, operator=operator, discipline=discipline)
         return effects
@@ -300,12 +295,14 @@ class ComposedWorld(PacedWorld):
 
     def _measure_sinks(self) -> None:
         self.after(MEASURE, self._measure_sinks)
-        for (application, sink), quality in self._qualities.items():
-            if quality.reported or self.status(application) not in LASTING:
-                continue
-            peer = self._sink_peer(application, sink)
-            if not self.dead(peer) and peer not in self._suspended:
-                self._measure_sink(peer, application, sink)
+        for (application, sink), quality in list(self.measured.items()):
+            status = self.status(application)
+            if quality.reported or status in ENDED:
+                del self.measured[application, sink]
+            elif status:
+                peer = self._sink_peer(application, sink)
+                if not self.dead(peer) and peer not in self._suspended:
+                    self._measure_sink(peer, application, sink)
 
     def _measure_sink(self, peer: str, application: str, sink: str) -> None:
         quality = self._qualities.get((application, sink))

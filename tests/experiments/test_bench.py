@@ -29,6 +29,7 @@ UNITS = {
     "calls",
     "MB",
     "cores",
+    "of what peers held",
 }
 DETAIL = {
     "ready": {"joined", "import", "close", "candidates_found"},
@@ -55,6 +56,8 @@ DETAIL = {
     "replicas": {"tries", "lost", "doubled", "later", "within_a_hop", "parts", "without_losses"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "prediction": {"us", "target", "load"},
+    "day": {"applications", "growing", "objects", "memory_mb"},
+    "crowd": {"ready_s", "admitted", "refused", "with_rows", "memory_mb_a_peer"},
     "soak": {"submitted", "moved", "killed", "growing", "samples"},
     "spark-ready": {"server_s", "session_s"},
     "spark-topk": {"tuples", "equal", "to_plain", "window_alone_on_spark"},
@@ -76,7 +79,7 @@ def test_the_documented_measurements_are_those_that_exist() -> None:
     assert set(suite.NAMES) == set(DETAIL)
 
 
-@pytest.mark.parametrize("name", ["batch", "dht", "kernel", "sim", "view"])
+@pytest.mark.parametrize("name", ["batch", "day", "dht", "kernel", "sim", "view"])
 def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
     result = suite.run(name, small=True)
     check(result, name)
@@ -111,6 +114,7 @@ def test_a_measurement_of_spark_gives_its_keys(
         "hop",
         "idle",
         "growth",
+        "crowd",
         "dataflow",
         "tls",
         "ingest",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.checks.source_sizes import SourceSize
+from synergy_nb.plan.query_plan import DecodedPlans
 from tests.example_plans import figure_2_6, monitoring, problems_of
 
 
@@ -88,3 +89,26 @@ def test_what_an_author_stated_at_its_default_is_written_whatever_was_encoded_be
     assert known.sizes["s"].rows == 5.0
     assert known.to_yaml() == stated.to_yaml()
     assert known.sized({}) is known
+
+
+def test_decoded_plans_are_kept_up_to_a_number_of_bytes_the_latest_ones() -> None:
+    encoded = [source("packets", seed=1, rate=1.0).sink(f"s{number}").to_bytes() for number in range(4)]
+    decoded = DecodedPlans(3 * len(encoded[0]))
+    first, second, third = (decoded.of(data) for data in encoded[:3])
+    assert decoded.of(encoded[0]) is first  # and is the latest one again
+    decoded.of(encoded[3])
+    assert decoded.of(encoded[2]) is third
+    assert decoded.of(encoded[0]) is first
+    again = decoded.of(encoded[1])
+    assert again == second
+    assert again is not second
+
+
+def test_a_plan_of_more_bytes_than_are_kept_is_kept_until_the_next_one() -> None:
+    large, small = (source("packets", seed=1, rate=1.0).sink(name).to_bytes() for name in ("s" * 40, "s"))
+    decoded = DecodedPlans(len(small))
+    found = decoded.of(large)
+    assert decoded.of(large) is found
+    after = decoded.of(small)
+    assert decoded.of(small) is after
+    assert decoded.of(large) is not found

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import random
-from collections import Counter
 
 import pytest
 
-from synergy_experiments.bench.held import held
+from synergy_experiments.bench.day import FILLING, of_peers
 from synergy_nb import ClusterError, Simulation, source
 from synergy_nb.lifecycle import engine
 from synergy_nb.plan import Plan
 
-#: Memories of what was, each with a bound by which it is full after thousands of applications; see `bench.soak`.
-FILLING = frozenset({
-    "Allowances._full",
-    "Directory._mine",
-    "Directory.known_roots",
-    "Latest._values",
-    "PairedMoments._xs",
-    "PairedMoments._ys",
-    "Recent._new",
-    "Recent._old",
-})  # fmt: skip
+RETAINED = {"ClientLeases._requests", "Requests._requests"}  # of which there are few here
 KINDS = 6  # of applications; and peers, so that those of a kind have one origin
 EACH = 5  # applications of each kind that come and go between two looks
 
@@ -54,7 +42,7 @@ class Day:
         self.rng = random.Random(1)
         self.number = self.moved = self.refused = 0
 
-    def pass_by(self, applications: int) -> Counter[str]:
+    def pass_by(self, applications: int) -> dict[str, int]:
         """Let applications come and go, four at a time; return what peers hold once all have ended."""
         simulation, running = self.simulation, []
         for _ in range(applications):
@@ -72,11 +60,7 @@ class Day:
         for each in running:
             each.stop()
         simulation.run("5 min")
-        gc.collect()
-        world = simulation.world
-        # what simulated peers are given is no part of them: their world, its network, and the steps for replays
-        beyond = (world, world.noted, world.topology, simulation.journal, world.control)
-        return held([*world.synergy.values(), *(node.hosting for node in world.nodes.values())], beyond, FILLING)
+        return of_peers(simulation, FILLING - RETAINED)
 
 
 @pytest.mark.slow(20)
@@ -86,9 +70,9 @@ def test_what_peers_hold_does_not_grow_with_the_applications_that_have_ended(mon
     first, second, third = (day.pass_by(EACH * KINDS) for _ in range(3))
     assert day.moved > 4
     grown = {
-        name: (first[name], second[name], found)
+        name: (first.get(name, 0), second[name], found)
         for name, found in third.items()
         # what each application of one kind leaves behind is so many more each time
-        if found - second[name] >= EACH and second[name] - first[name] >= EACH
+        if name in second and found - second[name] >= EACH and second[name] - first.get(name, 0) >= EACH
     }
     assert grown == {}

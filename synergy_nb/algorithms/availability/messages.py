@@ -220,7 +220,7 @@ class Surveyed(Message, frozen=True):
 encode_task = msgspec.msgpack.Encoder().encode
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def decode_task(data: bytes) -> tuple[Task, Plan]:
     """The task that a message carries, and its plan; cached, since all messages of an attempt carry the same bytes.
 

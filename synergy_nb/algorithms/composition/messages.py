@@ -283,7 +283,7 @@ class Release(Message, frozen=True):
 encode_request = msgspec.msgpack.Encoder().encode
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def decode_request(data: bytes) -> tuple[ProbedRequest, Plan]:
     """The request that a probe carries, and its plan; cached, since all its probes at a peer carry the same bytes.
 

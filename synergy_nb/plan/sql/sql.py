@@ -274,7 +274,7 @@ def literal_text(text: str) -> str:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _checked(text: Any, schema: tuple[tuple[str, str], ...] | None, where: str) -> tuple[exp.Expression, str]:
     """Return the normalised tree and its type; ``where``: see :meth:`.Checker.outermost`."""
     wrongs: list[WrongValue] = []
