@@ -59,7 +59,7 @@ async def _run(peers: int, applications: int, seconds: float) -> dict[str, Any]:
         full = Usage(pids).memory()
         answering = sum(state is not None for state in (await cluster.states()).values())
         results = await asyncio.gather(*(_rows(each) for each in running), return_exceptions=True)
-        status = Counter(str(each.status) for each in running)
+        status = Counter([str((await each.state()).status) for each in running])
         processes = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
         files, threads = sum(each.num_fds() for each in processes), sum(each.num_threads() for each in processes)
     finally:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
 from synergy_nb.control.identity import PEER, WrongIdentity, endpoint_of
+from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.runtime.identity import renewals as renewals_module
 from synergy_nb.runtime.identity.authority import Authority, identity_in
 from synergy_nb.runtime.identity.renewals import OPERATION, NextCredentials, Renewals
@@ -69,6 +72,37 @@ async def test_a_peer_that_joins_later_learns_what_was_revoked_and_keeps_its_pla
     at, told = world.told[-1]
     assert (at, told.revoked) == (B, ["spiffe://green/user/eve"])
     assert identity_in(told.certificate).address == f"{B}#{identity_in(began).place}" == world.renewals.address_of("b")
+
+
+async def test_a_few_peers_at_a_time_get_their_certificates() -> None:
+    world = Told(**{f"p{number}": f"tls://127.0.0.1:{number}" for number in range(1, 4 * renewals_module.TOGETHER)})
+    asked = most = 0
+    ask = world.request
+
+    async def request(address: str, operation: str, payload: bytes, timeout: float) -> bytes:
+        nonlocal asked, most
+        asked += 1
+        most = max(most, asked)
+        await asyncio.sleep(0)  # the others have their turn
+        asked -= 1
+        return await ask(address, operation, payload, timeout)
+
+    world.renewals = Renewals(world.authority, (), world.renewals.certificates, lambda: world.listens, request)
+    await world.renewals.address(1.0)
+    assert len(world.told) == len(world.listens)
+    assert most == renewals_module.TOGETHER
+
+
+async def test_peers_are_waited_for_as_long_as_some_take_their_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewals_module, "SOON", 0.0)
+    world = Told(a=A, b=B, c=C)
+    world.silent.update({B: 1, C: 2})
+    await world.renewals.address(0.0)  # one takes it each time, the last one long after that
+    assert [at for at, _ in world.told] == [A, B, C]
+    world = Told(a=A, b=B)
+    world.silent[B] = 9
+    with pytest.raises(ClusterError, match="have not taken their certificates, and no other has for 0 s: b"):
+        await world.renewals.address(0.0)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ OPERATION: Final = "credentials"  # operation by which a peer takes its next cer
 REVOKE: Final = "synergy_revoke"  # operation of the scheduler by which another notebook of the owner revokes
 ANSWER: Final = 10.0  # seconds within which a peer takes it
 SOON: Final = 0.05  # seconds before a peer that starts is asked again
+TOGETHER: Final = 8  # peers that get one at a time: were it all of 64, none would be served in time on a busy machine
 AGAIN: Final = 60.0  # seconds after which a peer that did not answer is asked again, and least time between two rounds
 
 Request = Callable[[str, str, bytes, float], Awaitable[bytes]]
@@ -91,16 +92,20 @@ class Renewals:
     async def address(self, patience: float) -> None:
         """Give each peer a certificate with the address at which it listens: without one no other peer speaks to it.
 
-        Raises ``ClusterError`` if a living peer has not taken it within ``patience`` seconds.
+        Raises ``ClusterError`` if no living peer has taken one for ``patience`` seconds, and some have not.
         """
         clock = asyncio.get_running_loop().time
         deadline, pause = clock() + patience, SOON
-        while missing := self._without_address():
-            await asyncio.gather(*map(self._deliver, missing))
-            missing = self._without_address()
-            if missing and clock() > deadline:
+        missing = self._without_address()
+        while missing:
+            await self._deliver_to(missing)
+            before, missing = len(missing), self._without_address()
+            if len(missing) < before:
+                deadline, pause = clock() + patience, SOON
+            elif clock() > deadline:
                 raise ClusterError(
-                    f"peers have not taken their certificates within {patience:g} s: {', '.join(missing)}"
+                    f"peers have not taken their certificates, and no other has for {patience:g} s: "
+                    f"{', '.join(missing)}"
                 )
             if missing:
                 await asyncio.sleep(pause)  # a busy peer accepts connections late
@@ -148,7 +153,7 @@ class Renewals:
             self._renewed()
         late = set(self._without_address())
         late |= {name for name in self._certified() if half_life(self.certificates[name]) <= now}
-        await asyncio.gather(*map(self._deliver, sorted(late)))
+        await self._deliver_to(sorted(late))
         waiting = [half_life(each.credentials.certificate) for each in self._own]
         waiting += [half_life(self.certificates[name]) for name in self._certified()]
         return max(AGAIN, min(waiting) - self.clock())
@@ -168,6 +173,16 @@ class Renewals:
         return [
             name for name in self._certified() if identity_in(self.certificates[name]).address != self.address_of(name)
         ]
+
+    async def _deliver_to(self, names: Sequence[str]) -> None:
+        """Give peers their next certificates, a few at a time."""
+        waiting = iter(names)
+
+        async def deliver() -> None:
+            for name in waiting:
+                await self._deliver(name)
+
+        await asyncio.gather(*(deliver() for _ in range(min(TOGETHER, len(names)))))
 
     async def _deliver(self, name: str) -> None:
         if name not in self._peers():
