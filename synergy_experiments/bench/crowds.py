@@ -25,6 +25,7 @@ PEERS = 64
 APPLICATIONS = 200
 TOGETHER = 4  # applications that are submitted at a time
 RATE = 1.0  # tuples/s of an application
+JOINING = 300.0  # seconds without progress after which the peers have not formed a ring, on a busy machine, too
 PATIENCE = 60.0  # seconds within which an application that runs gives a row
 
 
@@ -48,7 +49,7 @@ def _plan(number: int) -> Plan:
 
 async def _run(peers: int, applications: int, seconds: float) -> dict[str, Any]:
     began = time.perf_counter()
-    cluster = await start_cluster(peers, spark=False, cores=float(peers))
+    cluster = await start_cluster(peers, spark=False, cores=float(peers), joining=JOINING)
     ready = time.perf_counter() - began
     try:
         pids = [state.pid for state in (await cluster.states()).values() if state is not None]
