@@ -25,6 +25,7 @@ from synergy_nb.cli import _doctor as doctor
 from synergy_nb.cli._doctor import Finding
 from synergy_nb.cli._input_checks import running
 from synergy_nb.cli.commands import app
+from synergy_nb.control.identity import endpoint_of
 from synergy_nb.reporting.explanation import Explanation
 from tests.conftest import ROOT
 from tests.waiting import DEADLINE
@@ -498,7 +499,7 @@ def test_peers_stay_up_for_others_until_they_are_told_to_end(
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     for address in found["peers"].values():
-        host, _, port = address.removeprefix("tls://").partition(":")
+        host, _, port = endpoint_of(address).removeprefix("tls://").partition(":")
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port)), timeout=2.0).close()
 
