@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 import pytest
 
@@ -12,6 +10,7 @@ from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.runtime.identity import renewals as renewals_module
 from synergy_nb.runtime.identity.authority import Authority, identity_in
 from synergy_nb.runtime.identity.renewals import OPERATION, NextCredentials, Renewals
+from tests.waiting import turns
 
 A, B, C = "tls://127.0.0.1:1", "tls://127.0.0.1:2", "tls://127.0.0.1:3"
 
@@ -83,7 +82,7 @@ async def test_a_few_peers_at_a_time_get_their_certificates() -> None:
         nonlocal asked, most
         asked += 1
         most = max(most, asked)
-        await asyncio.sleep(0)  # the others have their turn
+        await turns()  # the others have theirs
         asked -= 1
         return await ask(address, operation, payload, timeout)
 
