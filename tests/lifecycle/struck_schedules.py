@@ -457,10 +457,13 @@ class Struck(Schedule):
             operator = self._begun[graph.application].operator
             if not copies.get(operator):  # its origin may give it the component before it learns of the death
                 return f"to which {operator} moved"
+        # readers still need the others of a rebuilt replica until its stream is complete there
+        incomplete = set() if leader is None else leader.session.takeovers.incomplete(graph.application)
+        whole = {each: peer for each, peer in graph.roles.peers.items() if each not in incomplete}
         lost = [
             each
             for each, peer in graph.roles.peers.items()
-            if peer in dead and not {*copies.get(each, ()), *_group(graph.roles.peers, each)} - dead - {peer}
+            if peer in dead and not {*copies.get(each, ()), *_group(whole, each)} - dead - {peer}
         ]
         return f"which had {', '.join(lost)}" if lost else ""
 
