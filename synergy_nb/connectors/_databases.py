@@ -14,8 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import duckdb
-
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.traces.rows import RowReader
 from synergy_nb.traces.text_files import head
@@ -80,16 +78,19 @@ class QuerySource(Source):
             raise BrokenForNow(f"{self._path}: no such file; expected a DuckDB or SQLite file")
         try:
             names, rows = self._of_sqlite(query, values) if self._is_sqlite() else self._of_duckdb(query, values)
-        except (sqlite3.Error, duckdb.Error) as error:
-            said = str(error).splitlines()[0]
-            locked = "lock" in said.lower() or "busy" in said.lower()
-            if locked and isinstance(error, sqlite3.OperationalError | duckdb.IOException):
-                raise BrokenForNow(f"{self._path}: {said}") from None
-            raise ValueError(f"{self._path}: query: {said}; expected a query to this file") from None
+        except sqlite3.Error as error:
+            raise self._said(error, sqlite3.OperationalError) from None
         for name in (*self._names, self._by):
             if name not in names:
                 raise ValueError(f"{self._path}: column {name!r} is not there; expected one of {', '.join(names)}")
         return names, rows
+
+    def _said(self, error: Exception, may_be_locked: type[Exception]) -> Exception:
+        """What an error of a database means to who reads it."""
+        said = str(error).splitlines()[0]
+        if isinstance(error, may_be_locked) and ("lock" in said.lower() or "busy" in said.lower()):
+            return BrokenForNow(f"{self._path}: {said}")
+        return ValueError(f"{self._path}: query: {said}; expected a query to this file")
 
     def _is_sqlite(self) -> bool:
         return head(self._path).startswith(_SQLITE)
@@ -100,9 +101,14 @@ class QuerySource(Source):
             return [each[0] for each in found.description], found.fetchall()
 
     def _of_duckdb(self, query: str, values: list[Any]) -> tuple[list[str], list[tuple[Any, ...]]]:
-        with closing(duckdb.connect(str(self._path), read_only=True, config=_CLOSED)) as database:
-            found = database.execute(query, values)
-            return [each[0] for each in found.description or []], found.fetchall()
+        import duckdb  # noqa: PLC0415 - only such a file needs it
+
+        try:
+            with closing(duckdb.connect(str(self._path), read_only=True, config=_CLOSED)) as database:
+                found = database.execute(query, values)
+                return [each[0] for each in found.description or []], found.fetchall()
+        except duckdb.Error as error:
+            raise self._said(error, duckdb.IOException) from None
 
 
 def _quoted(name: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,8 +47,12 @@ class Disk:
     def lock(self, path: Path, flags: int) -> int:
         """Open a file or a folder for this process alone, until it is closed or the process ends.
 
-        Raises ``BlockingIOError`` if another process has it.
+        Raises ``BlockingIOError`` if another process has it, ``SinkFailed`` where the system has no locks of files.
         """
+        try:
+            import fcntl  # noqa: PLC0415 - Windows has none
+        except ModuleNotFoundError:
+            raise SinkFailed(f"{path}: this system has no locks of files; expected Linux or macOS") from None
         opened = os.open(path, flags | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)

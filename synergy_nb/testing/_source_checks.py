@@ -76,8 +76,10 @@ def check_source(
     ...         self.at = position or 0
     ...
     ...     def poll(self, seconds):
+    ...         if self.at == 3:
+    ...             return Polled(position=3, ends=True)
     ...         self.at += 1
-    ...         return Polled([{"letter": "abc"[self.at - 1]}], position=self.at, ends=self.at == 3)
+    ...         return Polled([{"letter": "abc"[self.at - 1]}], position=self.at)
     >>> check_source(Letters)
     """
     first = make()

@@ -20,7 +20,7 @@ from synergy_nb.dataflow.operators import create as create_logic
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.execution import Committed
 from synergy_nb.dataflow.streams.log.log import Limits
-from synergy_nb.dataflow.streams.log.values import ORIGIN, Encoding, OnLag, Point
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Encoding, OnLag, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
@@ -389,15 +389,18 @@ async def test_a_shared_stream_is_retained_once_and_encoded_once_for_remote_read
     for name in ("second", "third"):
         pair.share(name, filtered(), ELSEWHERE)
     assert encoded(made)
-    while len(made.log) < 8:  # nobody fetches what the others make
-        if not pair.pending():
-            pair.push(20)
-        fetched(pair.net["a"], "first")
-        await turns()
-    upto = max(cursor.sent for cursor in made.log.cursors.values() if cursor.on_lag is OnLag.FAIL)
-    sent = [chunk for chunk in made.log.chunks(made.log.start) if chunk.end <= upto]
-    assert sent
-    assert all(isinstance(chunk.payload, bytes) for chunk in sent if chunk.rows), (
+
+    def sent() -> list[Chunk]:
+        upto = max(cursor.sent for cursor in made.log.cursors.values() if cursor.on_lag is OnLag.FAIL)
+        return [chunk for chunk in made.log.chunks(made.log.start) if chunk.end <= upto]
+
+    async with asyncio.timeout(DEADLINE):
+        while len(made.log) < 8 or not sent():  # nobody fetches what the others make
+            if not pair.pending():
+                pair.push(20)
+            fetched(pair.net["a"], "first")
+            await turns()
+    assert all(isinstance(chunk.payload, bytes) for chunk in sent() if chunk.rows), (
         "what the loop's thread made, once it is sent"
     )
     for name in ("second", "third"):
