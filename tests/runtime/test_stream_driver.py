@@ -18,7 +18,7 @@ from synergy_nb.dataflow.logic import Logic, SavedState
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.operators.rows import Filter
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.hosting.effects import Effect, Fact, FactKind
+from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
@@ -28,7 +28,7 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.runtime.data.sources import ThreadFeed
 from synergy_nb.runtime.data.stream_driver import SHARED, STREAM, StreamDriver
 from synergy_nb.runtime.transport import arenas
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 SMALL = Limits(window=1 << 14, retain=1 << 18, results=1 << 14)
 
@@ -87,7 +87,6 @@ class World:
         self.inputs = inputs
         self.cut: set[frozenset[str]] = set()
         self.facts: list[tuple[str, Fact]] = []
-        self.news = asyncio.Event()
         self.wires = {peer: Wire(peer, self) for peer in "abc"}
         self.dead: list[StreamDriver] = []
         self.drivers = {peer: self._driver(peer, wire, limits) for peer, wire in self.wires.items()}
@@ -102,7 +101,6 @@ class World:
     def _driver(self, peer: str, wire: Wire, limits: Limits) -> StreamDriver:
         def said(fact: Fact) -> None:
             self.facts.append((peer, fact))
-            self.news.set()
 
         return StreamDriver(
             wire,
@@ -125,8 +123,8 @@ class World:
             def items() -> Iterator[tuple[float, Item]]:
                 for table in self.inputs[operator]:
                     yield 0.0, Batch(table, 0, 0.0)
-                    until = table.get_column("time").cast(pl.Int64)[-1]
-                    yield 0.0, Punctuation(int(until), 0, 0.0)
+                    last = table.get_column("time").cast(pl.Int64)[-1]
+                    yield 0.0, Punctuation(int(last), 0, 0.0)
                 yield 0.0, Punctuation(END, 0, 0.0)
 
             return ThreadFeed(
@@ -158,7 +156,6 @@ class World:
                     self.tables.append(chunk.item.table)
                 else:
                     self.ended = self.ended or chunk.item.ends
-            self.news.set()
 
     def kill(self, peer: str) -> None:
         self.dead.append(self.drivers.pop(peer))
@@ -169,12 +166,6 @@ class World:
         self.cut.add(frozenset((one, other)))
         self.drivers[one].link_down(other)
         self.drivers[other].link_down(one)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while not condition():
-                self.news.clear()
-                await self.news.wait()
 
     def said(self, kind: str) -> list[str]:
         return [fact.operator for _, fact in self.facts if fact.kind == kind]
@@ -255,7 +246,7 @@ async def test_a_chain_over_three_peers_gives_all_its_rows_in_order(way: str) ->
 
     world = World(chain(), {"n": inputs})
     world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "c", "out": "a"}, {})))
-    await world.until(lambda: world.ended)
+    await until(lambda: world.ended)
     assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
     assert not world.said("component_failed")
     assert (world.wires["a"].sent < 1_000_000) is (way == "memory")
@@ -267,7 +258,7 @@ async def test_small_windows_hold_up_sources_and_lose_nothing() -> None:
 
     world = World(chain(), {"n": inputs}, SMALL)
     world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
-    await world.until(lambda: world.ended)
+    await until(lambda: world.ended)
     assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
 
 
@@ -278,10 +269,10 @@ async def test_links_that_break_in_the_middle_of_a_window_lose_and_stall_nothing
     world = World(chain(), {"n": inputs}, SMALL)
     world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
     for tuples in (5_000, 20_000, 50_000):
-        await world.until(lambda tuples=tuples: sum(map(len, world.tables)) > tuples)  # type: ignore[misc]
+        await until(lambda tuples=tuples: sum(map(len, world.tables)) > tuples)  # type: ignore[misc]
         world.break_link("a", "b")
         world.cut.clear()
-    await world.until(lambda: world.ended)
+    await until(lambda: world.ended)
     assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
 
 
@@ -292,12 +283,12 @@ async def test_a_death_under_an_operator_with_two_inputs_loses_and_doubles_nothi
     where = {"n": "a", "m": "a", "u": "b", "f": "a", "out": "a"}
     deployment = Deployment("app", 1, assignments(world.plan, where, {"u": ("c",)}))
     world.deploy(deployment)
-    await world.until(lambda: "u" in world.said("copy_ready") and sum(map(len, world.tables)) > 30_000)
+    await until(lambda: "u" in world.said("copy_ready") and sum(map(len, world.tables)) > 30_000)
     world.kill("b")
     world.deploy(
         changed(deployment, u=msgspec.structs.replace(deployment.assignments["u"], active="c", epoch=1, backups=()))
     )
-    await world.until(lambda: world.ended)
+    await until(lambda: world.ended)
     assert "u" in world.said("taken_over")
     wanted = pl.concat([table for each in inputs.values() for table in each])
     assert world.rows.sort("time", "v").equals(wanted.select(world.rows.columns).sort("time", "v"))
@@ -329,12 +320,12 @@ async def test_a_large_state_goes_to_another_peer_in_pieces_and_on_from_there(di
     world.held.append(held.go)
     deployment = Deployment("app", 1, assignments(plan, {"n": "a", "counts": "b", "out": "a"}, {}))
     world.deploy(deployment)
-    await world.until(lambda: sum(map(len, world.tables)) == rows)  # it has those of the second table
+    await until(lambda: sum(map(len, world.tables)) == rows)  # it has those of the second table
     at = deployment.assignments["counts"]
     copied = msgspec.structs.replace(at, **({"backups": ("c",)} if dies else {"follower": "c"}))
     keeping = changed(deployment, counts=copied)
     world.deploy(keeping)
-    await world.until(lambda: "counts" in world.said("copy_ready"))
+    await until(lambda: "counts" in world.said("copy_ready"))
     assert len(world.drivers["c"].hosting.roles.copies["app", "counts"].pieces) > 2
     if dies:
         world.kill("b")
@@ -342,7 +333,7 @@ async def test_a_large_state_goes_to_another_peer_in_pieces_and_on_from_there(di
         held.go.set()
     world.deploy(changed(keeping, counts=msgspec.structs.replace(at, active="c", epoch=1)))
     held.go.set()
-    await world.until(lambda: world.ended)
+    await until(lambda: world.ended)
     assert "counts" in world.said("taken_over")
     assert world.rows["v"].sort().equals(pl.concat(inputs)["v"])
     assert world.rows["n"].unique().to_list() == [1]
@@ -356,13 +347,13 @@ async def test_a_live_filter_moves_away_from_its_source_without_a_lost_row() -> 
     world = World(chain(), {"n": inputs}, SMALL)
     deployment = Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "a", "p": "a", "out": "a"}, {}))
     world.deploy(deployment)
-    await world.until(lambda: sum(map(len, world.tables)) > 10_000)
+    await until(lambda: sum(map(len, world.tables)) > 10_000)
     at = deployment.assignments["f"]
     following = changed(deployment, f=msgspec.structs.replace(at, follower="b"))
     world.deploy(following)
-    await world.until(lambda: "f" in world.said("copy_ready"))
+    await until(lambda: "f" in world.said("copy_ready"))
     world.deploy(changed(following, f=msgspec.structs.replace(at, active="b", epoch=1)))
-    await world.until(lambda: world.ended)
+    await until(lambda: world.ended)
     assert "f" in world.said("taken_over")
     assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
 
@@ -384,7 +375,7 @@ async def test_a_damaged_frame_is_recorded_and_asked_for_again() -> None:
 
     wire.send_data = damage  # type: ignore[method-assign]
     world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "b", "out": "b"}, {})))
-    await world.until(lambda: world.ended)
+    await until(lambda: world.ended)
     assert any(kind == "data_refused" for kind, *_ in world.wires["b"].events)
     assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
 
@@ -393,7 +384,7 @@ async def test_an_operator_that_raises_fails_by_name() -> None:
     plan = numbers("n").project("v", w="v / 0", id="p").sink("out", id="out")
     world = World(plan, {"n": [pl.DataFrame({"time": pl.Series([0]).cast(pl.Datetime("us")), "x": [1]})]})
     world.deploy(Deployment("app", 1, assignments(plan, {"n": "a", "p": "a", "out": "a"}, {})))
-    await world.until(lambda: bool(world.said("component_failed")))
+    await until(lambda: bool(world.said("component_failed")))
     assert world.said("component_failed") == ["p"]
 
 
@@ -424,9 +415,8 @@ class Broken:
 class Heavy(Broken):
     """A logic that says to need much, and takes until a test lets it go on."""
 
-    def __init__(self, began: Callable[[], object], go: threading.Event) -> None:
+    def __init__(self, go: threading.Event) -> None:
         super().__init__("nowhere")
-        self.began = began
         self.go = go
 
     def needs(self, _: int, item: Item) -> float:
@@ -434,7 +424,6 @@ class Heavy(Broken):
 
     def execute(self, _: int, item: Item) -> Iterator[Item]:
         if isinstance(item, Batch):
-            self.began()
             self.go.wait(DEADLINE)
         yield item
 
@@ -447,18 +436,14 @@ async def test_nothing_is_executed_on_the_loop_while_an_operator_takes_long_else
     world = World(plan.sink("out", id="out"), {"n": tables(1, 100), "m": tables(30, 2)})
     world.held.append(go)
     driver, loop = world.drivers["a"], asyncio.get_running_loop()
-    create, emit = driver.hosting.create, driver.hosting.emit
+    create = driver.hosting.create
 
     def made(deployment: Deployment, component: Component) -> Logic | None:
         if component.operator == "f":
-            return Heavy(lambda: loop.call_soon_threadsafe(world.news.set), go)
+            return Heavy(go)
         return create(deployment, component)
 
-    def emitted(*arguments: Any) -> list[Effect]:
-        world.news.set()
-        return emit(*arguments)
-
-    driver.hosting.create, driver.hosting.emit = made, emitted  # type: ignore[method-assign,assignment]
+    driver.hosting.create = made
     execute = Filter.execute
 
     def recorded(self: Filter, port: int, item: Item) -> Iterator[Item]:
@@ -473,7 +458,7 @@ async def test_nothing_is_executed_on_the_loop_while_an_operator_takes_long_else
         slow.append(heavy)
         other = driver.hosting.components["app", "g"]
         other.light_s = other.light_punctuation_s = 0.0
-        await world.until(lambda: heavy.running and bool(other.ports[0].queue))
+        await until(lambda: heavy.running and bool(other.ports[0].queue))
         occupied = [driver.occupied]
         for _ in range(100):
             turn = loop.create_future()
@@ -481,7 +466,7 @@ async def test_nothing_is_executed_on_the_loop_while_an_operator_takes_long_else
             await turn
         assert other.ports[0].queue, "it waits for a thread"
         go.set()
-        await world.until(lambda: world.ended)
+        await until(lambda: world.ended)
     assert [*occupied, driver.occupied] == [True, False]
     assert len(world.rows) == 160
     assert threading.current_thread().name not in threads
@@ -497,7 +482,7 @@ async def test_an_operator_that_panics_in_a_thread_fails_by_name(at: str) -> Non
         )
     where = {"n": "a", "f": "b", "p": "a", "out": "a"}
     world.deploy(Deployment("app", 1, assignments(world.plan, where, {"f": ("c",)})))
-    await world.until(lambda: bool(world.said("component_failed")))
+    await until(lambda: bool(world.said("component_failed")))
     assert world.said("component_failed") == ["f"]
     (reason,) = [fact.reason for _, fact in world.facts if fact.kind is FactKind.COMPONENT_FAILED]
     assert "PanicException: it broke" in reason
