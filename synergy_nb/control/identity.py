@@ -8,14 +8,14 @@ On the links a peer has the name of its address, and a client that of its identi
 ``owner/ada#laptop-1f3a``. So the name of a sender, once it was compared with the certificate (:func:`difference`),
 states its role.
 
-The address of a peer with a certificate ends in its *place*, ``tls://127.0.0.1:4567#peer-3.9f2c01ab``: its name, and a
-mark that the authority has drawn. The key of the peer on the ring follows from that alone (:func:`place_of`), and who
-connects compares all of it with the certificate. So whoever tells of a peer tells its key, too, and no peer chooses its
-key: not by a port, and not by a name. A peer without a certificate has its address as its place.
+The address of a peer with a certificate ends in its *peer id*, ``tls://127.0.0.1:4567#peer-3.9f2c01ab``: its name, and
+a nonce that the authority has drawn. The key of the peer on the ring is the hash of that id alone (:func:`peer_id_of`),
+and whoever connects compares the whole address with the certificate. So an address states the key of its peer, too, and
+no peer chooses its key, neither by a port nor by a name. The id of a peer without a certificate is its address.
 
 Three tables name the roles that may send a type of control message, request an operation, and send data on a channel.
-What has no row is for those that could always do so: peers send messages and data, and the owner requests operations. A
-driver refuses the others by name. ``test_identity`` and ``test_service`` hold that all that an assembled peer
+Where a table has no row, peers may send the message or the data, and the owner may request the operation. A driver
+refuses the others by name. ``test_identity`` and ``test_service`` hold that all that an assembled peer
 understands has a row.
 """
 
@@ -50,9 +50,9 @@ __all__ = [
     "holder_of",
     "is_name",
     "link_name",
-    "place_of",
-    "placed",
+    "peer_id_of",
     "role_of",
+    "with_peer_id",
 ]
 
 PEER: Final = "peer"  # executes operators, and takes part in the protocols
@@ -74,12 +74,12 @@ class NotAllowed(SynergyError, PermissionError):
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
-    """Who holds a certificate of a cluster; ``WrongIdentity`` is raised if there can be none.
+    """The holder of a certificate of a cluster; ``WrongIdentity`` is raised if there can be none such.
 
     Examples
     --------
     >>> peer = Identity("green", PEER, "peer-3", "tls://127.0.0.1:4567", "9f2c01ab")
-    >>> peer.id, peer.place, peer.address
+    >>> peer.id, peer.peer_id, peer.address
     ('spiffe://green/peer/peer-3', 'peer-3.9f2c01ab', 'tls://127.0.0.1:4567#peer-3.9f2c01ab')
     >>> Identity.of("spiffe://green/user/ada").holder
     'user/ada'
@@ -88,8 +88,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     cluster: str  # name of the cluster: the trust domain of SPIFFE
     role: str  # one of `ROLES`
     name: str = ""  # name of the peer, the user or the session; only a scheduler has none
-    listens: str = ""  # where a peer or a scheduler listens, once it does; no part of the id
-    mark: str = ""  # drawn by the authority when it first certified a peer; no part of the id
+    listens: str = ""  # where a peer or a scheduler listens, once it does; no part of the SPIFFE ID
+    nonce: str = ""  # drawn by the authority when it first certified a peer; no part of the SPIFFE ID
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -103,7 +103,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def id(self) -> str:
-        """The id of SPIFFE, which no two holders of a cluster share."""
+        """The SPIFFE ID, which no two holders of a cluster share."""
         return f"spiffe://{self.cluster}/{self.holder}"
 
     @property
@@ -112,34 +112,34 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         return f"{self.role}/{self.name}" if self.name else self.role
 
     @property
-    def place(self) -> str:
-        """What the key of a peer on the ring follows from; empty where its address stands for it."""
-        return f"{self.name}.{self.mark}" if self.mark else ""
+    def peer_id(self) -> str:
+        """The id of a peer, whose hash is its key on the ring; empty where its address stands for it."""
+        return f"{self.name}.{self.nonce}" if self.nonce else ""
 
     @property
     def address(self) -> str:
-        """The address that a peer has for others, with its place; empty until it listens."""
-        return self.listens and placed(self.listens, self.place)
+        """The address that a peer has for others, with its id; empty until it listens."""
+        return self.listens and with_peer_id(self.listens, self.peer_id)
 
     @classmethod
-    def of(cls, spiffe: str, listens: str = "", mark: str = "") -> Identity:
-        """Return the identity of an id of SPIFFE.
+    def of(cls, spiffe: str, listens: str = "", nonce: str = "") -> Identity:
+        """Return the identity of a SPIFFE ID.
 
         Raises ``WrongIdentity`` if the text has another form, or an unknown role.
         """
         form = FORM.fullmatch(spiffe)
         if form is None:
             raise WrongIdentity(f"id: {spiffe!r:.200}; expected spiffe://CLUSTER/ROLE/NAME")
-        return cls(form[1], form[2], form[3] or "", listens, mark)
+        return cls(form[1], form[2], form[3] or "", listens, nonce)
 
 
-def placed(endpoint: str, place: str) -> str:
-    """Return the address of a peer that listens somewhere and has a place.
+def with_peer_id(endpoint: str, peer_id: str) -> str:
+    """Return the address of a peer that listens somewhere and has an id.
 
-    >>> placed("tls://127.0.0.1:4567", "peer-3.9f2c01ab"), placed("tcp://127.0.0.1:4567", "")
+    >>> with_peer_id("tls://127.0.0.1:4567", "peer-3.9f2c01ab"), with_peer_id("tcp://127.0.0.1:4567", "")
     ('tls://127.0.0.1:4567#peer-3.9f2c01ab', 'tcp://127.0.0.1:4567')
     """
-    return f"{endpoint}#{place}" if place else endpoint
+    return f"{endpoint}#{peer_id}" if peer_id else endpoint
 
 
 def endpoint_of(address: str) -> str:
@@ -151,10 +151,10 @@ def endpoint_of(address: str) -> str:
     return address.partition("#")[0]
 
 
-def place_of(address: str) -> str:
-    """Return what the key of a peer on the ring follows from, by its address.
+def peer_id_of(address: str) -> str:
+    """Return the id of a peer, whose hash is its key on the ring, by its address.
 
-    >>> place_of("tls://127.0.0.1:4567#peer-3.9f2c01ab"), place_of("tcp://127.0.0.1:4567")
+    >>> peer_id_of("tls://127.0.0.1:4567#peer-3.9f2c01ab"), peer_id_of("tcp://127.0.0.1:4567")
     ('peer-3.9f2c01ab', 'tcp://127.0.0.1:4567')
     """
     return address.partition("#")[2] or address
@@ -170,7 +170,7 @@ def is_name(value: object) -> bool:
 
 
 def link_name(identity: Identity, process: str) -> str:
-    """Return the name on the links of who connects: the address of a peer, else the holder, and its process.
+    """Return the name of a sender on the links: the address of a peer, else the holder and its process.
 
     >>> link_name(Identity("green", USER, "ada"), "laptop-1f3a")
     'user/ada#laptop-1f3a'
@@ -209,14 +209,14 @@ def guest_of(sender: str) -> str:
 
 
 def difference(sender: str, identity: Identity | None, *, listens: bool = True) -> str:
-    """Return why who holds a certificate is not the sender that it says it is; empty if it is.
+    """Return why the holder of a certificate is not the sender that it claims to be; empty if it is.
 
     ``listens``: False where a peer may not have got the certificate with its address yet.
     """
     if identity is None:
         return "it has no certificate of this cluster"
     if identity.role == PEER:
-        early = not identity.listens and not listens and place_of(sender) == identity.place
+        early = not identity.listens and not listens and peer_id_of(sender) == identity.peer_id
         if "://" in sender and (identity.address == sender or early):
             return ""
         return f"it says it is {sender:.200}; its certificate is of {identity.id} at {identity.address or 'no address'}"

@@ -33,7 +33,7 @@ from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeAlias, Unio
 
 import msgspec
 
-from synergy_nb.control.identity import place_of
+from synergy_nb.control.identity import peer_id_of
 from synergy_nb.control.shedding import Allowance, Allowances, Sheds
 from synergy_nb.errors import SynergyError
 from synergy_nb.events import Event, FloodShed, MessageRefused
@@ -228,7 +228,7 @@ class Peer:
     Parameters
     ----------
     address
-        Address at which other peers reach it, and its identity. Its key on the ring follows from its place.
+        Address at which other peers reach it, and its identity. Its key on the ring follows from its id.
     seed
         Seed of its random generator.
 
@@ -268,7 +268,7 @@ class Peer:
 
     def __init__(self, address: str, seed: int) -> None:
         self.address = address
-        self.key = key_of(place_of(address))
+        self.key = key_of(peer_id_of(address))
         self.rng = random.Random(seed)
         self.now = 0.0
         self.protocols: list[Protocol] = []

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-*State.* A peer's key is the leading 128 bits of the SHA-1 of its place, which its address states
-(:func:`~synergy_nb.control.identity.place_of`). It has a leaf set of the 8 nearest peers on each side, and a routing
+*State.* A peer's key is the leading 128 bits of the SHA-1 of its id, which its address states
+(:func:`~synergy_nb.control.identity.peer_id_of`). It has a leaf set of the 8 nearest peers on each side, and a routing
 table with one peer for each prefix and next digit (:mod:`synergy_nb.overlay.ring`). If two peers fit the same slot, the
 one with the shorter measured round trip stays (section 2.5 of Pastry); a peer that has not been measured waits as a
 *rival* until the failure detector has pinged it.

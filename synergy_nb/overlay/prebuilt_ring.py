@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from synergy_nb.control.identity import place_of
+from synergy_nb.control.identity import peer_id_of
 from synergy_nb.control.peer import key_of
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.ring import ring_position
@@ -60,7 +60,7 @@ def assemble(peers: Sequence[Pastry], rtt: Callable[[str, str], float] | None = 
 def _split(groups: dict[str, list[str]], prefix: str, members: list[str]) -> None:
     depth = len(prefix)
     for address in members:
-        groups.setdefault(key_of(place_of(address))[: depth + 1], []).append(address)
+        groups.setdefault(key_of(peer_id_of(address))[: depth + 1], []).append(address)
     for digit in "0123456789abcdef":
         longer = prefix + digit
         if len(groups.get(longer, ())) > 1:

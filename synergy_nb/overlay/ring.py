@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Final
 
-from synergy_nb.control.identity import place_of
+from synergy_nb.control.identity import peer_id_of
 from synergy_nb.control.peer import key_of
 
 __all__ = ["LeafSet", "RoutingTable", "distance", "number_of", "ring_position", "shared_digits"]
@@ -44,12 +44,12 @@ def number_of(key: str) -> int:
 
 @lru_cache(maxsize=1 << 15)
 def ring_position(address: str) -> int:
-    """The number on the ring of the peer at ``address``: it follows from its place.
+    """The number on the ring of the peer at ``address``: it follows from its id.
 
     >>> ring_position("tls://10.0.0.1:1#a.1") == ring_position("tls://10.0.0.2:2#a.1") == number_of(key_of("a.1"))
     True
     """
-    return int(key_of(place_of(address)), 16)
+    return int(key_of(peer_id_of(address)), 16)
 
 
 def distance(one: int, other: int) -> int:

@@ -18,7 +18,7 @@ from synergy_nb import events
 from synergy_nb.algorithms.composition import messages as composition
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
-from synergy_nb.control.identity import place_of
+from synergy_nb.control.identity import peer_id_of
 from synergy_nb.control.peer import Message, Record, key_of
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.models.delay_matrix import Matrix
@@ -344,7 +344,9 @@ class _Collected:
 
     def _place(self, address: str, at: tuple[float, float] | None, cores: float | None) -> PeerPlace:
         x, y = at or (None, None)
-        return PeerPlace(self.name(address), ring_position(address) / RING, key_of(place_of(address))[:6], x, y, cores)
+        return PeerPlace(
+            self.name(address), ring_position(address) / RING, key_of(peer_id_of(address))[:6], x, y, cores
+        )
 
     def _key(self, name: str, addresses: Sequence[str]) -> Key:
         at = number_of(key_of(name))

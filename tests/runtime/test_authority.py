@@ -75,7 +75,7 @@ def test_both_ends_of_a_connection_see_who_the_other_is() -> None:
     listens = security(address="tls://127.0.0.1:1")
     assert met(listens, security("user", "ada")) == (
         Identity("green", "user", "ada"),
-        Identity("green", "peer", "peer-1", "tls://127.0.0.1:1", listens.identity.mark),
+        Identity("green", "peer", "peer-1", "tls://127.0.0.1:1", listens.identity.nonce),
     )
 
 
@@ -97,21 +97,21 @@ def test_a_certificate_counts_in_its_time_only(skew: float) -> None:
 def test_a_renewed_certificate_is_of_the_same_holder_and_key_and_has_the_address() -> None:
     began = GREEN.issue("peer", "peer-1").certificate
     renewed = GREEN.renewed(GREEN.renewed(began, "tls://127.0.0.1:7"))
-    mark = identity_in(began).mark
-    assert identity_in(renewed) == Identity("green", "peer", "peer-1", "tls://127.0.0.1:7", mark)
+    nonce = identity_in(began).nonce
+    assert identity_in(renewed) == Identity("green", "peer", "peer-1", "tls://127.0.0.1:7", nonce)
     assert public_key_of(renewed) == public_key_of(began)
 
 
-def test_the_place_of_a_peer_is_drawn_by_the_authority_and_stays_wherever_it_listens() -> None:
-    """Nobody chooses his key on the ring: neither by a name, as the mark is not known before, nor by a port."""
+def test_the_id_of_a_peer_is_drawn_by_the_authority_and_stays_wherever_it_listens() -> None:
+    """Nobody chooses his key on the ring: neither by a name, as the nonce is not known before, nor by a port."""
     one, other = GREEN.issue("peer", "peer-1"), GREEN.issue("peer", "peer-1")
-    assert one.identity.place != other.identity.place
+    assert one.identity.peer_id != other.identity.peer_id
     addresses = [identity_in(GREEN.renewed(one.certificate, f"tls://127.0.0.1:{port}")).address for port in (1, 2)]
-    assert addresses == [f"tls://127.0.0.1:{port}#{one.identity.place}" for port in (1, 2)]
+    assert addresses == [f"tls://127.0.0.1:{port}#{one.identity.peer_id}" for port in (1, 2)]
     assert len({ring_position(each) for each in addresses}) == 1
-    moved = f"tls://127.0.0.1:3#{other.identity.place}"  # as a peer may say that it listens
-    assert identity_in(GREEN.renewed(one.certificate, moved)).place == one.identity.place
-    assert not GREEN.issue("user", "ada").identity.mark
+    moved = f"tls://127.0.0.1:3#{other.identity.peer_id}"  # as a peer may say that it listens
+    assert identity_in(GREEN.renewed(one.certificate, moved)).peer_id == one.identity.peer_id
+    assert not GREEN.issue("user", "ada").identity.nonce
 
 
 def test_it_is_renewed_at_half_of_its_life() -> None:

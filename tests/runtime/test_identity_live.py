@@ -19,7 +19,7 @@ from distributed.protocol.pickle import dumps
 from distributed.protocol.serialize import to_serialize
 
 from synergy_nb import Cluster, source
-from synergy_nb.control.identity import OWNER, PEER, USER, endpoint_of, place_of
+from synergy_nb.control.identity import OWNER, PEER, USER, endpoint_of, peer_id_of
 from synergy_nb.events import FrameRefused, LinkRefused, PeerStarted, SenderRefused
 from synergy_nb.reporting.cluster_errors import AccessRevoked, ClusterError
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
@@ -289,9 +289,9 @@ def test_peers_and_notebooks_know_at_which_address_only_a_scheduler_is_spoken_to
 
 
 def test_the_key_of_a_peer_on_the_ring_follows_from_its_certificate(cluster: Cluster, at: str) -> None:
-    """Who is asked for at another place does not answer: there is no such peer, whoever tells of it."""
+    """A peer that is asked for under another id does not answer: there is no such peer, whoever tells of it."""
     certified = identity_in(renewals(cluster).certificates["peer-1"])
-    assert (place_of(at), at) == (certified.place, certified.address)
+    assert (peer_id_of(at), at) == (certified.peer_id, certified.address)
     links = of(cluster).links
     for address in (endpoint_of(at), f"{endpoint_of(at)}#peer-1.00000000"):
         with pytest.raises(LinkDown, match=f"refused: it says it is {address}; its certificate is of .* at {at}$"):

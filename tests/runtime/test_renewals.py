@@ -59,7 +59,7 @@ async def test_a_peer_that_has_left_is_not_told_again(monkeypatch: pytest.Monkey
     assert [at for at, _ in world.told] == [A]
 
 
-async def test_a_peer_that_joins_later_learns_what_was_revoked_and_keeps_its_place(
+async def test_a_peer_that_joins_later_learns_what_was_revoked_and_keeps_its_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = Told(a=A)
@@ -70,7 +70,9 @@ async def test_a_peer_that_joins_later_learns_what_was_revoked_and_keeps_its_pla
     await world.renewals.address(1.0)
     at, told = world.told[-1]
     assert (at, told.revoked) == (B, ["spiffe://green/user/eve"])
-    assert identity_in(told.certificate).address == f"{B}#{identity_in(began).place}" == world.renewals.address_of("b")
+    assert (
+        identity_in(told.certificate).address == f"{B}#{identity_in(began).peer_id}" == world.renewals.address_of("b")
+    )
 
 
 async def test_a_few_peers_at_a_time_get_their_certificates() -> None:

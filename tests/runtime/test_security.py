@@ -99,7 +99,7 @@ async def test_a_peer_that_answers_a_link_with_an_object_is_refused_and_nothing_
     listener = await listen("tls://127.0.0.1:0", answers, **liar.get_listen_args("worker"))
     if early:
         listener.on_connection = answers
-    at = f"{listener.contact_address}#{liar.identity.place}"
+    at = f"{listener.contact_address}#{liar.identity.peer_id}"
     held = IdentitySecurity(GREEN.issue(USER, "ada"))
     links = client_links(held.get_connection_args("client"), security=held)
     try:

@@ -7,12 +7,12 @@ its subject's alternative name, ``spiffe://CLUSTER/ROLE/NAME``, and lives for ho
 states where it listens, as the common name of its subject: so one certificate says who may speak from which address. A
 peer has a certificate without an address until it listens.
 
-The certificate of a peer has a mark, as the serial number of its subject. The authority draws it when it first
-certifies the peer, and a renewal keeps it. The key of the peer on the ring follows from its name and the mark, so
-nobody can choose it, by whatever names he tries before he asks for a certificate.
+The certificate of a peer has a nonce, as the serial number of its subject. The authority draws it when it first
+certifies the peer, and a renewal keeps it. The key of the peer on the ring is the hash of its name and the nonce, so
+nobody can choose it, whatever names he tries before he asks for a certificate.
 
-Who holds a certificate holds its private key, too (:class:`Credentials`), or has made the key itself and sent only the
-public one (:meth:`Authority.certify`). A certificate is renewed (:meth:`Authority.renewed`) for the same key and the
+The holder of a certificate gets its private key with it (:class:`Credentials`), or has made the key itself and sent
+only the public one (:meth:`Authority.certify`). A certificate is renewed (:meth:`Authority.renewed`) for the same key and the
 same identity: so nothing secret travels, and a holder can check that the new one is its own.
 
 What is revoked is an identity, not a certificate, as a holder may have several: its id is in :attr:`Authority.revoked`,
@@ -43,11 +43,11 @@ LIFE: Final = 24 * 3600.0  # seconds for which a certificate is valid
 AUTHORITY_LIFE: Final = 3650 * 24 * 3600.0  # seconds for which the authority itself is: longer than any cluster runs
 BACKDATED: Final = 3600.0  # seconds for which a certificate is valid before it is issued: clocks differ
 LONGEST_ADDRESS: Final = 64  # characters that a common name may have
-MARK: Final = 4  # bytes of the mark of a peer: nobody can have so many peers certified that one of them fits
+NONCE: Final = 4  # bytes of the nonce of a peer: nobody can have so many peers certified that one of them fits
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What a holder of an identity proves it with: texts in PEM. They are secret, as the key is among them."""
+    """What the holder of an identity proves it with: texts in PEM. They are secret: the private key is among them."""
 
     authority: str  # certificate of the authority
     certificate: str  # certificate of the holder
@@ -103,7 +103,7 @@ class Authority:
     >>> peer.identity.id
     'spiffe://green/peer/peer-1'
     >>> listening = identity_in(authority.renewed(peer.certificate, "tls://127.0.0.1:4567"))
-    >>> listening.address == f"tls://127.0.0.1:4567#{peer.identity.place}"
+    >>> listening.address == f"tls://127.0.0.1:4567#{peer.identity.peer_id}"
     True
     """
 
@@ -215,7 +215,7 @@ class Authority:
             raise WrongIdentity(f"address: {identity.listens!r}; expected at most {LONGEST_ADDRESS} characters")
         stated = [x509.NameAttribute(NameOID.COMMON_NAME, identity.listens or f"a {identity.role}")]
         if identity.role == PEER:
-            stated.append(x509.NameAttribute(NameOID.SERIAL_NUMBER, identity.mark or secrets.token_hex(MARK)))
+            stated.append(x509.NameAttribute(NameOID.SERIAL_NUMBER, identity.nonce or secrets.token_hex(NONCE)))
         subject = x509.Name(stated)
         builder = self._builder(identity.id, subject, self._certificate.subject, key, self.life)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

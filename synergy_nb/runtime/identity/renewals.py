@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from synergy_nb.control.identity import OWNER, PEER, SPARK, USER, Identity, WrongIdentity, endpoint_of, placed
+from synergy_nb.control.identity import OWNER, PEER, SPARK, USER, Identity, WrongIdentity, endpoint_of, with_peer_id
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.runtime.identity.authority import Authority, half_life, identity_in
 
@@ -139,9 +139,13 @@ class Renewals:
             return {"wrong": str(error)}
 
     def address_of(self, name: str) -> str:
-        """Return the address of a peer, with the place that its certificate states."""
+        """Return the address of a peer, with the id that its certificate states."""
         listens = endpoint_of(self._peers()[name])
-        return placed(listens, identity_in(self.certificates[name]).place) if name in self.certificates else listens
+        return (
+            with_peer_id(listens, identity_in(self.certificates[name]).peer_id)
+            if name in self.certificates
+            else listens
+        )
 
     async def round(self) -> float:
         """Renew what is at half of its life; return the seconds until the next round."""

@@ -24,7 +24,7 @@ from distributed.comm.core import connect as dask_connect
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from synergy_nb.control.identity import OWNER, SCHEDULER, endpoint_of, link_name, placed
+from synergy_nb.control.identity import OWNER, SCHEDULER, endpoint_of, link_name, with_peer_id
 from synergy_nb.events import REFUSED, FrameRefused
 from synergy_nb.runtime.identity.dask_doors import AT_WORKER
 from synergy_nb.runtime.identity.renewals import OPERATION, NextCredentials
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from distributed import Client, Worker
 
 PLUGIN: Final = "synergy"  # name of the plugin on a worker
-PLACE: Final = "synergy_place"  # under which a worker tells the scheduler the place of its peer
+PEER_ID: Final = "synergy_peer_id"  # under which a worker tells the scheduler the id of its peer
 MOST_ENDED: Final = 1024  # maximum number of remembered addresses at which no process listened
 REFUSED_WITHIN: Final = 0.25  # seconds after which it is checked whether any process listens at an address
 
@@ -105,19 +105,19 @@ async def refuses(address: str, within: float) -> bool:
     return False
 
 
-def peer_place(worker: Worker) -> str:
-    """Return the place of the peer of a worker; empty where no authority has given one."""
-    return worker.security.identity.place if isinstance(worker.security, IdentitySecurity) else ""
+def worker_peer_id(worker: Worker) -> str:
+    """Return the id of the peer of a worker; empty where no authority has given one."""
+    return worker.security.identity.peer_id if isinstance(worker.security, IdentitySecurity) else ""
 
 
 def peer_address(worker: Worker) -> str:
     """Return the address of the peer of a worker."""
-    return placed(worker.address, peer_place(worker))
+    return with_peer_id(worker.address, worker_peer_id(worker))
 
 
 def peer_addresses(workers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return peer name to address, by what a scheduler knows of its workers: where each listens to its identity."""
-    return {str(each["name"]): placed(listens, each.get(PLACE, "")) for listens, each in workers.items()}
+    return {str(each["name"]): with_peer_id(listens, each.get(PEER_ID, "")) for listens, each in workers.items()}
 
 
 def load_factory(name: str) -> Any:

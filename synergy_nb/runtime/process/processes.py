@@ -38,7 +38,7 @@ from synergy_nb.runtime.identity.authority import Authority, Credentials
 from synergy_nb.runtime.identity.dask_doors import AT_SCHEDULER
 from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._dask_silence import Silence
-from synergy_nb.runtime.process._plugin import PLACE, SynergyPlugin, load_factory, peer_address, peer_place
+from synergy_nb.runtime.process._plugin import PEER_ID, SynergyPlugin, load_factory, peer_address, worker_peer_id
 from synergy_nb.runtime.process._steady_worker import SteadyWorker
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
 from synergy_nb.runtime.transport.listening import Door, bound, without_pages
@@ -429,7 +429,7 @@ async def _serve(spec: ProcessSpec, report: Callable[[Any], None]) -> None:
             security=securities.get(name, shared),
             dashboard=False,
             plugins=(_plugin(spec, name),) if spec.factory is not None else (),
-            startup_information={PLACE: peer_place},
+            startup_information={PEER_ID: worker_peer_id},
         )
         for name in spec.names
     ]
