@@ -196,6 +196,20 @@ def closed_editors() -> Iterator[None]:
     plan_editors.open_editors.clear()
 
 
+@pytest.fixture(scope="module")
+def simulation() -> Any:
+    """Three simulated peers, as those of the ``cluster`` of a module."""
+    from synergy_nb import Simulation
+
+    return Simulation(peers=3, cores=1, network="local", seed=1)
+
+
+@pytest.fixture(scope="module", params=[pytest.param("cluster", marks=pytest.mark.slow), "simulation"])
+def either(request: pytest.FixtureRequest) -> Any:
+    """The cluster of a module, and then a simulation."""
+    return request.getfixturevalue(request.param)
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real traces: ``SYNERGY_DATA`` where that is set, else ``shared/data`` beside the checkout.

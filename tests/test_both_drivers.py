@@ -42,17 +42,6 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def simulation() -> Simulation:
-    return Simulation(peers=PEERS, cores=1, network="local", seed=1)
-
-
-@pytest.fixture(scope="module", params=[pytest.param("cluster", marks=pytest.mark.slow), "simulation"])
-def either(request: pytest.FixtureRequest) -> Any:
-    """A cluster, and then a simulation."""
-    return request.getfixturevalue(request.param)
-
-
-@pytest.fixture(scope="module")
 def running(either: Any) -> Iterator[Any]:
     """An application that runs meanwhile, by the name ``endless``."""
     packets = source("packets", seed=1, rate="10 tuples/s", id="packets")

@@ -105,17 +105,6 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def simulation() -> Simulation:
-    return Simulation(peers=PEERS, cores=1, network="local", seed=1)
-
-
-@pytest.fixture(scope="module", params=[pytest.param("cluster", marks=pytest.mark.slow), "simulation"])
-def either(request: pytest.FixtureRequest) -> Any:
-    """A cluster, and then a simulation."""
-    return request.getfixturevalue(request.param)
-
-
-@pytest.fixture(scope="module")
 def wanted() -> dict[str, pl.DataFrame]:
     """The rows of all streams, undisturbed, by one peer in virtual time."""
     alone = Simulation(peers=1, cores=1, seed=2)

@@ -36,17 +36,6 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def simulation() -> Simulation:
-    return Simulation(peers=PEERS, cores=1, network="local", seed=1)
-
-
-@pytest.fixture(scope="module", params=[pytest.param("cluster", marks=pytest.mark.slow), "simulation"])
-def either(request: pytest.FixtureRequest) -> Any:
-    """A cluster, and then a simulation."""
-    return request.getfixturevalue(request.param)
-
-
 def told(application: Any, pattern: str) -> str:
     """Let time pass until explain() and the view say something; return the line of explain()."""
     view = application.watch()

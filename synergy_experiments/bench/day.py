@@ -20,7 +20,7 @@ from synergy_experiments.bench.soak import growth_of
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.simulation import Simulation
 
-__all__ = ["DURATION", "FILLING", "day", "of_peers"]
+__all__ = ["DURATION", "FILLING", "KINDS", "application_plan", "day", "of_peers"]
 
 DURATION: Final = "5 minutes"
 HOURS: Final = 24
@@ -44,20 +44,24 @@ FILLING: Final = frozenset({
 KINDS: Final = 5
 
 
-def _plan(number: int) -> Plan:
-    """An application of each kind in turn: filtered, grouped, backed up, replicated, and one that ends by itself."""
-    kind = number % KINDS
-    packets = source("packets", seed=number, rate=1.0, duration="20 s" if kind == 4 else "1 h")
+def application_plan(number: int, *, rate: float = 1.0, window: float = 10.0) -> Plan:
+    """An application of each kind in turn: filtered, grouped, backed up, replicated, and one that ends by itself.
+
+    Each has names, conditions and windows of its own. ``rate``: of its source, tuples/s; ``window``: of its aggregates,
+    seconds; the last kind ends after two of these.
+    """
+    kind, each = number % KINDS, f"{window} s"
+    packets = source("packets", seed=number, rate=rate, duration=f"{2 * window} s" if kind == 4 else "1 h")
     if kind == 0:
         stream = packets.filter(f"bytes > {number}")
     elif kind == 1:
-        stream = packets.aggregate(by="link", window="10 s", total="sum(bytes)").sort("total desc")
+        stream = packets.aggregate(by="link", window=each, total="sum(bytes)").sort("total desc")
     elif kind == 2:
-        return packets.aggregate(window="10 s", total="sum(bytes)").sink(f"day {number}", availability="degree 2")
+        return packets.aggregate(window=each, total="sum(bytes)").sink(f"day {number}", availability="degree 2")
     elif kind == 3:
-        return packets.count(window="10 s").sink(f"day {number}", availability="active 2")
+        return packets.count(window=each).sink(f"day {number}", availability="active 2")
     else:
-        stream = packets.count(window=f"{number + 1000} ms")
+        stream = packets.count(window=f"{round(window * 100) + number} ms")
     return stream.sink(f"day {number}", delay="1 h")
 
 
@@ -83,7 +87,7 @@ def day(*, small: bool = False, progress: Callable[[float], None] | None = None)
         end = simulation.now + hour
         while simulation.now < end - EACH / 2:
             number += 1
-            application = simulation.submit(_plan(number))
+            application = simulation.submit(application_plan(number))
             simulation.run(STAY)
             application.stop()
             simulation.run(EACH - STAY)

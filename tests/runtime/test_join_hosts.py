@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from synergy_nb.runtime.process.host_peers import join_host
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.process.starting import check_host
 from tests.conftest import ROOT
+from tests.runtime.network_namespaces import inside, namespaces_made
 from tests.waiting import DEADLINE, until
 
 NAMES: Final = "synergy-first", "synergy-second", "synergy-third"
@@ -66,40 +65,32 @@ def test_a_cluster_listens_at_one_address(host: str) -> None:
 # -- hosts -----------------------------------------------------------------------------------------------------------
 
 
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE)
+def _links() -> Iterator[list[str]]:
+    """The commands that connect the hosts by a bridge."""
+    first = ["ip", "-netns", NAMES[0]]
+    yield [*first, "link", "add", BRIDGE, "type", "bridge"]
+    yield [*first, "address", "add", f"{ADDRESSES[0]}/24", "dev", BRIDGE]
+    yield [*first, "link", "set", BRIDGE, "up"]
+    yield [*first, "link", "set", "lo", "up"]
+    for number, (name, address) in enumerate(zip(NAMES[1:], ADDRESSES[1:], strict=True)):
+        yield [*first, "link", "add", f"v{number}", "type", "veth", "peer", "name", "v", "netns", name]
+        yield [*first, "link", "set", f"v{number}", "master", BRIDGE, "up"]
+        there = ["ip", "-netns", name]
+        yield [*there, "address", "add", f"{address}/24", "dev", "v"]
+        yield [*there, "link", "set", "v", "up"]
+        yield [*there, "link", "set", "lo", "up"]
 
 
 @pytest.fixture
 def hosts() -> Iterator[None]:
     """Three network namespaces with addresses of their own, on a bridge."""
-    if shutil.which("ip") is None or os.geteuid() != 0:
-        pytest.skip("network namespaces need the command ip, and root")
-    with ExitStack() as stack:
-        try:
-            for name in NAMES:
-                run("ip", "netns", "add", name)
-                stack.callback(subprocess.run, ["ip", "netns", "delete", name], check=False)
-            first = ["ip", "-netns", NAMES[0]]
-            run(*first, "link", "add", BRIDGE, "type", "bridge")
-            run(*first, "address", "add", f"{ADDRESSES[0]}/24", "dev", BRIDGE)
-            run(*first, "link", "set", BRIDGE, "up")
-            run(*first, "link", "set", "lo", "up")
-            for number, (name, address) in enumerate(zip(NAMES[1:], ADDRESSES[1:], strict=True)):
-                run(*first, "link", "add", f"v{number}", "type", "veth", "peer", "name", "v", "netns", name)
-                run(*first, "link", "set", f"v{number}", "master", BRIDGE, "up")
-                there = ["ip", "-netns", name]
-                run(*there, "address", "add", f"{address}/24", "dev", "v")
-                run(*there, "link", "set", "v", "up")
-                run(*there, "link", "set", "lo", "up")
-        except (OSError, subprocess.SubprocessError) as error:
-            pytest.skip(f"network namespaces cannot be made here: {error}")
+    with namespaces_made(NAMES, *_links()):
         yield
 
 
 def _on(host: int, *arguments: str) -> list[str]:
     """The command synergy on a host."""
-    return ["ip", "netns", "exec", NAMES[host], sys.executable, "-m", "synergy_nb", *arguments]
+    return inside(NAMES[host], sys.executable, "-m", "synergy_nb", *arguments)
 
 
 def _up(stack: ExitStack, host: int, *arguments: str) -> dict[str, Any]:

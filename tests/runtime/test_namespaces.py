@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Final
 
 import pytest
 
+from tests.runtime.network_namespaces import inside, namespaces_made, run
 from tests.waiting import DEADLINE
 
 NAMES: Final = "synergy-here", "synergy-there"
@@ -21,42 +19,25 @@ LINKS: Final = "veth-here", "veth-there"
 NOBODY: Final = "02:00:00:00:00:99"  # address on the link that no interface has
 
 
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE)
-
-
-def inside(name: str, *command: str) -> list[str]:
-    """The command that runs another one in a network namespace."""
-    return ["ip", "netns", "exec", name, *command]
-
-
 @pytest.fixture
 def namespaces() -> Iterator[None]:
     """Two namespaces on a pair of interfaces."""
-    if shutil.which("ip") is None or os.geteuid() != 0:
-        pytest.skip("network namespaces need the command ip, and root")
-    with ExitStack() as stack:
-        try:
-            for name in NAMES:
-                run("ip", "netns", "add", name)
-                stack.callback(subprocess.run, ["ip", "netns", "delete", name], check=False)
-            run(
-                "ip",
-                "link",
-                "add",
-                LINKS[0],
-                "netns",
-                NAMES[0],
-                "type",
-                "veth",
-                "peer",
-                "name",
-                LINKS[1],
-                "netns",
-                NAMES[1],
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            pytest.skip(f"network namespaces cannot be made here: {error}")
+    pair = (
+        "ip",
+        "link",
+        "add",
+        LINKS[0],
+        "netns",
+        NAMES[0],
+        "type",
+        "veth",
+        "peer",
+        "name",
+        LINKS[1],
+        "netns",
+        NAMES[1],
+    )
+    with namespaces_made(NAMES, pair):
         for name, link, address in zip(NAMES, LINKS, ADDRESSES, strict=True):
             run(*inside(name, "ip", "address", "add", f"{address}/24", "dev", link))
             run(*inside(name, "ip", "link", "set", link, "up"))

@@ -7,31 +7,13 @@ import random
 
 import pytest
 
-from synergy_experiments.bench.day import FILLING, of_peers
-from synergy_nb import ClusterError, Simulation, source
+from synergy_experiments.bench.day import FILLING, application_plan, of_peers
+from synergy_nb import ClusterError, Simulation
 from synergy_nb.lifecycle import engine
-from synergy_nb.plan import Plan
 
 RETAINED = {"ClientLeases._requests", "Requests._requests"}  # of which there are few here
 KINDS = 6  # of applications; and peers, so that those of a kind have one origin
 EACH = 5  # applications of each kind that come and go between two looks
-
-
-def _plan(number: int) -> Plan:
-    """An application of each kind in turn: its own names, conditions, windows, backups, replicas, and an early end."""
-    kind = number % KINDS
-    packets = source("packets", seed=number, rate=10.0, duration="1 s" if kind == 4 else "1 h")
-    if kind == 0:
-        stream = packets.filter(f"bytes > {number}")
-    elif kind == 1:
-        stream = packets.aggregate(by="link", window="1 s", total="sum(bytes)").sort("total desc")
-    elif kind == 2:
-        return packets.aggregate(window="1 s", total="sum(bytes)").sink(f"s{number}", availability="degree 2")
-    elif kind == 3:
-        return packets.count(window="1 s").sink(f"s{number}", availability="active 2")
-    else:
-        stream = packets.count(window=f"{200 + number} ms")
-    return stream.sink(f"s{number}", delay="1 h")
 
 
 class Day:
@@ -47,7 +29,7 @@ class Day:
         simulation, running = self.simulation, []
         for _ in range(applications):
             self.number += 1
-            running.append(simulation.submit(_plan(self.number)))
+            running.append(simulation.submit(application_plan(self.number, rate=10.0, window=1.0)))
             simulation.run(1.0)
             if self.number % 4 == 0:
                 moving = self.rng.choice(running)
