@@ -227,29 +227,18 @@ class JournalSeries:
         self.run(event.subject).mark_loss(event)
 
     @SHOWN.add
-    def _source_broken(self, event: events.SourceBroken) -> None:
+    def _outside_broken(self, event: events.SourceBroken | events.DestinationBroken) -> None:
         self.waits.add(event)
         if event.tries == 1:
-            text = f"{event.operator} cannot be read: {event.reason}"
-            self.run(event.subject).mark(event.time, "bad", f"{event.operator} cannot be read", text)
+            source = isinstance(event, events.SourceBroken)
+            label = f"{event.operator} {'cannot be read' if source else 'cannot write'}"
+            self.run(event.subject).mark(event.time, "bad", label, f"{label}: {event.reason}")
 
     @SHOWN.add
-    def _source_mended(self, event: events.SourceMended) -> None:
+    def _outside_mended(self, event: events.SourceMended | events.DestinationMended) -> None:
         self.waits.add(event)
-        label = f"{event.operator} is read again"
-        self.run(event.subject).mark(event.time, "good", label, f"{label}, after {seconds(event.seconds)}")
-
-    @SHOWN.add
-    def _destination_broken(self, event: events.DestinationBroken) -> None:
-        self.waits.add(event)
-        if event.tries == 1:
-            text = f"{event.operator} cannot write: {event.reason}"
-            self.run(event.subject).mark(event.time, "bad", f"{event.operator} cannot write", text)
-
-    @SHOWN.add
-    def _destination_mended(self, event: events.DestinationMended) -> None:
-        self.waits.add(event)
-        label = f"{event.operator} writes again"
+        source = isinstance(event, events.SourceMended)
+        label = f"{event.operator} {'is read again' if source else 'writes again'}"
         self.run(event.subject).mark(event.time, "good", label, f"{label}, after {seconds(event.seconds)}")
 
     @SHOWN.add

@@ -15,7 +15,7 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, SourceP
 from synergy_nb.dataflow.tuples import END
 from synergy_nb.runtime.data._polled_feed import PolledFeed
 from synergy_nb.traces.rows import RowReader
-from tests.waiting import DEADLINE
+from tests.runtime.emptied_feed import EmptiedFeed
 
 SECOND = 1_000_000
 
@@ -57,8 +57,10 @@ class Once(Listed):
     repeats = False
 
 
-class Fed:
+class Fed(EmptiedFeed):
     """A feed on the loop of a test, and what comes of it; its clock goes on while it waits."""
+
+    feed: PolledFeed
 
     def __init__(
         self,
@@ -69,13 +71,13 @@ class Fed:
         lateness: float | None = None,
         most: int = 1 << 20,
     ) -> None:
+        super().__init__()
         self.now = 1000.0
         self.waited: list[float] = []
-        self.chunks: list[Chunk] = []
         self.failures: list[BaseException] = []
         self.noted: list[tuple[type[events.Event], dict[str, Any]]] = []
         self.feed = PolledFeed(
-            self._drain,
+            self.empty,
             lambda: self.now,
             most=most,
             since=since,
@@ -94,18 +96,6 @@ class Fed:
         self.waited.append(seconds)
         self.now += seconds
         return self.feed.halt.is_set()
-
-    def _drain(self) -> None:
-        while self.feed.pending:
-            self.chunks.append(self.feed.pending.popleft())
-            self.feed.emitted(self.chunks[-1])
-
-    async def whole(self) -> list[Chunk]:
-        """All chunks, when the thread has ended."""
-        self.feed.start()
-        await asyncio.wait_for(self.feed.closed(), DEADLINE)
-        self.feed.stop()
-        return self.chunks
 
 
 def rows(chunks: list[Chunk]) -> list[int]:

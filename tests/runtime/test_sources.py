@@ -21,6 +21,7 @@ from synergy_nb.plan import source
 from synergy_nb.runtime.data._spark_part import PartCallbacks, SparkPart
 from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_servers import SparkHost
+from tests.runtime.emptied_feed import EmptiedFeed
 from tests.two_hosts import Pair, arrival, deployment, fetched, numbers, play, table, trace
 from tests.waiting import DEADLINE, first_of, turns, until
 
@@ -121,17 +122,17 @@ async def test_a_live_stream_has_positions_true_punctuations_and_the_schema_of_i
     assert dict(batches[1].table.schema) == {name: TYPES[kind] for name, kind in declared.items()}
 
 
-class Replay:
+class Replay(EmptiedFeed):
     """What a feed makes of a stream, and a clock that goes on only while the feed waits."""
 
     def __init__(self, items: Iterable[tuple[float, Item]], since: Point = ORIGIN, *, paced: bool = True) -> None:
+        super().__init__()
         self.now = 1000.0
         self.waited: list[float] = []
-        self.chunks: list[Chunk] = []
         self.failures: list[BaseException] = []
 
         self.feed = ThreadFeed(
-            self._drain,
+            self.empty,
             self.clock,
             most=1 << 20,
             since=since,
@@ -144,18 +145,6 @@ class Replay:
 
     def clock(self) -> float:
         return self.now
-
-    def _drain(self) -> None:
-        while self.feed.pending:
-            self.chunks.append(self.feed.pending.popleft())
-            self.feed.emitted(self.chunks[-1])
-
-    async def whole(self) -> list[Chunk]:
-        """All chunks, when the thread has ended."""
-        self.feed.start()
-        await asyncio.wait_for(self.feed.closed(), DEADLINE)
-        self.feed.stop()
-        return self.chunks
 
 
 class Halt(threading.Event):
