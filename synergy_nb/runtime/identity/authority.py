@@ -12,8 +12,8 @@ certifies the peer, and a renewal keeps it. The key of the peer on the ring is t
 nobody can choose it, whatever names he tries before he asks for a certificate.
 
 The holder of a certificate gets its private key with it (:class:`Credentials`), or has made the key itself and sent
-only the public one (:meth:`Authority.certify`). A certificate is renewed (:meth:`Authority.renewed`) for the same key and the
-same identity: so nothing secret travels, and a holder can check that the new one is its own.
+only the public one (:meth:`Authority.certify`). A certificate is renewed (:meth:`Authority.renewed`) for the same key
+and the same identity: so nothing secret travels, and a holder can check that the new one is its own.
 
 What is revoked is an identity, not a certificate, as a holder may have several: its id is in :attr:`Authority.revoked`,
 and is never certified again.
