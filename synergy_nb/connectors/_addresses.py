@@ -11,7 +11,12 @@ from urllib.parse import SplitResult, urlsplit
 from synergy_nb.dataflow.sources import BrokenForNow
 
 PATIENCE_S = 5.0  # longest time until a connection is made, or a server goes on with an answer, seconds
-_BUSY = (408, 425, 429)  # answers of a server that may be others later, beside those from 500 on
+_BUSY = (408, 425, 429)  # statuses of a server that may be others later, beside those from 500 on
+
+
+def may_pass(status: int) -> bool:
+    """Whether a server that answers with this status may answer with another one later."""
+    return status in _BUSY or status >= 500
 
 
 def connected_to(host: str, port: int) -> socket.socket:
@@ -52,7 +57,7 @@ class WebRequest:
         where = self.answer.headers.get("Location")
         self.close()
         said = f"{self.what}: {status} {reason}"
-        if status in _BUSY or status >= 500:
+        if may_pass(status):
             raise BrokenForNow(said)
         moved = f" to {where}, which is not followed" if where else ""
         raise ValueError(f"{said}{moved}; expected an answer with rows")

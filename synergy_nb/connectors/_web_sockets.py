@@ -13,7 +13,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import HTTPTimeoutError
 from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
 
-from synergy_nb.connectors._addresses import PATIENCE_S
+from synergy_nb.connectors._addresses import PATIENCE_S, may_pass
 from synergy_nb.connectors._reading_threads import ReadingThread
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.traces.line_tables import LineTables
@@ -40,7 +40,7 @@ class WebSocketSource(Source):
         self._thread = ReadingThread(lambda put: asyncio.run(self._read(put)), f"synergy messages of {self._url}")
         self._ready.wait()
         error = next(iter(self._failures), None)
-        if isinstance(error, HTTPTimeoutError) or (isinstance(error, HTTPClientError) and error.code >= 500):
+        if isinstance(error, HTTPTimeoutError) or (isinstance(error, HTTPClientError) and may_pass(error.code)):
             raise BrokenForNow(f"{self._url}: {error}")
         if isinstance(error, HTTPClientError | WebSocketError):
             raise ValueError(f"{self._url}: {error}; expected a WebSocket")

@@ -241,6 +241,17 @@ def test_messages_of_a_websocket_are_rows() -> None:
         wrong.close()
 
 
+@pytest.mark.parametrize("status", [408, 425, 429, 503])
+def test_a_websocket_whose_server_is_busy_is_broken_at_present(status: int) -> None:
+    served = Page()
+    served.answer = status, {}, b""
+    with page_server(served) as url:
+        found = made("websocket", url=url.replace("http", "ws"))
+        with pytest.raises(BrokenForNow, match=str(status)):
+            found.open(None)
+        found.close()
+
+
 def test_a_malformed_event_is_counted() -> None:
     with Messages() as server:
         found = made("websocket", url=server.url)
