@@ -69,7 +69,7 @@ def _system() -> Finding:
     found = f"{platform.system()} {platform.release()}, {platform.machine()}"
     if not hasattr(os, "fork"):
         return Finding(
-            "system", "note", found, "peers cannot be started here; use WSL, or Cluster('tcp://scheduler:8786')"
+            "system", "note", found, "peers cannot be started here; use WSL, or Cluster('tls://scheduler:8786')"
         )
     return Finding("system", "good", found)
 

@@ -40,8 +40,10 @@ Name = Annotated[
     str,
     typer.Option(metavar="NAME", help="With --join, the name of this host.", show_default="its own"),
 ]
-Hosts = Annotated[int, typer.Option("--hosts", metavar="N", help="Other hosts that the printed token lets in.")]
-Within = Annotated[str, typer.Option("--within", metavar="TIME", help="Time for which the printed token counts.")]
+Hosts = Annotated[
+    int, typer.Option("--hosts", metavar="N", help="Number of other hosts that may join with the printed token.")
+]
+Within = Annotated[str, typer.Option("--within", metavar="TIME", help="Time for which the printed token is valid.")]
 
 
 def up(

@@ -149,7 +149,8 @@ def run(
     insecure: Annotated[
         bool,
         typer.Option(
-            "--insecure", help="Use --scheduler beyond this machine without TLS: who reaches it can do what you can."
+            "--insecure",
+            help="Use a --scheduler on another machine without TLS: whoever can reach it can do what you can.",
         ),
     ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print why each operator runs on its peer.")] = False,
@@ -201,7 +202,7 @@ def run(
     if peers is not None and scheduler is not None:
         refuse(f"--scheduler: {scheduler!r} and --peers: {peers}; expected one of them")
     if scheduler is not None and "://" not in scheduler:
-        refuse(f"--scheduler: {scheduler!r}; expected an address such as tcp://host:8786")
+        refuse(f"--scheduler: {scheduler!r}; expected an address such as tls://host:8786")
     if insecure and scheduler is None:
         refuse("--insecure: expected --scheduler, too: peers that this command starts have TLS")
     count = None if scheduler is not None else 8 if peers is None else peers

@@ -54,20 +54,20 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     users
-        Names of the users whose plans it accepts; None: those of all users of its cluster.
+        Names of the guests whose plans it accepts; None: all guests of its cluster.
     cores
-        Share of its cores that the components of each of them may have together, from 0 to 1.
+        Share of its cores that all components of one guest may have together, from 0 to 1.
     memory
-        Share of the memory of its operators that the components of each of them may use together, from 0 to 1.
+        Share of the memory of its operators that all components of one guest may use together, from 0 to 1.
     applications
-        Number of applications that each of them may have submitted at this peer at a time.
+        Number of running applications that one guest may have submitted at this peer.
     functions
-        Functions of their own whose code it takes from them and executes: names, or references as plans state them;
-        None: all. By default none; they may name those that the peer has from its owner.
+        Functions of guests whose code it takes and executes: names, or references as plans state them; None: all. By
+        default it takes none; guests may use those that the peer has from its owner.
     folders
-        Folders from which their plans may read files; by default none.
+        Folders from which plans of guests may read files; by default none.
     hosts
-        Hosts that sources of their plans may connect to, as the plans name them; by default none.
+        Hosts to which sources in plans of guests may connect, by the names in the plans; by default none.
 
     Raises
     ------

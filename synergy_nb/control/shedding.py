@@ -1,19 +1,19 @@
-"""What one sender may take of a peer: rates, and places in bounded tables; and what was shed of it, by name.
+"""What one sender may take of a peer: rates, and entries in bounded tables; and what was shed, by sender.
 
 Theory of operation
 -------------------
-A peer serves whoever has a certificate, so each of its tables is bounded, and each sender has a share of it. Nobody can
-take the share of others: a flood is at the cost of its sender.
+A peer serves whoever has a certificate, so each of its tables is bounded, and each sender has a share of it. No sender
+can take the share of others: a flood costs only its own sender.
 
 * A *rate* (:class:`Allowances`) bounds work that leaves nothing behind, such as checking a probe. It is a token bucket
   for each sender, kept as one number: the time at which the bucket is full again (GCRA, the virtual scheduling
   algorithm of ATM [1]_). A burst is far beyond what an honest peer sends, and the rate is what this peer can serve.
-* *Places* (:class:`Shares`) bound what stays. A sender gets one more as long as it holds fewer than are free (the
-  dynamic thresholds of Choudhury and Hahne [2]_, with α = 1). So one sender alone gets half of the table, two get a
-  third each, and there is always a place for one who has none.
+* *Shares* (:class:`Shares`) bound what stays. A sender gets one more entry of a table as long as it holds fewer than
+  are free (the dynamic thresholds of Choudhury and Hahne [2]_, with α = 1). So one sender alone gets half of the table,
+  two get a third each, and a sender that has none always gets one.
 
-What is beyond that is *shed*: not done, counted, and told in the journal (:class:`Sheds`), with the sender and what was
-shed, at most once in :data:`TOLD` seconds for each. Time is passed in, and nothing here sends or waits.
+What is beyond that is *shed*: it is not done, but counted, and recorded in the journal (:class:`Sheds`) with its
+sender, at most once in :data:`REPORTED_S` seconds for each. Time is passed in, and nothing here sends or waits.
 
 References
 ----------
@@ -28,9 +28,9 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["TOLD", "Allowance", "Allowances", "Shares", "Sheds"]
+__all__ = ["REPORTED_S", "Allowance", "Allowances", "Shares", "Sheds"]
 
-TOLD: Final = 10.0  # seconds until the same is told of the same sender again
+REPORTED_S: Final = 10.0  # seconds until the same is told of the same sender again
 SENDERS: Final = 4096  # senders of which something is remembered; those that have taken nothing lately are forgotten
 
 
@@ -144,7 +144,7 @@ class Sheds:
         self.counts[what] = self.counts.get(what, 0) + 1
         untold, due = self._untold.pop((sender, what), (0, now))
         told = now >= due
-        self._untold[sender, what] = (0, now + TOLD) if told else (untold + 1, due)
+        self._untold[sender, what] = (0, now + REPORTED_S) if told else (untold + 1, due)
         if len(self._untold) > SENDERS:
             del self._untold[next(iter(self._untold))]
         return untold + 1 if told else 0

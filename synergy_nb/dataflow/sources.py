@@ -1,16 +1,16 @@
-"""The protocol of sources: who makes a stream whose positions are its own. No clock.
+"""The protocol of sources that have positions of their own. No clock.
 
 Theory of operation
 -------------------
 A :class:`Source` is polled by one thread. It is opened at a position, or at its beginning, and each poll gives the next
-rows with the position *after* them, or nothing yet, or the end. A position is a value that JSON has: a byte place in a
-file, an offset of a log, the last key of a table. Whoever polls keeps the position beside the point of the stream that
+rows with the position *after* them, or nothing yet, or the end. A position is a JSON value: a byte in a file, an
+offset of a log, the last key of a table. Whoever polls keeps the position beside the point of the stream that
 the rows became (:class:`~synergy_nb.dataflow.streams.log.values.SourcePlace`). So after a death or a move another peer
 opens the source at the last position that is known, skips the rows that are known beyond it, and goes on: each row is
 in the stream once.
 
-What may break has two names. :class:`BrokenForNow` says that the same may work later: the source is closed, and opened
-again at the last position after a wait, which doubles from try to try. Any other exception is for good: the component
+A source may break in two ways. :class:`BrokenForNow` says that the same may work later: the source is closed, and
+opened again at the last position after a wait, which doubles from try to try. After any other exception the component
 fails, with the text of the exception.
 
 ``docs/sources.md`` is the page for authors; :func:`synergy_nb.testing.check_source` asserts what is said here.
@@ -32,7 +32,7 @@ __all__ = ["FIRST_WAIT_S", "LONGEST_WAIT_S", "BrokenForNow", "Polled", "Source",
 
 FIRST_WAIT_S: Final = 0.1  # seconds from the first break to the next try
 LONGEST_WAIT_S: Final = 30.0  # longest time between two tries, seconds
-POLL_S: Final = 0.5  # seconds of a poll of who iterates over a source
+POLL_S: Final = 0.5  # seconds of a poll while a source is iterated over
 
 Rows: TypeAlias = pl.DataFrame | Sequence[Mapping[str, Any]]
 
@@ -58,13 +58,13 @@ class Polled(NamedTuple):
     rows
         Next rows in their order, maybe none: a Polars table, or dictionaries.
     position
-        Position after these rows, a value that JSON has; None if the source has none.
+        Position after these rows, a JSON value; None if the source has no positions.
     ends
         Whether no row follows these.
     said
-        Sentences for the journal, such as what is lost.
+        Sentences for the journal, for instance about lost rows.
     skipped
-        All malformed lines that were left out since the source was opened; None if there are none.
+        Malformed lines that were left out since the source was opened; None if there are none.
 
     Examples
     --------
@@ -81,15 +81,15 @@ class Polled(NamedTuple):
 
 
 class Source(abc.ABC):
-    """Who makes a stream whose positions are its own (offsets, byte places, versions).
+    """A source with positions of its own, such as offsets, bytes or versions.
 
     Iterating over a source polls it to its end, so it can be the rows of a plan: ``source(MySource(), columns=...)``.
 
     Attributes
     ----------
     repeats
-        Whether ``open(None)`` begins with the first row that there ever was, so that rows that are known can be skipped
-        where no position is.
+        Whether ``open(None)`` always begins with the first row of the stream, so that rows that are known can be
+        skipped if no position is known.
 
     Examples
     --------
@@ -117,8 +117,8 @@ class Source(abc.ABC):
         Parameters
         ----------
         position
-            Position, as an earlier poll has given it, maybe of another instance on another machine; None: the
-            beginning, or for a source that cannot go back, now.
+            Position that an earlier poll has given, perhaps one of another instance on another machine; None: the
+            beginning, or the present if the source cannot go back.
 
         Raises
         ------
@@ -133,7 +133,8 @@ class Source(abc.ABC):
         Parameters
         ----------
         seconds
-            Longest time that it may wait for rows. It may return at once; who polls waits for the rest.
+            Longest time that it may wait for rows, in seconds. It may return at once: the caller waits before it polls
+            again.
 
         Returns
         -------

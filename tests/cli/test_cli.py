@@ -220,7 +220,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "plan.yaml", "--duration", "soon"], "--duration: 'soon'; expected a duration such as '2 s'"),
         (
             ["run", "plan.yaml", "--scheduler", "host"],
-            "--scheduler: 'host'; expected an address such as tcp://host:8786",
+            "--scheduler: 'host'; expected an address such as tls://host:8786",
         ),
         (["run", "plan.yaml", "--scheduler", "tcp://h:1", "--peers", "2"], "--scheduler: 'tcp://h:1' and --peers: 2;"),
         (["run", "plan.yaml", "--placement", "best"], "plan.yaml: placement: 'best'; expected composed or resilient"),
@@ -543,7 +543,7 @@ def test_a_scheduler_beyond_this_machine_without_tls_is_used_on_request_only(mon
     line = ("run", "plan.yaml", "--scheduler", "tcp://127.0.0.1:1")
     refusal = synergy(*line)
     assert (refusal.exit_code, refusal.stdout) == (1, "")
-    assert "beyond this machine and has no TLS" in refusal.stderr
+    assert "is on another machine and has no TLS" in refusal.stderr
     assert "or insecure=True (--insecure of synergy run)" in refusal.stderr
     assert SILENT in synergy(*line, "--insecure").stderr
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from synergy_nb.control.peer import Message, Peer, Protocol, Record
-from synergy_nb.control.shedding import TOLD, Allowance, Allowances, Shares, Sheds
+from synergy_nb.control.shedding import REPORTED_S, Allowance, Allowances, Shares, Sheds
 from synergy_nb.events import FloodShed
 
 
@@ -79,6 +79,6 @@ def test_a_peer_sheds_a_flood_by_name_and_hears_others_meanwhile() -> None:
     assert (first.subject, first.what, first.shed) == ("flood", "messages Asked", 1)
     assert not told("a", 1, now=1.0)
     assert costly.asked == ["flood"] * 3 + ["a"]
-    (second,) = told("flood", 4, now=1.5 + TOLD)
+    (second,) = told("flood", 4, now=1.5 + REPORTED_S)
     assert second.shed == 7
     assert peer.sheds.counts == {"messages Asked": 8}

@@ -418,7 +418,7 @@ def test_a_feed_with_wrong_columns_fails_its_application(cluster: Cluster) -> No
         ({"peers": 0}, "peers: 0; expected a number of at least 1"),
         (
             {"peers": "8 peers"},
-            "peers: '8 peers'; expected the address of a Dask scheduler, such as 'tcp://127.0.0.1:8786', or",
+            "peers: '8 peers'; expected the address of a Dask scheduler, such as 'tls://127.0.0.1:8786', or",
         ),
         ({"peers": "localhost"}, "peers: 'localhost'; expected the address of a Dask scheduler"),
         ({"cores": -1.0}, "cores: -1.0; expected a positive number"),

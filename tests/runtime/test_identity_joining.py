@@ -68,13 +68,13 @@ async def test_a_token_counts_for_some_hosts_and_some_time() -> None:
         token = door.token(60.0, 2)
         for name in ("b", "c"):
             await ask_to_join(token, name, 1)
-        assert "used up, or over" in await refused(token, "d")
+        assert "used up, or has expired" in await refused(token, "d")
         later = door.token(60.0, 2)
         await ask_to_join(later, "e", 1)
         world.now += 60.0
-        assert "used up, or over" in await refused(later, "f")
+        assert "used up, or has expired" in await refused(later, "f")
         wrong = msgspec.structs.replace(door.token(60.0, 1), secret="s" * 22)
-        assert "none of this cluster" in await refused(wrong)
+        assert "it is of another cluster" in await refused(wrong)
     assert len(world.given) == 3
 
 
@@ -83,9 +83,9 @@ async def test_a_refused_host_uses_nothing_up() -> None:
     async with world.door() as door:
         token = door.token(60.0, 1)
         for name, peers, said in (
-            ("peer", 1, "a peer 'peer-1' is there already"),
+            ("peer", 1, "'peer-1' is the name of an existing peer"),
             ("b/c", 1, "expected at most 60 of letters"),
-            ("b", 65, "65 peers; expected 1 to 64"),
+            ("b", 65, "peers: 65; expected 1 to 64 of one host"),
         ):
             assert said in await refused(token, name, peers)
         await ask_to_join(token, "b", 1)
@@ -97,8 +97,8 @@ async def test_a_host_whose_address_is_translated_is_refused_by_a_sentence() -> 
         token = door.token(60.0, 1)
         answer = door.answer(joining.HostRequest(token.secret, "192.168.1.7", "b", []), "203.0.113.9")
         assert answer.refused.startswith(
-            "the peers would listen at '192.168.1.7', and this cluster sees their host at 203.0.113.9: it is behind a "
-            "translation of addresses (NAT), and other peers could not connect to it; "
+            "the peers would listen at '192.168.1.7', but their host connects from 203.0.113.9: it is behind network "
+            "address translation (NAT), so other peers could not connect to it; "
         )
         for stated, seen in ((HERE, f"::ffff:{HERE}"), ("fe80::1%eth0", "fe80::1")):
             assert joining.same_address(stated, seen)
@@ -157,7 +157,7 @@ async def test_who_says_nothing_or_nonsense_is_hung_up_on(monkeypatch: pytest.Mo
                 await real(writer, message)
 
         monkeypatch.setattr(joining, "send", nonsense)
-        assert "does not answer as a door of a cluster: " in await refused(token)
+        assert "is not a port where hosts join: " in await refused(token)
         monkeypatch.setattr(joining, "send", real)
         await ask_to_join(token, "b", 1)
     assert "nobody answers at" in await refused(token)
@@ -167,7 +167,7 @@ async def test_who_says_nothing_or_nonsense_is_hung_up_on(monkeypatch: pytest.Mo
     "text", ["", "10.0.0.1:1", f"10.0.0.1:70000/{'f' * 43}/{'s' * 22}", f"a/{'f' * 43}/{'s' * 22}"]
 )
 def test_a_text_that_is_no_token_is_refused_without_repeating_it(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^join: no token; expected ADDRESS:PORT/FINGERPRINT/SECRET"):
+    with pytest.raises(ValueError, match=r"^join: not a token; expected ADDRESS:PORT/FINGERPRINT/SECRET"):
         JoinToken.of(text)
 
 

@@ -48,9 +48,11 @@ async def test_peers_that_join_by_a_token_take_part_and_clients_learn_of_them() 
                     application = await client.submit(packets("b-1"))
                     assert application.graph["own"] == "b-1"
                     assert (await application.results()).height == 2
-                with pytest.raises(JoinRefused, match="it is none of this cluster, used up, or over"):
+                with pytest.raises(JoinRefused, match="it is of another cluster, used up, or has expired"):
                     await join_host(JoinToken.of(token), 1, "c")
-                with pytest.raises(ClusterError, match="the authority of this cluster is elsewhere"):
+                with pytest.raises(
+                    ClusterError, match="join_token: the program that started the cluster has its authority"
+                ):
                     await other.join_token()
             finally:
                 await joined.close()
@@ -128,4 +130,4 @@ def test_peers_of_three_hosts_are_one_cluster(hosts: None, tmp_path: Path) -> No
         lost = _on(1, "up", "--join", first["join"], "--name", "h2", "--peers", "1")
         refused = subprocess.run(lost, cwd=ROOT, capture_output=True, text=True, timeout=4 * DEADLINE, check=False)
         assert refused.returncode == 1
-        assert "name: a peer 'h2-1' is there already; expected another name, by --name" in refused.stderr
+        assert "name: 'h2-1' is the name of an existing peer; expected another name, by --name" in refused.stderr

@@ -71,7 +71,7 @@ async def test_a_scheduler_is_spoken_to() -> None:
 
 async def test_a_notebook_names_who_listens_instead_of_the_scheduler() -> None:
     async with listening(USER, "eve") as at:
-        with pytest.raises(ClusterError, match=f"at '{at}' listens spiffe://green/user/eve; expected a scheduler"):
+        with pytest.raises(ClusterError, match=f"spiffe://green/user/eve listens at '{at}'; expected a scheduler"):
             await connect_cluster(at, security=IdentitySecurity(GREEN.issue(OWNER, "ada")), timeout=0.1)
 
 

@@ -10,7 +10,7 @@ from synergy_nb.algorithms.composition.messages import Probe, ProbedRequest, enc
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
-from synergy_nb.control.shedding import TOLD
+from synergy_nb.control.shedding import REPORTED_S
 from synergy_nb.events import FloodShed
 from synergy_nb.overlay.directory_messages import Pull
 from synergy_nb.overlay.gossip import PingFor
@@ -80,5 +80,5 @@ def test_a_flooding_peer_is_shed_by_name_and_the_others_are_admitted(
     assert {(event.subject, event.what) for event in told} == ({(FLOOD, what)} if what else set())
     shed = sum(each.peer.sheds.counts.get(what, 0) for each in it.synergy.values())
     assert sum(event.shed for event in told) <= shed
-    assert len(told) <= len(it.synergy) * (BURSTS * STEP / TOLD + 1)
+    assert len(told) <= len(it.synergy) * (BURSTS * STEP / REPORTED_S + 1)
     assert not it.overbooked()

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A sink to the outside is a reader of a stream whose durable point is what the outside has committed, and that point is
-stored with the data themselves: in the same file, or by the same transaction. So there is never a moment at which one
-of them is there without the other, and whoever comes next (the same peer after an error, the peer that takes over, the
-next run of a plan) asks the outside how far it has got (:meth:`SinkWriter.open`), and goes on from there.
+A sink with a destination is a reader of a stream. Its durable point is what the destination has committed, and that
+point is stored with the data: in the same file, or by the same transaction. So neither is ever there without the other,
+and whoever writes next (the same peer after an error, the peer that takes over, the next run of a plan) asks the
+destination for its point (:meth:`SinkWriter.open`), and goes on from there.
 
 ``docs/sinks.md`` describes the protocol for people who write one.
 """
@@ -22,11 +22,11 @@ __all__ = ["SinkFailed", "SinkUnavailable", "SinkWriter"]
 
 
 class SinkUnavailable(SynergyError, OSError):
-    """The destination of a sink cannot be written to at present: it is tried again until it can."""
+    """The destination of a sink cannot be written to at present: it is retried until it can."""
 
 
 class SinkFailed(SynergyError, ValueError):
-    """The destination of a sink can never be written to: the application fails, by the name of the sink."""
+    """The destination of a sink can never be written to: the application fails, and the error names the sink."""
 
 
 class SinkWriter(Protocol):
@@ -62,4 +62,4 @@ class SinkWriter(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the destination; what was not committed is discarded. May be called again, and never raises."""
+        """Release the destination; what was not committed is discarded. May be called again, and never raises."""

@@ -35,7 +35,7 @@ _DETERMINISTIC: Final = {"apply": False, "apply_windows": True, "apply_keyed": F
 
 
 class Wake(NamedTuple):
-    """A moment of event time at which ``on_time`` of a keyed state is called for the present key.
+    """A timer in event time: when a keyed state yields it, ``on_time`` is called for the same key at that time.
 
     Parameters
     ----------

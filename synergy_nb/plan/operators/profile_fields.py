@@ -49,7 +49,9 @@ def own_replicas(value: Any, kind: str, at: Any) -> str:
     """
     wanted = parse_replicas(value)
     if kind == "sink":
-        raise WrongValue(wanted, "none: a sink has no replicas, as its results are at the origin")
+        raise WrongValue(
+            wanted, "none: the plan states the replicas of a sink, which has some only if it has a destination"
+        )
     if kind == "source" and not wanted.startswith("degree"):
         raise WrongValue(wanted, "'degree ...': one peer reads a source, and another one goes on when it dies")
     if at is not None and wanted.startswith("active"):

@@ -278,7 +278,7 @@ class AsyncApplication(LedApplication):
         cluster was closed. Rows that a loop over the application has consumed are not in the table; :attr:`notices`
         states their number.
 
-        Each handle has its own place in the results, also those of other processes. The peer of a sink retains 64 MiB:
+        Each handle reads all results for itself, also those of other processes. The peer of a sink retains 64 MiB:
         what some handle that reads has not read yet, and up to 16 MiB of what all have read, with which a handle that
         comes later begins. If it retains no more, the stream waits for its readers. A handle that asks for nothing
         during ten seconds, while 32 MiB wait for it alone, is passed over, so that others can read on. What a handle
@@ -333,20 +333,21 @@ class AsyncApplication(LedApplication):
     async def to_parquet(self, path: str | PathLike[str], sink: str | None = None) -> int:
         """Write all results to a Parquet file on this machine, until the stream has ended; return the number of rows.
 
-        They are written while they arrive, beside the file, which gets its name when all rows are in it. So memory is
-        bounded; :meth:`results` does not return these rows. After an interrupt, the same call goes on where it was.
+        Rows are written while they arrive, to a file beside ``path`` that gets this name when all rows are in it. So
+        the memory that it needs is bounded. :meth:`results` does not return these rows. After an interrupt, the same
+        call goes on after the last row that was written.
 
         Parameters
         ----------
         path
-            File to write, in place of the one that is there.
+            File to write; an existing one is replaced.
         sink
             Operator id of the sink; needed only where the plan has several.
 
         Raises
         ------
         ClusterError
-            If rows before were consumed by a loop or missed, the file cannot be written, or as :meth:`results`.
+            If earlier rows were read by a loop, or are lost; if the file cannot be written; or as by :meth:`results`.
         """
         name = self.sink(sink)
         await self._refuse_endless(name)
@@ -567,10 +568,10 @@ class AsyncApplication(LedApplication):
         Parameters
         ----------
         user
-            Name of the user, as :meth:`Cluster.invite` was given it.
+            Name of the user, as :meth:`Cluster.invite` got it.
         right
-            ``"read"``, its state, its events and its results; ``"control"``, also to stop and to change it; None: what
-            was granted before is withdrawn.
+            ``"read"``: to see its state, events and results; ``"control"``: also to stop and change it; None: none,
+            what was granted before is withdrawn.
 
         Raises
         ------

@@ -81,10 +81,10 @@ def _submitting(cluster: AsyncCluster, plan: Plan, *, placement: str = "composed
 
 
 class Admitting(Protocol):
-    """What lets other hosts join."""
+    """The part that lets other hosts join."""
 
     async def token(self, within: float, hosts: int, /) -> object:
-        """Return a token that counts for so many seconds and hosts."""
+        """Return a token that is valid for so many seconds and hosts."""
 
 
 class AsyncCluster(PeerRequests):
@@ -227,7 +227,7 @@ class AsyncCluster(PeerRequests):
             task.add_done_callback(self._meeting.discard)
 
     async def _meet(self, newcomer: Newcomer) -> None:
-        """Add a peer that answers; never in the place of another one that does, as what a peer says may be false."""
+        """Add a peer that answers; it replaces none that answers, too, as what a peer says may be false."""
         before = self.peers.get(newcomer.name)
         if before is not None and await self._answers(before):
             return
@@ -277,24 +277,26 @@ class AsyncCluster(PeerRequests):
         """Give a guest a certificate, with which he may submit plans within what the peers accept (``guests``).
 
         He connects by ``Cluster(scheduler, security=file)``, with the address of this cluster's scheduler. The
-        certificate is valid for a day; :meth:`revoke` ends it before.
+        certificate is valid for a day, unless :meth:`revoke` ends it earlier.
 
         Parameters
         ----------
         user
             Name of the guest.
         file
-            New file for his credentials, which only you can read: whoever has it is that guest.
+            New file for his credentials, which only you can read. It is secret: whoever has it can act as that guest.
 
         Raises
         ------
         ClusterError
-            If the name is none, or was revoked; if there is such a file already, or none can be written there; or if
-            the cluster was not started here: its authority is where it was started.
+            If the name is not valid, or was revoked; if the file exists already, or cannot be written; or if the
+            cluster was started by another program, which has its authority.
         """
         self._check_open()
         if self.renewals is None:
-            raise ClusterError("invite: the authority of this cluster is elsewhere; expected where it was started")
+            raise ClusterError(
+                "invite: the program that started the cluster has its authority; expected a call in that program"
+            )
         try:
             credentials = self.renewals.authority.issue(USER, user)
         except WrongIdentity as error:
@@ -312,43 +314,49 @@ class AsyncCluster(PeerRequests):
         Parameters
         ----------
         within
-            Time for which it counts, in seconds or as ``"1 h"``.
+            Time for which the token is valid, in seconds or as ``"1 h"``.
         hosts
-            Number of hosts that it lets in.
+            Number of hosts that may join with it.
 
         Raises
         ------
         ClusterError
-            If the cluster was not started here: its authority is where it was started.
+            If the cluster was started by another program, which has its authority.
+        ValueError
+            If ``within`` is not a time, or ``hosts`` is not a number of at least 1.
         """
         self._check_open()
         lasts = duration("within", within)
         if isinstance(hosts, bool) or not isinstance(hosts, int) or hosts < 1:
             raise ValueError(f"hosts: {hosts!r}; expected a whole number of at least 1")
         if self.admission is None:
-            raise ClusterError("join_token: the authority of this cluster is elsewhere; expected where it was started")
+            raise ClusterError(
+                "join_token: the program that started the cluster has its authority; expected a call in that program"
+            )
         return str(await self.admission.token(lasts, hosts))
 
     async def revoke(self, name: str) -> None:
         """Refuse a peer, a user or a session of the cluster from now on.
 
-        Its open connections are closed, and new ones are refused by name. A name that was revoked is not given again.
-        Any notebook of the owner may do so: who has started the cluster keeps what was revoked as long as the cluster
-        runs, and tells it to peers that join later.
+        Its open connections are closed, and new ones are refused by name. The name is never certified again. Any
+        notebook of the owner may revoke: the program that started the cluster keeps the revoked names as long as the
+        cluster runs, and sends them to peers that join later.
 
         Parameters
         ----------
         name
-            Name of a peer, as ``"peer-3"``, or ``"user/ada"`` or ``"spark/ada"``.
+            Name of a peer, such as ``"peer-3"``; of a guest, ``"user/ada"``; or of a Spark session, ``"spark/ada"``.
 
         Raises
         ------
         ClusterError
-            If the name is none of these, this client is not the owner's, or the cluster has no authority.
+            If nobody has that name, the user of this client does not own the cluster, or the cluster has no authority.
         """
         self._check_open()
         if self._revoke is None:
-            raise ClusterError("revoke: expected the owner of a cluster with an authority, such as Cluster(8) has")
+            raise ClusterError(
+                "revoke: expected a client of the owner of a cluster with an authority, such as Cluster(8)"
+            )
         try:
             await self._revoke(name)
         except WrongIdentity as error:
@@ -539,8 +547,8 @@ class AsyncCluster(PeerRequests):
     async def applications(self) -> Applications[AsyncApplication]:
         """Return all applications of the peers, whoever submitted them: id to application, running ones first.
 
-        An ended application is included while its origin remembers it. Each handle has its own place in the results,
-        and reading takes them from nobody; see :meth:`AsyncApplication.results`.
+        An ended application is included while its origin remembers it. Each handle reads all results for itself:
+        reading takes them from no other handle; see :meth:`AsyncApplication.results`.
         """
         entries = await self.entries()
         return Applications({name: held.listed for name, held in entries.items()}, entries)

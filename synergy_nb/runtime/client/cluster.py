@@ -111,25 +111,24 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         Time for which an application waits for a silent peer without which it cannot continue, in seconds or as
         ``"1 min"``. One whose process has ended is not waited for.
     guests
-        Limits of what the peers accept of guests, who have got a certificate by :meth:`invite`: whose plans, on how
-        much of the cores, which functions, which files; an :class:`~synergy_nb.Acceptance`. Default: plans of all of
-        them, on half of the cores of each peer, without code, and without files of the owner's.
+        Limits of what the peers accept from guests, who have a certificate by :meth:`invite`: an
+        :class:`~synergy_nb.Acceptance`. Default: four applications of each guest at each peer, on half of its cores and
+        memory, without code of the guest, and without access to files or hosts.
     seed
         Seed of the peers' random generators, and of the sites in a wide area.
     spark
         Server that executes parts of plans on Spark: True, a server of this machine, which is started when it is first
         needed and ends with the cluster; a URL, ``sc://host:port``, or several, which peers use in turn; False, none.
     security
-        ``distributed.Security`` with certificates of your own, or the file of a guest that :meth:`invite` has written.
-        By default a cluster that is started here has an
-        authority, which gives each part a certificate, and the credentials of a cluster that you have started elsewhere
-        on this machine are found by its address.
+        ``distributed.Security`` with certificates of your own, or the file that :meth:`invite` has written for a guest.
+        By default a cluster that is started here has an authority of its own, which gives each part a certificate; and
+        the credentials of a cluster that you have started in another program on this machine are found by its address.
     insecure
-        Whether to use a Dask cluster beyond this machine that has no TLS: everybody who reaches its ports can then do
-        what you can.
+        Whether to use a Dask cluster without TLS on other machines: everybody who can reach its ports can do there what
+        you can.
     host
-        Address of this machine at which peers that are started here listen, and their scheduler. With one that other
-        hosts reach, their peers can join: :meth:`join_token`.
+        Address of this machine at which the peers that are started here, and their scheduler, listen. If other hosts
+        can reach it, their peers can join: :meth:`join_token`.
     record
         New file to which all peers record their inputs and effects, for ``synergy replay FILE``; all peers have to be
         on this machine. It contains plans, but no keys and no rows of streams.
@@ -235,7 +234,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
 
     @property
     def scheduler(self) -> str:
-        """Address of the Dask scheduler; ``Cluster(address)`` elsewhere uses the same peers."""
+        """Address of the Dask scheduler; ``Cluster(address)`` in another program of yours uses the same peers."""
         local = self._asynchronous.local
         return str(local.scheduler_address) if isinstance(local, PeerCluster) else self._scheduler
 
@@ -340,8 +339,8 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
 
         A notebook shows them as a table: state, delay against its limit, peers, and how to stop each. An application
         whose variable was overwritten can be found here, also by another ``Cluster`` on the same peers. An ended
-        application is listed while its origin remembers it. Each handle has its own place in the results, and
-        reading takes them from nobody; see :meth:`Application.results`.
+        application is listed while its origin remembers it. Each handle reads all results for itself:
+        reading takes them from no other handle; see :meth:`Application.results`.
         """
         found = self._run(self._asynchronous.entries())
         handles = {name: Application(self, held) for name, held in found.items()}

@@ -42,7 +42,7 @@ class Feed:
     Parameters
     ----------
     columns
-        Column to type (int, float, str, bool, time, bytes) of the rows.
+        Column to type of the rows, such as ``int``, ``float``, ``str``, ``bool``, ``time``, ``bytes`` or ``date``.
     time
         Column with the event time: times, seconds since 1970, or ISO 8601 text.
     time_unit

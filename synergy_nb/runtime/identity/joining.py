@@ -1,18 +1,19 @@
-"""Peers of another host get certificates of a cluster, by a token that its owner has handed over.
+"""Peers of another host get certificates of a cluster with a token, which the owner of the cluster has handed over.
 
 Theory of operation
 -------------------
-Who has the authority of a cluster opens a :class:`JoiningDoor`, a port with TLS, and hands over a :class:`JoinToken`:
-the address of the door, the fingerprint of the authority, and a secret that counts for some time and for some hosts.
+The process that has the authority of a cluster opens a :class:`JoiningDoor`, a port with TLS. Its owner hands over a
+:class:`JoinToken`: the address of that port, the fingerprint of the authority, and a secret that is valid for some time
+and for some hosts.
 
-Whoever joins makes a key for each of its peers, which never leaves its host. It connects to the door, and says nothing
-before it has checked that the certificate of the door is a scheduler's, of the authority with that fingerprint: so a
+A host that joins makes a key for each of its peers, which never leaves the host. It connects to the door, and sends
+nothing before it has checked that the door has a scheduler's certificate of the authority with that fingerprint: so a
 program in the middle learns no secret. Then it sends the secret, the address at which its peers will listen, and a
 request for a certificate for each key, signed with that key. The door answers with the certificates, and with what the
 peers need to know.
 
-The peers listen at the address that the door sees, or they are not let in. A host behind a translation of addresses is
-seen at another one than it has, and no peer could connect to its peers.
+The peers have to listen at the address from which their host connects, or they are refused. A host behind network
+address translation (NAT) connects from an address that is not its own, and no peer could connect to its peers.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from synergy_nb.control.identity import PEER, SCHEDULER, Identity, WrongIdentity, is_name
-from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.runtime.identity.authority import Authority, Credentials, identity_in, public_key_of
 
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class JoinRefused(ClusterError):
-    """A host was not let in, or who answers at the door is not whom the token names."""
+    """A host was refused, or the program that answers is not of the cluster that the token names."""
 
 
 class JoinToken(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class JoinToken(msgspec.Struct, frozen=True):
         return f"{host}:{self.port}/{self.fingerprint}/{self.secret}"
 
     def __repr__(self) -> str:
-        return f"<token of the door at {self.host}:{self.port}>"
+        return f"<token for the cluster at {self.host}:{self.port}>"
 
     @classmethod
     def of(cls, text: str) -> JoinToken:
@@ -89,7 +89,7 @@ class JoinToken(msgspec.Struct, frozen=True):
         """
         form = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^\s:/\[\]]+)):(\d{1,5})/([\w-]{43})/([\w-]{22})", text.strip())
         if form is None or not 0 < int(form[3]) < 1 << 16:
-            raise ValueError("join: no token; expected ADDRESS:PORT/FINGERPRINT/SECRET, as `synergy up` prints it")
+            raise ValueError("join: not a token; expected ADDRESS:PORT/FINGERPRINT/SECRET, as `synergy up` prints it")
         return cls(form[1] or form[2], int(form[3]), form[4], form[5])
 
 
@@ -128,7 +128,7 @@ class _Pass(msgspec.Struct):
 
 
 class JoiningDoor:
-    """Lets hosts join a cluster that have a token of it."""
+    """Lets hosts with a token join a cluster."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class JoiningDoor:
         self._host, self._port = host, self._server.sockets[0].getsockname()[1]
 
     def token(self, within: float, uses: int) -> JoinToken:
-        """Return a token that counts for so many seconds and hosts."""
+        """Return a token that is valid for so many seconds and hosts."""
         if self._server is None:
             raise RuntimeError("the door is closed")
         secret = secrets.token_urlsafe(16)
@@ -203,16 +203,16 @@ class JoiningDoor:
         held = self._passes.get(_hash(request.secret))
         if held is None:
             return HostAnswer(
-                "the token does not count: it is none of this cluster, used up, or over; ask for a new one"
+                "the token is not valid: it is of another cluster, used up, or has expired; ask for a new one"
             )
         if not same_address(request.host, seen):
             return HostAnswer(
-                f"the peers would listen at {request.host!r:.100}, and this cluster sees their host at {seen}: it is "
-                "behind a translation of addresses (NAT), and other peers could not connect to it; join from a host "
-                f"that others reach at its own address, or give that by --host if {seen} is one of its own"
+                f"the peers would listen at {request.host!r:.100}, but their host connects from {seen}: it is behind "
+                "network address translation (NAT), so other peers could not connect to it; join from a host that "
+                f"others reach at its own address, or state {seen} by --host if it is an address of that host"
             )
         if not 0 < len(request.requests) <= MOST_PEERS:
-            return HostAnswer(f"{counted(len(request.requests), 'peer')}; expected 1 to {MOST_PEERS} of a host")
+            return HostAnswer(f"peers: {len(request.requests)}; expected 1 to {MOST_PEERS} of one host")
         names = [f"{request.name}-{number}" for number in range(1, len(request.requests) + 1)]
         for name in names:
             if not is_name(name):
@@ -220,7 +220,7 @@ class JoiningDoor:
                     f"name: {request.name!r:.100}; expected at most 60 of letters, digits, '.', '_' and '-'"
                 )
             if name in self._names or self._taken(name):
-                return HostAnswer(f"name: a peer {name!r} is there already; expected another name, by --name")
+                return HostAnswer(f"name: {name!r} is the name of an existing peer; expected another name, by --name")
         try:
             keys = [requested_key(each) for each in request.requests]
             identities = [Identity(self._authority.cluster, PEER, name) for name in names]
@@ -252,10 +252,10 @@ async def ask_to_join(token: JoinToken, name: str, peers: int, host: str = "") -
             )
     except TimeoutError:
         raise JoinRefused(
-            f"join: no answer of {door} within {WITHIN:g} s; look whether it is reached from here"
+            f"join: no answer from {door} within {WITHIN:g} s; check that this host can reach it"
         ) from None
     except OSError as error:
-        raise JoinRefused(f"join: nobody answers at {door}: {error}; look whether synergy up runs there") from None
+        raise JoinRefused(f"join: nobody answers at {door}: {error}; check that synergy up runs there") from None
     try:
         async with asyncio.timeout(WITHIN):
             authority = await receive(reader, str)
@@ -265,9 +265,11 @@ async def ask_to_join(token: JoinToken, name: str, peers: int, host: str = "") -
             await send(writer, HostRequest(token.secret, listens, name, [_request(each, name) for each in keys]))
             answer = await receive(reader, HostAnswer)
     except TimeoutError:
-        raise JoinRefused(f"join: no answer of {door} within {WITHIN:g} s") from None
+        raise JoinRefused(f"join: no answer from {door} within {WITHIN:g} s") from None
     except (OSError, EOFError, ValueError) as error:
-        raise JoinRefused(f"join: {door} does not answer as a door of a cluster: {error or 'it hung up'}") from None
+        raise JoinRefused(
+            f"join: {door} is not a port where hosts join: {error or 'it closed the connection'}"
+        ) from None
     finally:
         writer.close()
     if answer.refused:
@@ -280,17 +282,17 @@ async def ask_to_join(token: JoinToken, name: str, peers: int, host: str = "") -
 
 
 def _check_door(token: JoinToken, authority: str, presented: bytes) -> None:
-    """Raise ``JoinRefused`` unless who listens is the scheduler's side of the cluster that the token names."""
-    what = f"join: who answers at {token.host}:{token.port}"
+    """Raise ``JoinRefused`` unless the other end has a scheduler's certificate of the cluster of the token."""
+    what = f"join: the program at {token.host}:{token.port}"
     try:
         if not hmac.compare_digest(fingerprint_of(authority), token.fingerprint):
-            raise JoinRefused(f"{what} belongs to another cluster than the token; nothing secret was sent there")
+            raise JoinRefused(f"{what} belongs to another cluster than the token; no secret was sent")
         certificate = x509.load_der_x509_certificate(presented)
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.encode()))
         pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
         now = dt.datetime.now(dt.UTC)
         if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-            raise JoinRefused(f"{what} has a certificate that does not count now; compare the clocks of both hosts")
+            raise JoinRefused(f"{what} has a certificate that is not valid now; compare the clocks of both hosts")
         if identity_in(pem).role != SCHEDULER:
             raise JoinRefused(f"{what} is {identity_in(pem).id}; expected a scheduler")
     except (InvalidSignature, ValueError, TypeError) as error:

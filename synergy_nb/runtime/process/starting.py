@@ -327,7 +327,7 @@ def check_host(host: str) -> bool:
 def _host(host: str, security: Security | None) -> str:
     """Return the address at which scheduler and peers listen; beyond the loopback only with TLS."""
     if not check_host(host) and security is not None and not security.require_encryption:
-        raise ValueError(f"host: {host!r} is beyond the loopback; expected security= that asks for TLS, or none")
+        raise ValueError(f"host: {host!r} is not on the loopback; expected security= that requires TLS, or none")
     return host
 
 
@@ -421,7 +421,7 @@ async def _met(
 
 
 async def _revoke_there(scheduler: str, security: IdentitySecurity, patience: float, name: str) -> None:
-    """Have who has the authority revoke an identity, and refuse it here, too.
+    """Ask the program that has the authority to revoke an identity, and refuse it here, too.
 
     Raises ``WrongIdentity`` if there is none of that name, or it is the owner.
     """
@@ -450,11 +450,11 @@ async def _asked(
     except OSError as error:
         if security.impostor:
             raise ClusterError(
-                f"scheduler: at {scheduler!r} listens {security.impostor}; expected a scheduler"
+                f"scheduler: {security.impostor} listens at {scheduler!r}; expected a scheduler"
             ) from None
         raise ClusterError(
             f"scheduler: {scheduler!r} does not answer as the scheduler of {security.identity.cluster}: {error}; "
-            "look whether that cluster still runs, and whether your certificate has ended"
+            "check that the cluster still runs, and that your certificate has not expired"
         ) from None
     try:
         async with asyncio.timeout(patience):
@@ -462,7 +462,7 @@ async def _asked(
     except OSError as error:
         raise ClusterError(
             f"scheduler: {scheduler!r} has closed the connection of {security.identity.id}; "
-            "look whether that cluster still runs"
+            "check that the cluster still runs"
         ) from error
     finally:
         comm.abort()
@@ -472,7 +472,7 @@ async def _asked(
 
 
 async def _followed(scheduler: str, security: IdentitySecurity) -> None:
-    """Use the renewed credentials that who has started a cluster writes."""
+    """Use the renewed credentials that the program which started the cluster writes."""
     while True:
         await asyncio.sleep(max(AGAIN, half_life(security.credentials.certificate) - time.time()))
         with contextlib.suppress(OSError, ValueError, credential_folder.CredentialError):
@@ -499,11 +499,11 @@ def _secured(scheduler: str, security: Security | None, *, insecure: bool) -> tu
     if scheme == "tls":
         raise ClusterError(
             f"scheduler: {scheduler!r} asks for a certificate, and {credential_folder.folder()} has none for it; "
-            "connect as the user who has started it, or give security="
+            "connect as the user who started the cluster, or give security="
         )
     if not insecure and not _on_this_machine(f"tcp://{location}"):
         raise ClusterError(
-            f"scheduler: {scheduler!r} is beyond this machine and has no TLS, so everybody who reaches its ports can "
+            f"scheduler: {scheduler!r} is on another machine and has no TLS, so everybody who can reach its ports can "
             "run code on its workers; expected an address with tls://, or insecure=True (--insecure of synergy run)"
         )
     return scheduler, None
@@ -583,7 +583,7 @@ def check_address(field: str, scheduler: str) -> None:
     """Raise ValueError if the parameter ``field`` is not the address of a scheduler."""
     if not isinstance(scheduler, str) or not ADDRESS.fullmatch(scheduler):
         raise ValueError(
-            f"{field}: {scheduler!r}; expected the address of a Dask scheduler, such as 'tcp://127.0.0.1:8786', or a "
+            f"{field}: {scheduler!r}; expected the address of a Dask scheduler, such as 'tls://127.0.0.1:8786', or a "
             "number of peers to start on this machine, as in Cluster(8)"
         )
 
