@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from synergy_nb.events import Why
 from synergy_nb.events.application_states import Status
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.reporting.formatting import rate, seconds, share
 from synergy_nb.reporting.peer_states import PeerState
+from synergy_nb.reporting.stalls import Stall
 
 __all__ = ["Bottleneck", "bottleneck"]
 
@@ -62,10 +64,14 @@ def bottleneck(
     status: str,
     graph: Mapping[str, str],  # operator to the name of its peer
     states: Mapping[str, PeerState | None],  # name of each of these peers to its state; None: it does not answer
+    waits: Sequence[Stall] = (),  # what it waits for at present
 ) -> Bottleneck:
     """Return the operator that limits the rate of a running application."""
     if status != Status.RUNNING:
         return Bottleneck(text=f"no operator limits the rate: {application} is {status}")
+    outside = [each.text for each in waits if each.why is Why.UNREACHABLE]
+    if outside:  # measures of operators say nothing about what is not there
+        return Bottleneck(text=f"no operator limits the rate: {'; '.join(outside)}")
     found = {
         stats["operator"]: stats
         for operator, peer in graph.items()

@@ -486,10 +486,10 @@ class WaitFacts(Subject):
 
     HANDLERS = Handlers()
 
-    def __init__(self, names: PeerNames) -> None:
+    def __init__(self, names: PeerNames, now: float) -> None:
         super().__init__(names)
         self._open = OpenWaits()
-        self._now = -math.inf
+        self._now = now
 
     @HANDLERS.add
     def _wait(
@@ -502,7 +502,7 @@ class WaitFacts(Subject):
         self._now = max(self._now, event.time)
 
     def stalls(self, request: str) -> list[Stall]:
-        """Return its stalls up to the last event about it."""
+        """Return its stalls at present, or, of what is over, up to the last event about it."""
         found = stalls(self._open, self._now, request)
         return [each._replace(text=self._names.readable(each.text)) for each in found]
 
@@ -573,11 +573,17 @@ class Facts:
     """All facts of one application, by subject; a fact of any subject is an attribute as well.
 
     ``events``: events of all peers about the request, in order, and errors of peers; ``state``: status and reason by
-    the last report, used where events are missing, as of an origin that died.
+    the last report, used where events are missing, as of an origin that died; ``now``: present time in seconds, None if
+    that of the last event counts.
     """
 
     def __init__(
-        self, request: str, events: Iterable[Event], names: Mapping[str, str], state: tuple[str, str] | None = None
+        self,
+        request: str,
+        events: Iterable[Event],
+        names: Mapping[str, str],
+        state: tuple[str, str] | None = None,
+        now: float | None = None,
     ) -> None:
         events, named = list(events), PeerNames(names)
         self.request = request  # id of the request
@@ -590,7 +596,7 @@ class Facts:
         self.of_replicas = ReplicaFacts(named, self.replication)
         self.movement = MoveFacts(named)
         self.losses = LossFacts(named)
-        self.waits = WaitFacts(named)
+        self.waits = WaitFacts(named, -math.inf if now is None else now)
         self.course = OutcomeFacts(named, self.asked)
         # hot spots of its components, and the migrations away from them
         self.hot_spots = HotSpotAccounts(request, named.of, named.readable)

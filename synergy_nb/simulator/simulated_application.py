@@ -292,7 +292,7 @@ class SimulatedApplication(OneSided):
         """Return which operator limits the rate, and by which measure; false, with the reason, if none does."""
         world, graph = self.simulation.world, self.graph
         states = {peer: None if world.dead(peer) else world.peer_state(peer) for peer in dict.fromkeys(graph.values())}
-        return bottleneck(self.id, self.plan, self.status, graph, states)
+        return bottleneck(self.id, self.plan, self.status, graph, states, self.explain().stalls)
 
     def replay(self) -> Replay:
         """Return what peers did for it, message by message; a notebook shows a stage on which it can be stepped."""

@@ -14,6 +14,7 @@ from synergy_nb.events import (
     ApplicationRunning,
     AttemptFailed,
     ComponentMoved,
+    DestinationBroken,
     Event,
     LateRows,
     LinkClosed,
@@ -46,6 +47,12 @@ def test_failed_attempts_are_listed_unless_the_outcome_has_the_same_text() -> No
     assert "attempt failed: delay at peer-2" in account(failed, failed, RUNS)
     assert account(failed, failed, RUNS).count("attempt failed") == 1
     assert "attempt failed" not in account(failed, ApplicationRejected(1.0, A, "r", f"delay at {B}"))
+
+
+def test_a_wait_lasts_until_now_also_if_nothing_happens_meanwhile() -> None:
+    broken = DestinationBroken(2.0, B, "r", operator="sink", reason="no space", tries=1, wait_s=0.1)
+    (stall,) = Explanation("r", [RUNS, broken], NAMES, None, 12.0).stalls
+    assert stall.text == "sink at peer-2 has not reached for 10 s what it needs: no space"
 
 
 def test_an_account_contains_a_move_in_progress() -> None:

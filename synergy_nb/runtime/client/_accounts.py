@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,7 +48,7 @@ async def explained(journals: Journals, state: ApplicationState) -> Explanation:
     events = await journals.events(state.application)
     since = min((event.time for event in events), default=-math.inf)
     found = [*events, *await journals.troubles(since)]
-    return Explanation(state.application, found, journals.names, (state.status, state.reason))
+    return Explanation(state.application, found, journals.names, (state.status, state.reason), time.time())
 
 
 async def replayed(journals: Journals, state: ApplicationState, plan: Plan, origin: str) -> Replay:
