@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.allowed_paths import paths_of
 from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.runtime.client.result_files import FORMATS
 
@@ -14,9 +15,10 @@ def chosen_files(given: Sequence[str], plan: Plan) -> dict[str, Path]:
     """Return the file of each sink, from texts ``FILE`` or, if there are several sinks, ``SINK=FILE``.
 
     Raises ``ValueError`` if a text names no sink, or has another suffix than :data:`FORMATS`, or a sink or file is
-    named twice.
+    named twice, or a file is one that the plan reads or writes.
     """
     files: dict[str, Path] = {}
+    used = {Path(each.path).resolve(): each for each in paths_of(plan)}
     for text in given:
         sink, equals, file = text.partition("=")
         if not (equals and sink in plan.sinks):
@@ -31,5 +33,8 @@ def chosen_files(given: Sequence[str], plan: Plan) -> dict[str, Path]:
             raise ValueError(f"{text!r}; expected one file for each sink, and {sink} has {str(files[sink])!r} already")
         if path.absolute() in {each.absolute() for each in files.values()}:
             raise ValueError(f"{text!r}; expected another file than that of another sink")
+        if (named := used.get(path.resolve())) is not None:
+            does = "writes" if named.written else "reads"
+            raise ValueError(f"{text!r}; expected another file than the one that {named.operator} {does}")
         files[sink] = path
     return files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from synergy_nb import Plan, source
+from synergy_nb import Plan, csv, source
 from synergy_nb.cli._input_checks import parsed, print_json
 from synergy_nb.cli._result_files import chosen_files
 from synergy_nb.cli._run_command import execute
+from synergy_nb.dataflow.sinks.protocol import SinkFailed
 from synergy_nb.runtime.client import result_files
 from synergy_nb.runtime.client.result_files import ResultFile
 from synergy_nb.runtime.process.requests import ClusterError
@@ -113,6 +115,37 @@ def test_a_file_of_another_format_and_a_second_one_are_refused(given: list[str],
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared
         chosen_files(given, source("packets").sink("r"))
     assert str(caught.value).startswith(said)
+
+
+def test_a_file_that_the_plan_uses_is_not_replaced() -> None:
+    plan = source("trace", path="mine.csv", format="csv", columns={"time": "time"}).sink(to=csv("rows.csv"))
+    for given, said in (("./mine.csv", "that source reads"), ("rows.csv", "that sink writes")):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared
+            chosen_files([given], plan)
+        assert str(caught.value) == f"{given!r}; expected another file than the one {said}"
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_is_beside_a_file_and_not_of_an_earlier_run_stays(suffix: str, folder: bool, tmp_path: Path) -> None:
+    path = tmp_path / f"rows{suffix}"
+    part = tmp_path / f"rows{suffix}.part"
+    mine = part / "mine.txt" if folder else part
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("something else")
+    with pytest.raises(SinkFailed, match=re.escape(str(part))):
+        written(path)
+    assert mine.read_text() == "something else"
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_rows_of_another_stream_by_an_earlier_run_are_discarded(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"rows{suffix}"
+    written(path).close(complete=False)
+    file = ResultFile(path, SCHEMA, "another stream")
+    assert (file.repeated, file.rows) == (0, 0)
+    file.close(complete=True)
 
 
 def test_several_sinks_have_a_file_each() -> None:

@@ -296,6 +296,7 @@ def test_a_guest_reaches_only_hosts_that_were_named(connector: str) -> None:
         ("http", {"url": "https://ann:secret@meter.local/", "every": "1 s"}, "without a name and a password"),
         ("http", {"url": "https://meter.local/"}, "every: missing; expected a value: source needs every"),
         ("http", {"url": "https://meter.local/", "every": "1 s", "by": "m"}, "by: 'm'; expected one of the columns"),
+        ("websocket", {"url": "https://ann:secret@meter.local/"}, "url: 'https://...@meter.local/'; expected a URL"),
         ("websocket", {"url": "https://meter.local/"}, "expected a URL such as 'wss://meter.local/now'"),
     ],
 )
@@ -303,3 +304,4 @@ def test_wrong_parameters_are_one_error(connector: str, params: dict[str, object
     with pytest.raises(PlanError) as raised:
         source(connector, columns=COLUMNS, **params).sink("out")
     assert expected in str(raised.value)
+    assert "secret" not in str(raised.value)

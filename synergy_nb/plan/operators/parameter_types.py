@@ -146,10 +146,11 @@ def _url(*schemes: str) -> Callable[[Any], str]:
             right = parts.scheme in schemes and parts.hostname and (parts.port or 1) and text.isprintable()
         except ValueError:
             right = False
+        shown = re.sub(r"//[^/]*@", "//...@", text)  # an error is shown, too, and kept in the output of a notebook
         if not right or any(each.isspace() for each in text):
-            raise WrongValue(value, expected)
+            raise WrongValue(shown, expected)
         if parts.username or parts.password:
-            raise WrongValue(value, f"{expected}, without a name and a password, which a plan would show")
+            raise WrongValue(shown, f"{expected}, without a name and a password, which a plan would show")
         return text
 
     return parse

@@ -36,7 +36,7 @@ class ResultFile:
 
     ``columns``: column to type of the results; ``stream``: what they are, see
     :func:`synergy_nb.plan.derived.repeatable_results.results_name`; ``begins``: position of the first row that follows.
-    What is there of another stream, by an earlier run, is discarded.
+    What an earlier run has written of another stream is discarded.
 
     Raises ``OSError`` or ``SinkFailed`` if it cannot be written.
     """
@@ -55,6 +55,8 @@ class ResultFile:
             self._reader.open(self._read_to)
         except SinkFailed:  # rows of an earlier run
             self._reader.close()
+            if not self._written_before():
+                raise
             self._discard()
             self._open_new()
         self.repeated = self._reader.repeated  # number of rows that an earlier run has written
@@ -136,6 +138,12 @@ class ResultFile:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self.path)
+
+    def _written_before(self) -> bool:
+        """Whether all that is beside the file is what an earlier run has written."""
+        if self._parquet:
+            return self.part.is_dir() and all(each.name.startswith("rows-") for each in self.part.iterdir())
+        return self.part.is_file() and self.part.with_name(f"{self.part.name}.positions").is_file()
 
     def _discard(self) -> None:
         """Remove what is beside the file."""
