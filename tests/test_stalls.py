@@ -7,6 +7,7 @@ provoke alike.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import threading
@@ -18,7 +19,7 @@ import polars as pl
 import pytest
 from distributed import LocalCluster
 
-from synergy_nb import Cluster, Simulation, connect_cluster, function, source
+from synergy_nb import Cluster, Simulation, connect_cluster, csv, function, source
 from synergy_nb.events import WaitBegun, WaitEnded, Why
 from synergy_nb.plan import Plan
 from synergy_nb.recording._event_words import said
@@ -211,10 +212,28 @@ def test_what_a_source_cannot_reach_is_named_until_it_can(cluster: Cluster, tmp_
     line = told(application, r"(?i)stalled: out waits for all, which waits for rows at peer-\d, which has not reached")
     assert str(path) in line
     assert line.endswith("see whether that runs, and can be reached from its peer; it is tried again and again")
+    assert re.fullmatch(
+        r"no operator limits the rate: out waits for all, which waits for rows at peer-\d, which has not reached .*",
+        repr(application.bottleneck()),
+    )
     path.write_text("time,n\n0.1,1\n", encoding="utf-8")
     application.head(1)
     assert "has not reached" not in str(application.explain())
     application.stop()
+
+
+@pytest.mark.slow
+def test_who_stops_an_application_is_told_what_its_destination_lacks(cluster: Cluster, tmp_path: Path) -> None:
+    packets = source("packets", seed=1, rate="200 tuples/s", duration="1 s", speed=0, id="packets")
+    path = tmp_path / "rows.csv"
+    with path.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        application = cluster.submit(packets.sink("locked", id="out", to=csv(path)))
+        told(application, r"(?i)stalled: out at peer-\d has not reached for .*: another process writes to it")
+        application.stop()
+        (notice,) = application.notices
+    assert notice.startswith("rows that had arrived are not in its destination: out at peer-")
+    assert path.read_bytes() == b""
 
 
 def fill_the_disk_of(file: Path) -> None:

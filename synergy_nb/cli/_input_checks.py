@@ -117,7 +117,9 @@ def at_least(option: str, value: int, least: int) -> None:
 
 def writable(option: str, path: Path) -> None:
     """Refuse a path at which no file can be written."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
+    if path.is_dir():
+        refuse(f"{option}: {str(path)!r} is a folder; expected a file")
+    if not path.absolute().parent.is_dir():
         refuse(f"{option}: {str(path)!r}; expected a file in a folder that exists")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
         refuse(f"{option}: {str(path)!r} cannot be written; expected a file that can")

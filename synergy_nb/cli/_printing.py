@@ -362,7 +362,7 @@ def show_listeners(found: Sequence[Listener]) -> None:
     """Print a table of what listens where, since when, and who may use it."""
     table = Table(box=None, pad_edge=False)
     for name in ("", "what", "where", "process", "since", "who may use it"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == "where")
     for each in found:
         mark, colour = _MARKS["bad" if each.open else "good"]
         since = dt.datetime.fromtimestamp(each.since).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 - of the machine

@@ -241,11 +241,15 @@ def _executed(
     ]
     for reader in readers:
         reader.start()
+    # whether peers write results: the application lasts until these are there, also when a disk is full
+    kept = any(plan.operators[sink].params.get("to") is not None for sink in plan.sinks)
     ends = "Ctrl-C ends it" if duration is None else f"for {duration:g} s"
     progress.stage(f"running on {counted(len(set(application.graph.values())), 'peer')}; {ends}")
     stopped = ""
     try:
-        while any(reader.is_alive() for reader in readers) and not any(each.file_error for each in sinks.values()):
+        while not any(each.file_error for each in sinks.values()):
+            if not any(reader.is_alive() for reader in readers) and not (kept and _lasts(application)):
+                break
             elapsed = time.monotonic() - began
             if duration is not None:
                 progress.share(min(elapsed / duration, 1.0))
@@ -277,7 +281,11 @@ def _executed(
         events=application.events(),
     )
     if status in ("stopped", "finished"):
+        before = application.notices
         application.stop()
+        for notice in application.notices:
+            if notice not in before:
+                progress.note(notice)
     for reader in readers:
         reader.join(60.0 if written else 5.0)  # a file has all results that had arrived
     whole = status in ("stopped", "finished") and not any(reader.is_alive() for reader in readers)
@@ -289,6 +297,15 @@ def _executed(
             except (OSError, SinkFailed) as error:
                 raise OSError(f"--out: {str(each.file.path)!r} cannot be written: {error}") from None
     return found
+
+
+def _lasts(application: Application) -> bool:
+    """Whether an application has not ended within the time between two looks."""
+    try:
+        application.wait(POLL)
+    except TimeoutError:
+        return True
+    return False
 
 
 def submit_detached(plan: Plan, cluster: Cluster, options: Mapping[str, Any], progress: Any) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -13,7 +14,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from synergy_nb import Cluster, ClusterError, source, start_cluster
+from synergy_nb import Cluster, ClusterError, csv, source, start_cluster
+from synergy_nb.cli._run_command import execute
 from synergy_nb.runtime.client import result_files
 from tests.waiting import asked_until, run_loop, until
 
@@ -51,6 +53,28 @@ def test_a_run_that_was_killed_goes_on_and_doubles_nothing(tmp_path: Path) -> No
         with pytest.raises(ClusterError, match=r"its stream is endless"):
             cluster.submit(source("packets", rate=10).sink()).to_parquet(tmp_path / "endless.parquet")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.yaml", "rows.csv", "rows.parquet"]
+
+
+@pytest.mark.slow
+def test_a_run_lasts_until_its_destination_has_all_or_its_time_is_over(tmp_path: Path) -> None:
+    class Notes(list[str]):
+        note = list.append
+
+        def stage(self, text: str) -> None: ...
+        def share(self, done: float) -> None: ...
+
+    path, quick = tmp_path / "rows.csv", source("packets", seed=1, rate=1000, count=1000, speed=0)
+    plan = quick.sink(to=csv(path))
+    with Cluster(2, cores=1.0, spark=False) as cluster:
+        told = Notes()
+        with path.open("ab") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            run = execute(plan, cluster, {}, {}, limit=0, duration=1.0, progress=told)
+        assert (run.status, run.reason, run.sinks["sink"].count) == ("stopped", "after 1 s, as asked", 1000)
+        assert told[-1].startswith("rows that had arrived are not in its destination: sink at peer-")
+        run = execute(plan, cluster, {}, {}, limit=0, duration=None, progress=told)
+        assert (run.status, run.sinks["sink"].count) == ("finished", 1000)
+    assert pl.read_csv(path).height == 1000
 
 
 @pytest.mark.slow

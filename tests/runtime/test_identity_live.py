@@ -214,6 +214,7 @@ def test_a_guest_submits_within_what_peers_accept_and_sees_what_is_his_own_or_sh
         assert of_ann.status == "running"
         with pytest.raises(ClusterError, match=r"is not one that 'bob' may control; .*share\('bob', 'control'\)"):
             of_ann.stop()
+        assert of_ann.head(1).height == 1  # what he may not stop goes on for him, too
         with pytest.raises(ClusterError, match="only its owner shares it"):
             of_ann.share("eve")
         running.share("bob", "control")

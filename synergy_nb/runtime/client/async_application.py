@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from synergy_nb.control.identity import is_name
+from synergy_nb.control.identity import NotAllowed, is_name
 from synergy_nb.dataflow.sinks.protocol import SinkFailed
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.errors import user_facing
+from synergy_nb.events import Why
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
@@ -98,7 +99,7 @@ class AsyncApplication(LedApplication):
         reader = uuid.uuid4().hex
         self._results = {sink: Results(self.id, sink, reader) for sink in plan.sinks}
         self._looped = 0  # rows that stream() has yielded, which are not stored
-        self._open_windows: list[str] = []  # notices of stop() about windows that were open
+        self._cut_short: list[str] = []  # notices of stop() about open windows, and destinations that lack rows
 
     @property
     def graph(self) -> dict[str, str]:
@@ -112,10 +113,10 @@ class AsyncApplication(LedApplication):
 
     @property
     def notices(self) -> list[str]:
-        """Notices for the user: limits of replication, rows that went to a loop or were missed, windows cut short."""
+        """Notices for the user: limits of replication, rows that are lacking, windows and destinations cut short."""
         lacking = [notice for each in self._results.values() for notice in each.notices]
         graph = dict(sorted(self.graph.items(), key=lambda each: each[0] in self.plan.sinks))
-        return [*notices_of(graph, self.last.roles.backups, self._looped), *lacking, *self._open_windows]
+        return [*notices_of(graph, self.last.roles.backups, self._looped), *lacking, *self._cut_short]
 
     @property
     def listed(self) -> ListedApplication:
@@ -537,7 +538,7 @@ class AsyncApplication(LedApplication):
         """End the application at all peers; :meth:`results` still returns the results so far.
 
         From then on :meth:`qos` returns the last measurements. Windows that are open give no result; :attr:`notices`
-        names their operators.
+        names their operators, and destinations that lack rows, as where a disk is full.
 
         Parameters
         ----------
@@ -546,21 +547,37 @@ class AsyncApplication(LedApplication):
         """
         for task in list(self._feeds):
             task.cancel()
-        if collect and not self.stopped:
+        stopped = self.stopped
+        if collect and not stopped:
             if self.last.status in LASTING:
-                self._open_windows = await open_windows(self.cluster.request, self.id, self.plan, self.last.roles.peers)
+                self._cut_short = await open_windows(self.cluster.request, self.id, self.plan, self.last.roles.peers)
             try:
                 for peer in sorted({self.sink_peer(sink) for sink in self.plan.sinks}):
                     await self.cluster.request(peer, "halt", pack(ApplicationId(self.id)))
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
+                self._cut_short += await self._not_written()
             except ClosedClusterError:
                 raise
             except ClusterError:  # a dead origin retains nothing
                 pass
             self.stopped = True
         self.cluster.forget(self.id)
-        answer = await self.ask("stop", pack(ApplicationId(self.id)))
+        try:
+            answer = await self.ask("stop", pack(ApplicationId(self.id)))
+        except ClusterError as error:
+            if str(error.__cause__).startswith(NotAllowed.__name__):  # it goes on, and is read as before
+                self.stopped = stopped
+            raise
         self.last = unpack(answer, ApplicationState)
+
+    async def _not_written(self) -> list[str]:
+        """Return notices about the destinations that do not have all that has arrived."""
+        sinks = {sink for sink in self.plan.sinks if self.plan.operators[sink].params.get("to") is not None}
+        if not sinks or self.last.status not in LASTING:
+            return []
+        found = (await explained(self.cluster, self.last)).stalls
+        broken = [each for each in found if each.why is Why.UNREACHABLE and each.operators[-1] in sinks]
+        return [f"rows that had arrived are not in its destination: {each.text}" for each in broken]
 
     async def share(self, user: str, right: str | None = "read") -> None:
         """Grant another user a right to this application; only its owner and the owners of the cluster may.
@@ -604,7 +621,8 @@ class AsyncApplication(LedApplication):
         peers = dict.fromkeys(state.roles.peers.values())
         found = await asyncio.gather(*map(self._state_of, peers))
         states = {self.cluster.name(address): each for address, each in zip(peers, found, strict=True)}
-        return bottleneck(self.id, self.plan, state.status, graph, states)
+        account = await explained(self.cluster, state)
+        return bottleneck(self.id, self.plan, state.status, graph, states, account.stalls)
 
     async def _state_of(self, peer: str) -> PeerState | None:
         """Return the state of a peer; None if it does not answer."""
