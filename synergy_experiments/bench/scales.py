@@ -1,4 +1,4 @@
-"""``crowd``: 64 peers on one machine, and 200 light applications on them: what is refused, and what it costs.
+"""``scale``: 64 peers on one machine, and 200 light applications on them: what is refused, and what it costs.
 
 Applications are submitted by several tasks at a time, as notebooks do, and each is read from again at the end.
 """
@@ -19,7 +19,7 @@ from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.process.starting import start_cluster
 
-__all__ = ["crowd"]
+__all__ = ["scale"]
 
 PEERS = 64
 APPLICATIONS = 200
@@ -29,7 +29,7 @@ JOINING = 300.0  # seconds without progress after which the peers have not forme
 PATIENCE = 60.0  # seconds within which an application that runs gives a row
 
 
-def crowd(*, small: bool = False) -> dict[str, Any]:
+def scale(*, small: bool = False) -> dict[str, Any]:
     """Seconds until all peers are ready; how many of the applications run, and give results; memory and CPU time."""
     before = machine_load()
     found = asyncio.run(_run(3 if small else PEERS, 4 if small else APPLICATIONS, 1.0 if small else 20.0))
@@ -39,12 +39,12 @@ def crowd(*, small: bool = False) -> dict[str, Any]:
         **found,
         "load": {"before": before, "after": machine_load()},
     }
-    return measurement("crowd", found["ready_s"], "s", detail)
+    return measurement("scale", found["ready_s"], "s", detail)
 
 
 def _plan(number: int) -> Plan:
     stream = source("packets", seed=number, rate=RATE, duration="1 h", speed=1).filter("bytes > 0")
-    return stream.sink(f"crowd {number}", delay="1 h")
+    return stream.sink(f"light {number}", delay="1 h")
 
 
 async def _run(peers: int, applications: int, seconds: float) -> dict[str, Any]:
