@@ -88,7 +88,9 @@ class DirectorySource(Source):
         try:
             with os.scandir(self._folder) as entries:
                 for each in entries:
-                    if fnmatch.fnmatchcase(each.name, self._pattern) and each.is_file(follow_symlinks=False):
+                    hidden = each.name.startswith(".") and not self._pattern.startswith(".")  # it is being written
+                    fits = fnmatch.fnmatchcase(each.name, self._pattern) and not hidden
+                    if fits and each.is_file(follow_symlinks=False):
                         status = each.stat()
                         key = [status.st_mtime_ns, each.name] if self._by_time else [each.name]
                         found += [key] if status.st_size else []

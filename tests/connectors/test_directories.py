@@ -60,6 +60,7 @@ def test_files_come_as_they_are_put_there(tmp_path: Path) -> None:
         pass
     put(tmp_path / "2.csv", 2, 4)
     put(tmp_path / "3.txt", 4, 5)
+    put(tmp_path / ".1c.csv", 4, 5)  # it is being written under a name of its own
     (tmp_path / "1b.csv").symlink_to(tmp_path / "1.csv")
     assert taken(source, 2)[0] == [2, 3]
     source.close()

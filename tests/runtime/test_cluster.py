@@ -362,6 +362,13 @@ operators:
             f"operator 'source': path: '{__file__}x'; expected a file that is there; did you mean 'test_cluster.py'?",
         ),
         (
+            lambda c: c.submit(
+                source("directory", path=f"{Path(__file__).parent}", format="csv", columns={"time": "time"}).sink("out")
+            ),
+            f"operator 'source': path: '{Path(__file__).parent}': a directory; expected a pattern of the names of its "
+            f"files, too, such as '{Path(__file__).parent / '*.csv'}'",
+        ),
+        (
             lambda c: c.submit(Plan.from_yaml(FAR), feeds={"x": []}),
             (
                 "the submission has 4 problems:\n"

@@ -135,6 +135,8 @@ def _wrong_path(path: Path, connector: str | None) -> str:
     waits = connector in ("directory", "tail")  # what is not there yet may come, in a folder that is
     if waits and not path.parent.is_dir():
         return "; expected one in a folder that is there"
+    if connector == "directory" and path.is_dir():
+        return f": a directory; expected a pattern of the names of its files, too, such as {str(path / '*.csv')!r}"
     if connector == "directory" or (waits and not path.exists()):
         return ""
     if not path.exists():
