@@ -272,8 +272,8 @@ class Comparison:
     def __init__(self, one: KeptRun, other: KeptRun) -> None:
         self._heading = ("what", one.id, other.id, "")
         mine, theirs = one.facts(), other.facts()
-        same = "the same plan" if one.plan.to_bytes() == other.plan.to_bytes() else "another plan"
-        mine["plan"], theirs["plan"] = one.plan.name, f"{other.plan.name} ({same})"
+        if one.plan.to_bytes() != other.plan.to_bytes():
+            theirs["plan"] += " (another plan)"
         self.rows = [
             (name, mine.get(name, "-"), theirs.get(name, "-"), "" if mine.get(name) == theirs.get(name) else "differs")
             for name in dict.fromkeys([*mine, *theirs])

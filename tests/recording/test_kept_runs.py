@@ -77,6 +77,7 @@ def test_runs_are_a_table_and_two_are_compared(folder: Path) -> None:
     assert "<table>" in found._repr_html_()
     compared = {row["what"]: row for row in found.compare("one", 1).table().to_dicts()}
     assert compared["plan"]["other"] == "two (another plan)"
+    assert set(found.compare("one", "one").table()["differs"]) == {""}
     assert (compared["limit"]["one"], compared["limit"]["other"]) == ("2 s", "none")
     assert compared["took"]["differs"] == ""
     assert compared["rows"]["differs"] == "differs"
