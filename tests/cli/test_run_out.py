@@ -45,6 +45,12 @@ def test_a_run_that_was_killed_goes_on_and_doubles_nothing(tmp_path: Path) -> No
         whole = pl.read_parquet(tmp_path / "rows.parquet")["v"].to_list()
         assert pl.read_csv(tmp_path / "rows.csv")["v"].to_list() == whole
         read = cluster.submit(quick.sink())
+        with pytest.raises(ClusterError, match=r"cannot be written: .*it is a folder; expected the path of a file"):
+            read.to_parquet(tmp_path)
+        assert read.to_parquet(tmp_path / "rows.txt") == 4000  # nothing was consumed, and it is Parquet
+        assert pl.read_parquet((tmp_path / "rows.txt").read_bytes()).height == 4000
+        (tmp_path / "rows.txt").unlink()
+        read = cluster.submit(quick.sink())
         assert sum(table.height for table in read) == 4000
         with pytest.raises(
             ClusterError, match=r"cannot be written: .* the first 0 rows of the stream, which retains those"

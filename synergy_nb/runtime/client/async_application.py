@@ -355,7 +355,7 @@ class AsyncApplication(LedApplication):
         results, columns = self._results[name], self.plan.schema(name)
         stream = f"{self.plan.stream_name(name)} of {self.id}"
         try:
-            file = await asyncio.to_thread(ResultFile, Path(path), columns, stream, results.begins)
+            file = await asyncio.to_thread(ResultFile, Path(path), columns, stream, results.begins, ".parquet")
         except (OSError, SinkFailed) as error:
             raise ClusterError(f"{self.id}: {str(path)!r} cannot be written: {error}") from None
         complete = False

@@ -35,18 +35,22 @@ class ResultFile:
     """A file of the results of a sink.
 
     ``columns``: column to type of the results; ``stream``: what they are, see
-    :func:`synergy_nb.plan.derived.repeatable_results.results_name`; ``begins``: position of the first row that follows.
+    :func:`synergy_nb.plan.derived.repeatable_results.results_name`; ``begins``: position of the first row that follows;
+    ``suffix``: that of the format, if not as the path ends.
     What an earlier run has written of another stream is discarded.
 
     Raises ``OSError`` or ``SinkFailed`` if it cannot be written.
     """
 
-    def __init__(self, path: Path, columns: Mapping[str, str], stream: str, begins: int = 0) -> None:
+    def __init__(self, path: Path, columns: Mapping[str, str], stream: str, begins: int = 0, suffix: str = "") -> None:
         self.path = path  # file to write
         self.part = path.with_name(f"{path.name}.part")  # where the rows are until `close`
         self.complete = False  # whether it has its name
-        self._parquet = path.suffix.lower() == ".parquet"
-        form = "parquet" if self._parquet else "csv" if path.suffix.lower() == ".csv" else "jsonl"
+        if path.is_dir():
+            raise SinkFailed(f"{str(path)!r}: it is a folder; expected the path of a file")
+        suffix = suffix or path.suffix.lower()
+        self._parquet = suffix == ".parquet"
+        form = "parquet" if self._parquet else "csv" if suffix == ".csv" else "jsonl"
         self._lock = threading.Lock()
         self._read_to = Point(begins, ORIGIN.until)
         writer = writer_of({"format": form, "path": str(self.part)}, columns, stream)
