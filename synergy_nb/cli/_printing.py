@@ -360,12 +360,13 @@ def show_finding(finding: Finding) -> None:
 
 def show_listeners(found: Sequence[Listener]) -> None:
     """Print a table of what listens where, since when, and who may use it."""
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for name in ("", "what", "where", "process", "since", "who may use it"):
-        table.add_column(name, overflow="fold", no_wrap=name == "where")
+        # ports are readable if they are not folded; paths of sockets are longer
+        table.add_column(name, overflow="fold", min_width=len("127.0.0.1:65535") if name == "where" else None)
     for each in found:
         mark, colour = _MARKS["bad" if each.open else "good"]
-        since = dt.datetime.fromtimestamp(each.since).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 - of the machine
+        since = dt.datetime.fromtimestamp(each.since).strftime("%m-%d %H:%M")  # noqa: DTZ006 - of the machine
         process = f"{each.program} ({each.process})"
         users = Text(each.users, style=colour if each.open else "")
         table.add_row(Text(mark, style=colour), each.what, Text(each.address), Text(process), since, users)

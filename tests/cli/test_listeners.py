@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -13,10 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from synergy_nb import Cluster, function, source
-from synergy_nb.cli import _listeners
+from synergy_nb.cli import _listeners, _printing
 from synergy_nb.cli._listeners import Listener, listeners, reaches
 from synergy_nb.cli.commands import app
 
@@ -45,6 +47,18 @@ def answers() -> Iterator[Callable[[bytes], int]]:
     for each in opened:
         each.shutdown(socket.SHUT_RDWR)
         each.close()
+
+
+def test_addresses_and_who_may_use_them_are_readable_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = io.StringIO()
+    monkeypatch.setattr(_printing, "out", Console(file=text, width=80))
+    who, path = "who has a certificate of the cluster", f"/tmp/synergy-spark-2gv9k8fn/tmp/.{'0' * 36}.sock"
+    peer = Listener("peer, scheduler or worker, with TLS", "127.0.0.1:65535", 4194304, "python", 0.0, who, False)
+    _printing.show_listeners([peer, peer._replace(what="socket", address=path, users="its owner")])
+    said = text.getvalue()
+    assert "127.0.0.1:65535" in said.split()
+    assert path in "".join(line[said.index("where") :].split(" ")[0] for line in said.splitlines())
+    assert all(word in said.split() for word in [*who.split(), "owner", "(4194304)"])
 
 
 def asked(port: int, *, java: bool = False, ours: bool = True) -> tuple[str, bool] | None:

@@ -365,8 +365,10 @@ operators:
             lambda c: c.submit(
                 source("directory", path=f"{Path(__file__).parent}", format="csv", columns={"time": "time"}).sink("out")
             ),
-            f"operator 'source': path: '{Path(__file__).parent}': a directory; expected a pattern of the names of its "
-            f"files, too, such as '{Path(__file__).parent / '*.csv'}'",
+            (
+                f"operator 'source': path: '{Path(__file__).parent}': a directory; expected a pattern of the names of "
+                f"its files, too, such as '{Path(__file__).parent / '*.csv'}'"
+            ),
         ),
         (
             lambda c: c.submit(Plan.from_yaml(FAR), feeds={"x": []}),
