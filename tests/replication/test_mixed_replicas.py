@@ -110,7 +110,7 @@ def test_availability_of_operators_is_written_and_read_in_every_form() -> None:
         ),
         (lambda: Plan.from_yaml(asked().to_yaml().replace("name: x\n", "name: x\n", 1).replace(
             "    kind: sink\n", "    kind: sink\n    availability: degree 2\n")),
-            "operator 'sink', availability: 'degree 2'; expected none: a"),
+            "operator 'sink', availability: 'degree 2'; expected none: the plan states"),
     ],
 )  # fmt: skip
 def test_an_availability_that_cannot_be_had_is_refused_by_name(plan: object, problem: str) -> None:
