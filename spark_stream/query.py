@@ -43,7 +43,7 @@ __all__ = ["PartQuery", "Progress", "SparkAccess"]
 
 CONNECTS_WITHIN: Final = 120.0  # time limit for a server to start or restart, seconds
 PAUSE: Final = 0.5  # seconds between attempts to connect
-TRIES: Final = 4  # maximum number of starts without a micro-batch, when Spark cannot start its Python processes
+TRIES: Final = 4  # maximum number of starts without a micro-batch, where an error may pass (`is_passing`)
 CHECK_INTERVAL: Final = 1  # seconds between two checks of a query
 STOPS_WITHIN: Final = 15.0  # time limit for a query to end, seconds
 RECENT: Final = 64  # number of micro-batches whose progress Spark remembers

@@ -18,6 +18,8 @@ _SERVER_LOST: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"
 _NO_SESSION: Final = re.compile(r"INVALID_HANDLE\.(SESSION|OPERATION)|NO_ACTIVE_SESSION|RETRIES_EXCEEDED")
 #: Errors of Spark's executors which say that a Python process did not come up, or has died.
 _WORKER: Final = re.compile(r"Python worker (failed to connect back|exited unexpectedly)|CANNOT_OPEN_SOCKET")
+#: Error of Spark's server where two of three peers that had a query one after the other began a run of it at once.
+_AT_ONCE: Final = re.compile(r"\[CONCURRENT_QUERY\]")
 _PYTHON: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Refused)): (.+)$")
 _SPARK: Final = re.compile(r"\[([A-Z][A-Z_]*(?:\.[A-Z_]+)?)\]\s*(.+)")
 _FLIGHT: Final = re.compile(r"(?:Flight error: )?(?:Flight \w+ error: |Flight returned [^:]*: |gRPC returned [^:]*: )")
@@ -44,12 +46,17 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether a query has failed for want of a Python process, as on a machine that is too busy to start one in time.
+    """Whether a query may be started again: a busy machine had no Python process for it, or another run began with it.
+
+    Of two runs that begin at once while a third one goes on, Spark refuses one: that of the latest peer begins again,
+    the others find that they have been replaced.
 
     >>> is_passing(RuntimeError("Query terminated with exception: Python worker failed to connect back."))
     True
+    >>> is_passing(RuntimeError("[CONCURRENT_QUERY] Another instance of this query was just started."))
+    True
     """
-    return _WORKER.search(str(error)) is not None
+    return any(pattern.search(str(error)) for pattern in (_WORKER, _AT_ONCE))
 
 
 def cause(error: BaseException) -> str:

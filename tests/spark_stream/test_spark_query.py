@@ -321,6 +321,29 @@ def test_a_query_that_lost_its_session_goes_on(run: Callable[..., Run]) -> None:
     assert started.query.restarts == 1
 
 
+def test_a_query_begins_again_where_spark_refused_it_beside_another_run(
+    run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after two moves in quick succession: three runs at once, of which Spark refuses the second or the third."""
+    text = "(SparkConcurrentModificationException) [CONCURRENT_QUERY] Another instance of this query was just started."
+    begin, refusals = PartQuery._begin, [RuntimeError(text)]
+
+    def refused(self: PartQuery, session: Any, exchange: Any) -> Any:
+        started = begin(self, session, exchange)
+        if refusals:
+            started.stop()
+            raise refusals.pop()
+        return started
+
+    monkeypatch.setattr(PartQuery, "_begin", refused)
+    plan = stream().filter("k > 2", id="end").sink()
+    table = rows(50, seed=8)
+    items = feed([table], seed=9)
+    started = run(plan, "end").give(items)
+    same(started.table(), expected(plan, "end", {"a": table}, items)[0])
+    assert (len(started.sessions), started.query.restarts) == (2, 1)
+
+
 def test_a_killed_server_loses_nothing_and_doubles_nothing(endpoint: PeerEndpoint, tmp_path: Path) -> None:
     from spark_stream.server import Server
 
