@@ -72,10 +72,10 @@ class Applications(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, application: str) -> T:
         try:
-            return self._handles[chosen_id(application, self._entries)]
+            return self._handles[chosen_id(application, self._entries, ended=True)]
         except UnknownApplication:
             raise
-        except ClusterError as error:  # several run, or all have ended: a mapping has no such key
+        except ClusterError as error:  # several run: a mapping has no such key
             raise UnknownApplication(str(error)) from None
 
     def __iter__(self) -> Iterator[str]:
@@ -102,8 +102,11 @@ class Applications(Mapping[str, T], Generic[T]):
         return as_html(self._caption, HEADING, self._rows())
 
 
-def chosen_id(named: str, entries: Mapping[str, ListedApplication]) -> str:
+def chosen_id(named: str, entries: Mapping[str, ListedApplication], *, ended: bool = False) -> str:
     """Return the id that ``named`` stands for: the id itself, or the name of the plan of exactly one that runs.
+
+    ``entries``: applications in the order of submission; ``ended``: whether the name may stand for the last one that
+    has ended, if none runs.
 
     Raises ClusterError if there is none, or several applications have that plan; the message names them.
     """
@@ -115,6 +118,8 @@ def chosen_id(named: str, entries: Mapping[str, ListedApplication]) -> str:
         return running[0]
     if running:
         raise ClusterError(f"application: {named!r} is the plan of {', '.join(running)}; expected one of these ids")
+    if alike and ended:
+        return list(alike)[-1]
     if alike:
         ends = ", ".join(f"{name} ({status})" for name, status in alike.items())
         raise ClusterError(f"application: {named!r} has ended already: {ends}; expected one that runs")

@@ -306,6 +306,25 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         return Applications(listed, self._applications, owner="simulation")
 
     @user_facing
+    def application(self, application: str) -> SimulatedApplication:
+        """Return an application by its id or the name of its plan; if none of that name runs, the last that has ended.
+
+        Parameters
+        ----------
+        application
+            Id of the application, or the name of its plan if exactly one running application has that name.
+
+        Raises
+        ------
+        UnknownApplication
+            If there is no such application.
+        ClusterError
+            If several that run have that name; the message names them.
+        """
+        listed = {name: each.listed for name, each in self._applications.items()}
+        return self._applications[chosen_id(application, listed, ended=True)]
+
+    @user_facing
     def submit(
         self,
         plan: Plan,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from synergy_nb import Cluster, ClusterError, Plan, connect_cluster, plan, source
+from synergy_nb.reporting.application_list import UnknownApplication
 from synergy_nb.runtime.client import async_cluster
+from synergy_nb.runtime.client._lease_renewals import LeaseRenewals
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.process.requests import Listed, pack
 from tests.waiting import DEADLINE
@@ -122,6 +126,32 @@ def test_what_a_client_has_submitted_ends_with_it_unless_it_was_detached(cluster
     cluster.stop("goes on")
     with pytest.raises(ClusterError, match="detach: True; expected False, as the peers were started here"):
         cluster.submit(endless("kept"), detach=True)
+
+
+def test_what_is_found_again_goes_on_while_its_finder_lives(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, over = cluster.submit(endless("of a killed kernel")), cluster.submit(short("already over"))
+    assert over.wait(DEADLINE) == "finished"
+    renewed, seen = threading.Event(), LeaseRenewals._renew
+
+    async def renew(it: LeaseRenewals, origin: str, applications: list[str]) -> None:
+        await seen(it, origin, applications)
+        if running.id in applications:
+            renewed.set()
+
+    monkeypatch.setattr(async_cluster, "LeaseRenewals", partial(LeaseRenewals, every=0.01))
+    monkeypatch.setattr(LeaseRenewals, "_renew", renew)
+    with Cluster(cluster.scheduler, spark=False) as other:
+        listed = other.applications
+        assert other.applications["already over"].results().equals(over.results())
+        assert not renewed.is_set(), "a look at the list keeps nothing"
+        found = other.application("of a killed kernel")
+        assert (found.id, found.head(3).height, listed[found.id].status) == (running.id, 3, "running")
+        assert renewed.wait(DEADLINE)
+        assert other.application("already over").results().equals(over.results()), "the last one, as none runs"
+        with pytest.raises(UnknownApplication, match="'nobody'; expected the id or the plan's name of one that runs"):
+            other.application("nobody")
+    assert running.status == "running", "whoever finds it again does not stop it"
+    running.stop()
 
 
 def test_coroutines_find_and_stop_applications(cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ import os
 import re
 import uuid
 import weakref
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -171,7 +172,9 @@ class AsyncCluster(PeerRequests):
         self._numbers = itertools.count(1)
         self._origins = Origins(self._request_all, same_machine=local is not None)
         self._applications: dict[str, AsyncApplication] = {}  # submitted here; stopped when this closes
-        self._renewals = LeaseRenewals(self._applications, self.request)
+        self._adopted: dict[str, AsyncApplication] = {}  # found again by application(); they go on when this closes
+        leased = ChainMap[str, AsyncApplication](self._applications, self._adopted)
+        self._renewals = LeaseRenewals(leased, self.request)
         self._contents = ContentShipping(self._request_all, self.request, self.name)
         self._ended: dict[str, AsyncApplication] = {}
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
@@ -553,6 +556,33 @@ class AsyncCluster(PeerRequests):
         entries = await self.entries()
         return Applications({name: held.listed for name, held in entries.items()}, entries)
 
+    @displays_waiting(lambda _, application: f"looking for {application}")
+    async def application(self, application: str) -> AsyncApplication:
+        """Return an application of the peers, whoever submitted it: of an earlier program, for example, that has ended.
+
+        From now on it goes on as long as this cluster is open, also if it was not detached and its program was killed.
+        Closing this cluster does not stop it. The handle reads all results for itself, from those on that the peers
+        retain; see :meth:`AsyncApplication.results`.
+
+        Parameters
+        ----------
+        application
+            Id of the application, or the name of its plan if exactly one that runs has that name; if none of that name
+            runs, the last one that has ended.
+
+        Raises
+        ------
+        UnknownApplication
+            If there is no such application.
+        ClusterError
+            If several that run have that name; the message names them.
+        """
+        held = await self._chosen(application, ended=True)
+        if held.last.status in LASTING and held.id not in self._applications:
+            self._adopted[held.id] = held
+            self._renewals.begin()
+        return held
+
     @displays_waiting(lambda _, application: f"stopping {getattr(application, 'id', application)}")
     async def stop(self, application: str | Identified) -> None:
         """End an application, whoever submitted it, whose results stay readable; do nothing if it has ended already.
@@ -609,11 +639,11 @@ class AsyncCluster(PeerRequests):
     async def handle(self, application: str | Identified) -> AsyncApplication:
         """Return the handle of the application with that id, or of the only running plan of that name."""
         named = application if isinstance(application, str) else application.id
-        held = self._handles.get(named)
-        if held is None:
-            entries = await self.entries()
-            held = entries[chosen_id(named, {name: each.listed for name, each in entries.items()})]
-        return held
+        return self._handles.get(named) or await self._chosen(named)
+
+    async def _chosen(self, named: str, *, ended: bool = False) -> AsyncApplication:
+        entries = await self.entries()
+        return entries[chosen_id(named, {name: each.listed for name, each in entries.items()}, ended=ended)]
 
     async def entries(self) -> dict[str, AsyncApplication]:
         """Return id to handle of each application, in the order of submission; each handle knows its present state."""
@@ -654,6 +684,7 @@ class AsyncCluster(PeerRequests):
 
     def forget(self, application: str) -> None:
         """Do not stop an application when the cluster closes; keep its handle while there is room for its results."""
+        self._adopted.pop(application, None)
         held = self._applications.pop(application, None) or self._handles.get(application)
         if held is None:
             return

@@ -307,6 +307,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
 
     submit = synchronous(AsyncCluster.submit, _wrapped)
     check = synchronous(AsyncCluster.check)
+    application = synchronous(AsyncCluster.application, _wrapped)
     stop = synchronous(AsyncCluster.stop)
     move = synchronous(AsyncCluster.move)
 
