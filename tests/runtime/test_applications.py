@@ -16,7 +16,7 @@ from synergy_nb.reporting.application_list import UnknownApplication
 from synergy_nb.runtime.client import async_cluster
 from synergy_nb.runtime.client._lease_renewals import LeaseRenewals
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
-from synergy_nb.runtime.process.requests import Listed, pack
+from synergy_nb.runtime.process.requests import Listed, RenewLeases, pack, unpack
 from tests.waiting import DEADLINE
 
 
@@ -131,15 +131,16 @@ def test_what_a_client_has_submitted_ends_with_it_unless_it_was_detached(cluster
 def test_what_is_found_again_goes_on_while_its_finder_lives(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     running, over = cluster.submit(endless("of a killed kernel")), cluster.submit(short("already over"))
     assert over.wait(DEADLINE) == "finished"
-    renewed, seen = threading.Event(), LeaseRenewals._renew
+    renewed, request = threading.Event(), AsyncCluster.request
 
-    async def renew(it: LeaseRenewals, origin: str, applications: list[str]) -> None:
-        await seen(it, origin, applications)
-        if running.id in applications:
+    async def seen(it: AsyncCluster, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        answer = await request(it, peer, operation, payload, timeout)
+        if operation == "renew" and running.id in unpack(payload, RenewLeases).applications:
             renewed.set()
+        return answer
 
     monkeypatch.setattr(async_cluster, "LeaseRenewals", partial(LeaseRenewals, every=0.01))
-    monkeypatch.setattr(LeaseRenewals, "_renew", renew)
+    monkeypatch.setattr(AsyncCluster, "request", seen)
     with Cluster(cluster.scheduler, spark=False) as other:
         listed = other.applications
         assert other.applications["already over"].results().equals(over.results())
