@@ -90,7 +90,7 @@ class PartQuery:
         spark: SparkAccess,
         callbacks: QueryCallbacks,
         *,
-        keys: Mapping[str, bytes],  # secrets by the name that plans use for them
+        secrets: Mapping[str, bytes],  # secrets by the name that plans use for them
         # progress of the query at another peer, from which this one continues; None for a new query
         since: Resumption | None = None,
         epoch: int = 0,  # number of peers that had the query before
@@ -104,7 +104,7 @@ class PartQuery:
         self.checkpoint = Checkpoint(f"{name}-{epoch}" if epoch else name, since, epoch)
         self._spark = spark
         self._callbacks = callbacks
-        self._keys = keys
+        self._secrets = secrets
         self._life = QueryLife(name)
         self._ports = QueryPorts(part, name, callbacks.on_skipped, self._fail)
         self._thread = threading.Thread(target=self._work, name=f"spark {name}", daemon=True)
@@ -259,7 +259,7 @@ class PartQuery:
         reached = {"endpoint": endpoint.address, "token": endpoint.token, "certificate": endpoint.certificate}
         options = {**reached, "query": name, "run": run}
         frames = self._ports.frames(session, options)
-        result = operators.build(part.plan, part.members, part.operator, frames, keys=self._keys, ordered=True)
+        result = operators.build(part.plan, part.members, part.operator, frames, secrets=self._secrets, ordered=True)
         writer = result.writeStream.format(FORMAT).options(**options).queryName(name).outputMode("append")
         writer = writer.option("checkpointLocation", self.checkpoint.open(session))
         return writer.trigger(processingTime="0 seconds").start()

@@ -29,7 +29,7 @@ def fresh(
 ) -> OperatorLogic:
     """A new instance of one operator of ``plan``."""
     keys = {"alpha": b"a" * 32, "beta": b"b" * 32}
-    return create(plan.operators[operator], plan, keys=keys, wait=wait or (lambda _: None), exact=exact)
+    return create(plan.operators[operator], plan, secrets=keys, wait=wait or (lambda _: None), exact=exact)
 
 
 def through(plan: Plan, operator: str, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

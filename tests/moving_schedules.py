@@ -139,7 +139,7 @@ def undisturbed(plan: Plan, inputs: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         if operator.kind == "source":
             made[name] = [Batch(inputs[name], 0, 0.0), Punctuation(END, inputs[name].height, 0.0)]
             continue
-        logic = create(operator, plan, keys=KEYS, wait=lambda _: None)
+        logic = create(operator, plan, secrets=KEYS, wait=lambda _: None)
         given = [(port, item) for port, up in enumerate(operator.inputs) for item in made[up]]
         given.sort(key=lambda pair: isinstance(pair[1], Punctuation))  # promises last: nothing is late
         made[name] = [out for port, item in given for out in logic.execute(port, item)]
@@ -178,7 +178,7 @@ class World(PeerWorld):
         limits = Limits(piece=(1 << 20, 300, 4_000)[seed % 3])
         self.delays = Delays(rng)
         super().__init__(seed, PEERS, CALM, network=self.delays, limits=limits, codec=seed % 10 == 0)
-        self.keys.update(KEYS)
+        self.secrets.update(KEYS)
         self.pace = rng.choice((0.03, 0.06, 0.1))
         self.active: dict[tuple[str, str, int], str] = {}
         self.read: dict[tuple[Component, int], int] = {}

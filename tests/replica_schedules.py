@@ -102,7 +102,7 @@ def ideal(plan: Plan, inputs: Mapping[str, pl.DataFrame]) -> list[tuple[object, 
             streams = [
                 [out for item in each for out in one.receive(item)] for one, each in zip(held, streams, strict=True)
             ]
-        logic = create(operator, plan, keys=KEYS, wait=lambda _: None, exact=True)
+        logic = create(operator, plan, secrets=KEYS, wait=lambda _: None, exact=True)
         given = [(port, item) for port, items in enumerate(streams) for item in items]
         given.sort(key=lambda pair: isinstance(pair[1], Punctuation))
         made[name] = [out for port, item in given for out in logic.execute(port, item)]
@@ -180,7 +180,7 @@ class Schedule:
             duplication=rng.choice((0.0, 0.1)),
         )
         self.world = ReplicaWorld(seed, PEERS, faults, rng.choice((0.3, 5.0)))
-        self.world.keys.update(KEYS)
+        self.world.secrets.update(KEYS)
         self.world.pace = rng.choice((0.02, 0.06))
         degrees = {name: each.active for name, each in degrees_of(self.plan).items()}
         self.expanded = replicated(self.plan, degrees if some else self.degree)
@@ -389,7 +389,7 @@ class WholeSchedule:
         delay = (0.001, rng.choice((0.005, 0.05, 0.15)))
         own = PeerConfig(components=ALL_COMPONENTS, cores=16.0, placement=None)
         self.world = world = PeerWorld(seed, PEERS, Faults(delay=delay), config=own)
-        world.keys.update(KEYS)
+        world.secrets.update(KEYS)
         for peer in PEERS:
             world.control.report(peer, OfferComponents())
         world.run(2.0)

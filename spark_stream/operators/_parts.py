@@ -53,12 +53,12 @@ def build(
     # `enter`, with positions if the stream is in `numbered`. It is called in the order of `readings`
     read: Callable[[str], DataFrame],
     *,
-    keys: Mapping[str, bytes] | None = None,  # secrets for `encrypt` and `decrypt`, by the name that the plan uses
+    secrets: Mapping[str, bytes] | None = None,  # by the name that the plan uses for them
     ordered: bool = False,  # whether to retain the columns that `arrange` needs
 ) -> DataFrame:
     """Translate a part of a plan to the streaming DataFrame of its result.
 
-    Raises ``ValueError`` if Spark cannot execute an operator, or a key is missing or too short.
+    Raises ``ValueError`` if Spark cannot execute an operator, or a secret is missing or too short.
     """
     inside, positions = frozenset(members), numbered(plan, members, end)
     prepared: list[SparkSession] = []  # the session, once it has the functions that expressions call
@@ -78,7 +78,7 @@ def build(
         if operator.kind == "compare" and sorts:
             # The comparison sorts only the tuples that remain, and collects the rows of a window once.
             needed, order = (*before.inputs, *needed[1:]), tuple(before.params["by"])
-        return APPLIED[operator.kind](Work(operator, plan, tuple(map(stream, needed)), inside, keys or {}, order))
+        return APPLIED[operator.kind](Work(operator, plan, tuple(map(stream, needed)), inside, secrets or {}, order))
 
     executed = [plan.operators[name] for name in members if not _is_read(plan.operators[name], inside)]
     for operator in executed:

@@ -33,10 +33,10 @@ _LEAST_SECRET: Final = 16  # least length of a secret, bytes
 def _derived(work: Work) -> tuple[bytes, bytes]:
     """Derive the keys of the cipher and of the nonces."""
     name = work.params["key"]
-    secret = work.keys.get(name)
+    secret = work.secrets.get(name)
     where = f"operator {work.operator.id!r} ({work.operator.kind}): key: {name!r}; expected"
     if secret is None:
-        raise ValueError(f"{where} a key that this peer holds ({', '.join(sorted(work.keys)) or 'none'})")
+        raise ValueError(f"{where} a secret that this peer has ({', '.join(sorted(work.secrets)) or 'none'})")
     if len(secret) < _LEAST_SECRET:
         raise ValueError(f"{where} a secret of at least {_LEAST_SECRET} bytes under this name")
     return hmac.digest(secret, b"synergy_nb encrypt", "sha256"), hmac.digest(secret, b"synergy_nb nonce", "sha256")

@@ -75,7 +75,7 @@ class Work(NamedTuple):
     plan: Plan
     inputs: tuple[DataFrame, ...]  # input streams of the operator
     inside: frozenset[str]  # operators of the plan that are executed in the same query
-    keys: Mapping[str, bytes]  # secrets by the name that plans use for them
+    secrets: Mapping[str, bytes]  # secrets by the name that plans use for them
     # columns by which the first input is sorted before the operator is applied; empty: it is not sorted
     order: tuple[str, ...] = ()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,9 +15,8 @@ from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.terms.units import duration
 
-__all__ = ["LATE", "check_keys", "check_positive", "peer_config"]
+__all__ = ["LATE", "check_positive", "peer_config"]
 
-KEY_BYTES: Final = (16, 24, 32)  # lengths of AES keys
 LATE: Final = 0.05  # default share of the tuples that may miss a limit
 
 
@@ -27,14 +25,6 @@ def check_positive(**values: Any) -> None:
     for field, value in values.items():
         if value is not None and not (isinstance(value, int | float) and value > 0):
             raise ValueError(f"{field}: {value!r}; expected a positive number")
-
-
-def check_keys(keys: Mapping[str, bytes] | None) -> dict[str, bytes]:
-    """Return secrets by name; raise ValueError if one has no length of an AES key."""
-    for name, secret in (keys or {}).items():
-        if not isinstance(secret, bytes) or len(secret) not in KEY_BYTES:
-            raise ValueError(f"keys: {name!r}; expected 16, 24 or 32 bytes")
-    return dict(keys or {})
 
 
 def peer_config(

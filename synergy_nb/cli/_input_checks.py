@@ -91,6 +91,22 @@ def chosen_spark(given: str | None) -> bool | str:
     return given
 
 
+def chosen_secrets(given: list[str] | None) -> dict[str, bytes]:
+    """The values of ``--secret NAME=WHERE``, by name."""
+    from synergy_nb.connectors.secret_values import given_secrets
+
+    places: dict[str, bytes | str] = {}
+    for each in given or []:
+        name, equals, where = each.partition("=")
+        if not (name and equals and where):
+            refuse(f"--secret: {name!r}; expected NAME=env:VARIABLE, NAME=file:PATH or NAME=keyring:SERVICE/USER")
+        places[name] = where
+    try:
+        return given_secrets(places)
+    except ValueError as error:
+        refuse(f"--secret: {str(error).removeprefix('secrets: ')}")
+
+
 def check_peer_modes(discipline: str, hotspots: str) -> None:
     """Refuse an unknown scheduling discipline, or an unknown mode of hot spots."""
     from synergy_nb.plan.checks import requirements

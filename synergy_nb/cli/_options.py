@@ -27,6 +27,14 @@ Record = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Record the run to a new file, for synergy replay.", show_default=False),
 ]
+Secret = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret",
+        metavar="NAME=WHERE",
+        help="A secret that plans name: env:VARIABLE, file:PATH or keyring:SERVICE/USER. May be repeated.",
+    ),
+]
 PlanFile = Annotated[
     Path,
     typer.Argument(

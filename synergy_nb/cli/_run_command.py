@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from synergy_nb.dataflow.sinks.protocol import SinkFailed
 from synergy_nb.events import Event
 from synergy_nb.lifecycle.requests.origins import POLICIES
 from synergy_nb.plan import Plan, PlanError, Problem
+from synergy_nb.plan.derived.named_secrets import secrets_of_plan
 from synergy_nb.plan.derived.repeatable_results import results_name
 from synergy_nb.plan.terms.units import counted, did_you_mean, nearest
 from synergy_nb.reporting.explanation import Explanation
@@ -106,31 +107,11 @@ def _plain(table: pl.DataFrame | None) -> list[dict[str, Any]]:
     return rows.to_dicts()
 
 
-def secrets(given: Iterable[str]) -> dict[str, bytes]:
-    """Secrets by name, from texts ``NAME=FILE``; the contents of a file are in no list of processes.
-
-    Raises ``ValueError`` if a text is not of that form, or a file does not hold 16, 24 or 32 bytes.
-    """
-    keys: dict[str, bytes] = {}
-    for each in given:
-        name, _, file = each.partition("=")
-        if not (name and file):
-            raise ValueError(f"{each!r}; expected NAME=FILE")
-        try:
-            secret = Path(file).read_bytes()
-        except OSError as error:
-            raise ValueError(f"{each!r}: {error.strerror}; expected a file that holds the secret") from None
-        if len(secret) not in (16, 24, 32):
-            raise ValueError(f"{each!r}: {counted(len(secret), 'byte')}; expected 16, 24 or 32")
-        keys[name] = secret
-    return keys
-
-
-def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
+def check(plan: Plan, *, peers: int | None, secrets: Mapping[str, bytes] | None) -> None:
     """Refuse a plan that cannot run from the command line, before anything is started.
 
     ``peers``: number of peers that will be started on this machine; None if peers, and so files, are on other machines;
-    ``keys``: secrets by name.
+    ``secrets``: their values by name; None if peers have their own.
 
     Raises ``PlanError``: holding everything that cannot run.
     """
@@ -141,9 +122,6 @@ def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
         if params.get("connector") == "python":
             expected = "another one, such as trace or packets: rows of your own come from Python, as source(rows)"
             problems.append(Problem(name, "connector", "python", expected))
-        if "key" in params and params["key"] not in keys:
-            expected = f"--key {params['key']}=FILE with its secret"
-            problems.append(Problem(name, "key", params["key"], expected))
         if peers is None:
             continue
         if operator.at is not None and operator.at not in names:
@@ -155,6 +133,10 @@ def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
                 if not Path(params["path"]).is_file() or "format not recognised" not in str(error):
                     found, _, expected = str(error).partition("; expected ")
                     problems.append(Problem(name, "path", found, expected or "a trace that can be read"))
+    for name, (field, secret) in secrets_of_plan(plan):
+        if secrets is not None and secret not in secrets:
+            expected = f"--secret {secret}=env:VARIABLE, --secret {secret}=file:PATH or --secret {secret}=keyring:..."
+            problems.append(Problem(name, field, secret, expected))
     if problems:
         raise PlanError(problems)
 

@@ -15,11 +15,13 @@ from synergy_nb.cli._input_checks import (
     bad_input,
     check_peer_modes,
     chosen_duration,
+    chosen_secrets,
     fresh,
     print_json,
+    refuse,
     running,
 )
-from synergy_nb.cli._options import Discipline, HotSpots, Json, Peers, Record
+from synergy_nb.cli._options import Discipline, HotSpots, Json, Peers, Record, Secret
 
 if TYPE_CHECKING:
     import threading
@@ -51,6 +53,7 @@ def up(
     record: Record = None,
     discipline: Discipline = "fcfs",
     hotspots: HotSpots = "on",
+    secret: Secret = None,
     host: Host = "",
     join: Join = "",
     name: Name = "",
@@ -69,6 +72,9 @@ def up(
     if host:
         with bad_input("--host"):
             check_host(host)
+    if join and secret:
+        refuse("--secret: expected none with --join: the cluster gives its peers the secrets that it has")
+    secrets = chosen_secrets(secret)
     if join:
         _join(join, peers, name, host, as_json=as_json)
         return
@@ -79,7 +85,12 @@ def up(
         with running(), Bars() as bars:
             bars.stage("starting the peers")
             cluster = Cluster(
-                peers=peers, discipline=discipline, hotspots=hotspots, record=record, host=host or "127.0.0.1"
+                peers=peers,
+                discipline=discipline,
+                hotspots=hotspots,
+                secrets=secrets,
+                record=record,
+                host=host or "127.0.0.1",
             )
         with cluster:
             with running():

@@ -25,6 +25,7 @@ from synergy_nb.cli._input_checks import (
     check_detached,
     check_peer_modes,
     chosen_duration,
+    chosen_secrets,
     chosen_spark,
     fail,
     fresh,
@@ -35,7 +36,7 @@ from synergy_nb.cli._input_checks import (
     running,
     writable,
 )
-from synergy_nb.cli._options import Discipline, HotSpots, Json, Peers, PlanFile, Record, Spark
+from synergy_nb.cli._options import Discipline, HotSpots, Json, Peers, PlanFile, Record, Secret, Spark
 from synergy_nb.cli._replay_command import replay
 from synergy_nb.cli._runs_command import runs
 from synergy_nb.cli._up_command import up
@@ -172,9 +173,7 @@ def run(
         str | None,
         typer.Option(metavar="TIME", help="Stop after this time, such as '10 s'.", show_default="at the end"),
     ] = None,
-    key: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=FILE", help="Secret of encrypt and decrypt, 16, 24 or 32 bytes.")
-    ] = None,
+    secret: Secret = None,
     out: Annotated[
         list[str] | None,
         typer.Option(
@@ -219,7 +218,7 @@ def run(
     )
     parsed = load(plan)
     from synergy_nb.cli._result_files import chosen_files
-    from synergy_nb.cli._run_command import check, check_origin, execute, secrets, submit_detached
+    from synergy_nb.cli._run_command import check, check_origin, execute, submit_detached
 
     with bad_input("--out"):
         files = chosen_files(out or [], parsed)
@@ -228,10 +227,9 @@ def run(
     seconds = None if duration is None else chosen_duration("--duration", duration)
     with bad_input("--origin"):
         options = {"placement": placement, "origin": check_origin(origin, count)}
-    with bad_input("--key"):
-        keys = secrets(key or [])
+    secrets = chosen_secrets(secret)
     with bad_input(str(plan)):
-        check(parsed, peers=count, keys=keys)
+        check(parsed, peers=count, secrets=secrets if scheduler is None or secrets else None)
     from synergy_nb.plan.derived.placement_modes import decider_of
 
     with bad_input(str(plan)):
@@ -247,7 +245,7 @@ def run(
         given = scheduler if scheduler is not None else count or 8
         with Cluster(
             given,
-            keys=keys,
+            secrets=secrets,
             discipline=discipline,
             hotspots=hotspots,
             spark=where,

@@ -12,11 +12,13 @@ from synergy_nb.connectors._sockets import SocketSource
 from synergy_nb.connectors._tails import TailSource
 from synergy_nb.connectors._web_pages import PageSource
 from synergy_nb.connectors._web_sockets import WebSocketSource
+from synergy_nb.connectors.secret_values import Secrets, discreet
 from synergy_nb.dataflow.sources import Source
+from synergy_nb.plan.derived.named_secrets import secrets_of
 
 __all__ = ["POLLED", "connected"]
 
-_MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Source]]] = {
+_MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str], Secrets], Source]]] = {
     "directory": DirectorySource,
     "http": PageSource,
     "socket": SocketSource,
@@ -29,9 +31,13 @@ _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Sou
 POLLED: Final = tuple(_MAKERS)
 
 
-def connected(params: Mapping[str, Any], schema: Mapping[str, str]) -> Source:
+def connected(params: Mapping[str, Any], schema: Mapping[str, str], secrets: Mapping[str, bytes]) -> Source:
     """Return the source that the parameters of a plan's source describe, which is not open yet.
 
-    ``schema``: columns of its stream with their types.
+    ``schema``: columns of its stream with their types; ``secrets``: values by the names that plans use for them. What
+    the source says has the names in place of the values.
+
+    Raises ``ValueError`` if the source names a secret that is not there.
     """
-    return _MAKERS[params["connector"]](params, schema)
+    named = Secrets(secrets_of("source", params), secrets)
+    return discreet(_MAKERS[params["connector"]](params, schema, named), named, ("open", "poll", "close"))

@@ -6,8 +6,10 @@ import contextlib
 import http.client
 import socket
 import ssl
+from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
+from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow
 
 PATIENCE_S = 5.0  # longest time until a connection is made, or a server goes on with an answer, seconds
@@ -27,13 +29,18 @@ def connected_to(host: str, port: int) -> socket.socket:
         raise BrokenForNow(f"connection to {host}:{port}: {_reason(error)}") from None
 
 
+def secret_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
+    """Headers of a plan, with the secrets that they name."""
+    return {name: secrets.fill(text) for name, text in headers.items()}
+
+
 class WebRequest:
     """A request of a page, and its answer as it comes."""
 
-    def __init__(self, url: str, headers: dict[str, str]) -> None:
+    def __init__(self, url: str, shown: str, headers: Mapping[str, str]) -> None:
         """Send the request; BrokenForNow if there is no answer, or one that may be another later; else ValueError."""
         parts = urlsplit(url)
-        self.what = f"GET {url}"
+        self.what = f"GET {shown}"  # a URL may have secrets
         secure = parts.scheme == "https"
         host, port = parts.hostname or "", parts.port
         self._connection = (
@@ -42,7 +49,7 @@ class WebRequest:
             else http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
         )
         try:
-            self._connection.request("GET", _target(parts), headers=headers)
+            self._connection.request("GET", _target(parts), headers=dict(headers))
             self._socket = self._connection.sock
             self.answer = self._connection.getresponse()
         except ssl.SSLCertVerificationError as error:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.traces.rows import RowReader
 from synergy_nb.traces.text_files import head
@@ -28,7 +29,7 @@ class QuerySource(Source):
 
     repeats: ClassVar[bool] = True
 
-    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str]) -> None:
+    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str], secrets: Secrets) -> None:
         self._path = Path(params["path"])
         self._by: str = params["by"]
         query = str(params["query"]).strip().rstrip(";")

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 import polars as pl
 
+from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan.terms.units import counted
@@ -33,7 +34,7 @@ class DirectorySource(Source):
 
     repeats: ClassVar[bool] = True
 
-    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str]) -> None:
+    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str], secrets: Secrets) -> None:
         whole = Path(params["path"])
         self._folder, self._pattern = whole.parent, whole.name
         self._params = params

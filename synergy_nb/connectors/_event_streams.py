@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from synergy_nb.connectors._addresses import WebRequest
+from synergy_nb.connectors._addresses import WebRequest, secret_headers
 from synergy_nb.connectors._reading_threads import ReadingThread
+from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.traces.line_tables import LineTables
 
@@ -21,8 +22,10 @@ from synergy_nb.traces.line_tables import LineTables
 class EventSource(Source):
     """The events of a page."""
 
-    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str]) -> None:
+    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str], secrets: Secrets) -> None:
         self._url = params["url"]
+        self._headers: Mapping[str, str] = params.get("headers", {})
+        self._secrets = secrets
         self._lines = LineTables(self._url, schema, {**params, "format": "json"})
         self._request: WebRequest | None = None
         self._thread: ReadingThread | None = None
@@ -33,7 +36,8 @@ class EventSource(Source):
         """Ask for the events behind a position."""
         self._last = position
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
-        request = WebRequest(self._url, headers | ({"Last-Event-ID": position} if position else {}))
+        headers |= secret_headers(self._headers, self._secrets) | ({"Last-Event-ID": position} if position else {})
+        request = WebRequest(self._secrets.fill_url(self._url), self._url, headers)
         self._request = request
         kind = request.answer.headers.get("Content-Type", "")
         if kind.partition(";")[0].strip() != "text/event-stream":

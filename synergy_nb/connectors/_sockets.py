@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.connectors._addresses import connected_to
+from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.plan.operators.parameter_types import host_and_port
 from synergy_nb.traces.line_tables import LineTables
@@ -17,7 +18,7 @@ READ: Final = 1 << 20  # bytes that are read at a time
 class SocketSource(Source):
     """The lines of a TCP connection."""
 
-    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str]) -> None:
+    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str], secrets: Secrets) -> None:
         self._address = params["address"]
         self._ends = bool(params.get("ends"))
         self._lines = LineTables(self._address, schema, params)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Final
 
+from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.traces.line_tables import LineTables
 
@@ -29,7 +30,7 @@ class TailSource(Source):
 
     repeats: ClassVar[bool] = True
 
-    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str]) -> None:
+    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str], secrets: Secrets) -> None:
         self._path = Path(params["path"])
         self._lines = LineTables(str(self._path), schema, params)
         self._file: BinaryIO | None = None

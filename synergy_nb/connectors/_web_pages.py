@@ -18,7 +18,8 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-from synergy_nb.connectors._addresses import WebRequest
+from synergy_nb.connectors._addresses import WebRequest, secret_headers
+from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import Polled, Source
 from synergy_nb.traces.line_tables import LineTables
 
@@ -28,8 +29,10 @@ MOST_BYTES: Final = 64 << 20  # of an answer
 class PageSource(Source):
     """The rows of a page that is polled."""
 
-    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str]) -> None:
+    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str], secrets: Secrets) -> None:
         self._url = params["url"]
+        self._headers: Mapping[str, str] = params.get("headers", {})
+        self._secrets = secrets
         self._params = params
         self._every = float(params["every"])
         by, clock = params.get("by"), params.get("time", "time")
@@ -52,7 +55,9 @@ class PageSource(Source):
         if now < self._due:
             return None
         self._due = now + self._every
-        request = WebRequest(self._url, {"Accept": "*/*", **({"If-None-Match": self._tag} if self._tag else {})})
+        headers = {"Accept": "*/*", **secret_headers(self._headers, self._secrets)}
+        headers |= {"If-None-Match": self._tag} if self._tag else {}
+        request = WebRequest(self._secrets.fill_url(self._url), self._url, headers)
         try:
             if request.answer.status == 304:
                 return None

@@ -13,8 +13,9 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import HTTPTimeoutError
 from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
 
-from synergy_nb.connectors._addresses import PATIENCE_S, may_pass
+from synergy_nb.connectors._addresses import PATIENCE_S, may_pass, secret_headers
 from synergy_nb.connectors._reading_threads import ReadingThread
+from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.traces.line_tables import LineTables
 
@@ -22,8 +23,10 @@ from synergy_nb.traces.line_tables import LineTables
 class WebSocketSource(Source):
     """The messages of a WebSocket."""
 
-    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str]) -> None:
+    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str], secrets: Secrets) -> None:
         self._url = params["url"]
+        self._headers: Mapping[str, str] = params.get("headers", {})
+        self._secrets = secrets
         self._hello: str | None = params.get("hello")
         self._lines = LineTables(self._url, schema, {**params, "format": "json"})
         self._thread: ReadingThread | None = None
@@ -50,10 +53,11 @@ class WebSocketSource(Source):
     async def _read(self, put: Callable[[Any], bool]) -> None:
         try:
             self._loop = asyncio.get_running_loop()
-            request = HTTPRequest(self._url, connect_timeout=PATIENCE_S, follow_redirects=False)
+            url, headers = self._secrets.fill_url(self._url), secret_headers(self._headers, self._secrets)
+            request = HTTPRequest(url, headers=headers, connect_timeout=PATIENCE_S, follow_redirects=False)
             connection = await websocket_connect(request)
             if self._hello is not None:
-                await connection.write_message(self._hello)
+                await connection.write_message(self._secrets.fill(self._hello))
             self._connection = connection
         except Exception as error:  # noqa: BLE001 - it is raised where it is opened
             self._failures.append(error)

@@ -1,8 +1,8 @@
 """Samples: the first rows of any stream of a plan, computed in this process while the plan is edited.
 
 The operators execute by the logic that peers use (:mod:`synergy_nb.dataflow.operators`), but no stream is paced,
-``delay`` does not wait, and all keys are one fixed key. Each source ends after :data:`LARGEST_SAMPLE` tuples, so the
-last windows have results of fewer tuples than they would have in a run.
+``delay`` does not wait, and all secrets are one fixed secret. Each source ends after :data:`LARGEST_SAMPLE` tuples, so
+the last windows have results of fewer tuples than they would have in a run.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from synergy_nb.dataflow.sources import BrokenForNow
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Operator, Plan
+from synergy_nb.plan.derived.named_secrets import secrets_of
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.traces import nexmark, packets
 from synergy_nb.traces.reading import open_trace
@@ -35,7 +36,7 @@ __all__ = ["LARGEST_SAMPLE", "SampleError", "SampledRows", "compute_sample", "js
 LARGEST_SAMPLE: Final = 10_000
 _BATCH_ROWS: Final = 500  # rows of a batch: few, so that the first results come soon
 _LARGEST_EXACT: Final = 2**53  # JavaScript has all integers up to this one
-_KEY: Final = b"a stand-in for a key, for samples only"  # stands for each key of the plan
+_SECRET: Final = b"a stand-in for a key, for samples only"  # stands for each key of the plan
 
 
 class SampleError(SynergyError, ValueError):
@@ -102,9 +103,9 @@ class _SampleRun:
         self.plan = plan
         self.target = target  # id of the operator whose stream is wanted
         self.wanted_rows = rows
-        keys = {str(each.params["key"]): _KEY for each in needed if "key" in each.params}
+        secrets = {name: _SECRET for each in needed for _, name in secrets_of(each.kind, each.params)}
         self.logic: dict[str, OperatorLogic] = {
-            each.id: create(each, plan, keys=keys, wait=lambda _: None) for each in needed if each.inputs
+            each.id: create(each, plan, secrets=secrets, wait=lambda _: None) for each in needed if each.inputs
         }
         #: Operator id to its readers, each with the number of its input.
         self.readers: dict[str, list[tuple[str, int]]] = {each.id: [] for each in needed}
@@ -189,7 +190,7 @@ def _first_items(
 def _polled_rows(operator: Operator, columns: Mapping[str, str]) -> pl.DataFrame:
     """The first rows that are there of a source that waits for more, at most :data:`LARGEST_SAMPLE`."""
     source, reader, found, left = (
-        connected(operator.params, columns),
+        connected(operator.params, columns, {}),
         RowReader(operator.id, columns),
         [],
         LARGEST_SAMPLE,

@@ -201,7 +201,7 @@ class PacedWorld(PeerWorld):
             case str() as connector if connector in POLLED:
                 schema, dropped = plan.schema(operator), partial(self._dropped, peer, (application, operator))
                 reader = RowReader(operator, schema)
-                return read_to_end(connected(params, schema), reader, params.get("lateness"), dropped), False
+                return read_to_end(connected(params, schema, {}), reader, params.get("lateness"), dropped), False
             case "peers":
                 interval = float(params.get("interval", 1.0))
                 samples = partial(self._samples, peer)

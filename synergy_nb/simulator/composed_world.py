@@ -67,7 +67,7 @@ class ComposedWorld(PacedWorld):
         faults: Faults,
         *,
         discipline: str = "fcfs",
-        keys: Mapping[str, bytes] | None = None,  # secrets of `encrypt` and `decrypt`, by their names in plans
+        secrets: Mapping[str, bytes] | None = None,  # by the name that plans use for them
     ) -> None:
         self.noted = NotedSteps()  # messages that peers have handled for requests, and their effects
         self.answers: dict[int, driver.Answer] = {}  # number of a command to the answer of the peer
@@ -76,7 +76,7 @@ class ComposedWorld(PacedWorld):
         self._qualities: dict[Key, SinkQuality] = {}
         self.measured: dict[Key, SinkQuality] = {}  # of sinks until they or their applications have ended
         super().__init__(seed, topology, config, faults, discipline=discipline)
-        self.keys = dict(keys or {})
+        self.secrets = dict(secrets or {})
         for address in topology.peers:
             self._record(address, events.PeerStarted, address, name=address)
             self.control.report(address, driver.OfferComponents())
@@ -213,7 +213,7 @@ class ComposedWorld(PacedWorld):
         declared = plan.operators.get(component.operator) or plan.operators[original(component.operator)]
         if declared.kind == "source":
             return None
-        logic = create(declared, plan, keys=self.keys, wait=lambda _: None)
+        logic = create(declared, plan, secrets=self.secrets, wait=lambda _: None)
         return merged(logic, component, plan, compares=deployment.compares)
 
     # -- instructions of peers -----------------------------------------------------------------------------------

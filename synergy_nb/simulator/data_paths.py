@@ -102,7 +102,7 @@ class DataPaths:
         self.facts: list[tuple[float, str, Fact]] = []  # facts that peers reported: time in seconds, address, fact
         # application and sink to the seconds between two collections of its results
         self.clients: dict[tuple[str, str], float] = {}
-        self.keys: dict[str, bytes] = {}  # secrets of `encrypt` and `decrypt`, by their names in plans
+        self.secrets: dict[str, bytes] = {}  # by the name that plans use for them
         self.pace = 0.02  # seconds between two batches of a source
         self.turns: dict[str, Turns] = {}  # peers that get only a share of a processor
         self.most_bytes = self.most_made = 0
@@ -144,7 +144,7 @@ class DataPaths:
         component.agree(terms, declared.kind)
         if declared.kind == "source":
             return None
-        logic = create(declared, plan, keys=self.keys, wait=lambda _: None)
+        logic = create(declared, plan, secrets=self.secrets, wait=lambda _: None)
         return merged(logic, component, plan, compares=deployment.compares)
 
     # -- faults --------------------------------------------------------------------------------------------------

@@ -22,8 +22,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.assembly.peer_options import check_keys, check_positive, peer_config
+from synergy_nb.assembly.peer_options import check_positive, peer_config
 from synergy_nb.connectors import POLLED
+from synergy_nb.connectors.secret_values import given_secrets
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.dataflow.functions.calls import found
 from synergy_nb.drawing.notebook_views import view_of
@@ -91,8 +92,9 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         Greatest bandwidth of each virtual link that may be promised, bytes/s.
     loss, duplication, reordering
         Probabilities that a message is lost, that it arrives twice, and that later ones overtake it.
-    keys
-        Secrets of ``encrypt`` and ``decrypt``, by name: 16, 24 or 32 bytes each.
+    secrets
+        Passwords, tokens and keys by the name that plans use for them: as ``bytes``, or where they are,
+        ``"env:VARIABLE"``, ``"file:PATH"`` or ``"keyring:SERVICE/USER"``.
     composition
         Parameters of composition, such as the probing ratio.
     discipline
@@ -140,7 +142,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         loss: float = 0.0,
         duplication: float = 0.0,
         reordering: float = 0.0,
-        keys: Mapping[str, bytes] | None = None,
+        secrets: Mapping[str, bytes | str] | None = None,
         composition: CompositionConfig | None = None,
         discipline: str = "fcfs",
         hotspots: str | HotSpotConfig = "on",
@@ -159,8 +161,8 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         config = peer_config(bandwidth, composition, hotspots, replication, overload, patience)
         config = msgspec.structs.replace(config, pings=config.pings * max(1.0, len(topology) / FEW_PEERS))
         faults = Faults(loss, duplication, reordering, delay=(0.0, 0.0), deployment=0.0)
-        order, secrets = check_discipline("discipline", discipline), check_keys(keys)
-        self.world = ComposedWorld(seed, topology, config, faults, discipline=order, keys=secrets)
+        order = check_discipline("discipline", discipline)
+        self.world = ComposedWorld(seed, topology, config, faults, discipline=order, secrets=given_secrets(secrets))
         self.world.run(STABLE)
         self.world.noted.noting = True
         self._applications, self._listeners = dict[str, SimulatedApplication](), list[Callable[[], None]]()

@@ -16,6 +16,7 @@ from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, con
 from synergy_nb.errors import user_facing
 from synergy_nb.plan import Plan, Stream, source
 from synergy_nb.plan.data_frames import is_frame
+from synergy_nb.plan.derived.named_secrets import secrets_of_plan
 from synergy_nb.plan.functions.declaring import OwnFunction
 from synergy_nb.plan.operators.sources import GENERATED, is_endless
 from synergy_nb.testing._feeding import Feed, drive, micros
@@ -115,9 +116,8 @@ class Tested:
 
     def logic(self, operator: str, *, exact: bool | None = None) -> OperatorLogic:
         """Make a new logic of an operator; ``exact``: whether sums of floats do not depend on their order."""
-        return create(
-            self.plan.operators[operator], self.plan, keys=self._keys, wait=_at_once, exact=exact, functions=self._local
-        )
+        declared, secrets = self.plan.operators[operator], self._secrets
+        return create(declared, self.plan, secrets=secrets, wait=_at_once, exact=exact, functions=self._local)
 
     def outputs(self) -> dict[str, list[Item]]:
         """What each operator emits."""
@@ -140,9 +140,9 @@ class Tested:
         return calls
 
     @cached_property
-    def _keys(self) -> dict[str, bytes]:
+    def _secrets(self) -> dict[str, bytes]:
         """A secret for each name that the plan uses, the same in each run."""
-        names = {each.params["key"] for each in self.plan.operators.values() if each.kind in ("encrypt", "decrypt")}
+        names = {named.name for _, named in secrets_of_plan(self.plan)}
         return {name: hashlib.sha256(name.encode()).digest() for name in names}
 
 

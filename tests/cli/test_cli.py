@@ -228,7 +228,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
             ["run", "plan.yaml", "--origin", "surce", "--peers", "2"],
             "--origin: 'surce'; expected client, source, sink, near, or one of peer-1, peer-2; did you mean 'source'?",
         ),
-        (["run", "plan.yaml", "--key", "secret"], "--key: 'secret'; expected NAME=FILE"),
+        (["run", "plan.yaml", "--secret", "k"], "--secret: 'k'; expected NAME=env:VARIABLE, NAME=file:PATH or"),
         (["run", "plan.yaml", "--out", "x.xls"], "--out: 'x.xls'; expected a file NAME.parquet, NAME.csv, NAME.jsonl"),
         (["run", "plan.yaml", "--out", "no/x.csv"], "--out: 'no/x.csv'; expected a file in a folder that exists"),
         (
@@ -240,8 +240,11 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
             ["run", "plan.yaml", "--detach", "--scheduler", "tcp://h:1", "--out", "x.csv"],
             "--detach and --out: expected one of them, as the command does not wait for the results",
         ),
-        (["run", "plan.yaml", "--key", "k=no"], "--key: 'k=no': No such file or directory; expected a file that holds"),
-        (["run", "plan.yaml", "--key", "k=plan.yaml"], "--key: 'k=plan.yaml': "),
+        (["run", "plan.yaml", "--secret", "k=file:no"], "--secret: 'k': 'file:no': No such file or directory"),
+        (
+            ["up", "--secret", "k=env:NOT_SET"],
+            "--secret: 'k': 'env:NOT_SET': it is not set; expected a",
+        ),
         (["up", "--discipline", "efd"], "--discipline: 'efd'; expected one of fcfs, edf, least_slack; did you mean"),
         (
             ["run", "plan.yaml", "--hotspots", "of"],
@@ -285,7 +288,7 @@ def test_a_plan_that_this_machine_cannot_run_is_refused(folder: Path) -> None:
     assert "operator 'large', at: 'peer-9'; expected one of peer-1, peer-2; did you mean" in pinned
     secret = run("{kind: filter, input: packets, where: bytes > 1000}", "{kind: encrypt, input: packets, "
                  "columns: [destination], key: k}")  # fmt: skip
-    assert "operator 'large', key: 'k'; expected --key k=FILE with its secret" in secret
+    assert "operator 'large', key: 'k'; expected --secret k=env:VARIABLE, --secret k=file:PATH" in secret
     both = run("{kind: filter, input: packets, where: bytes > 1000}", "{kind: encrypt, input: packets, "
                "columns: [destination], key: k, at: mars}")  # fmt: skip
     assert "the plan has 2 problems" in both

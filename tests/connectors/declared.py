@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -13,10 +14,10 @@ from synergy_nb.plan import source
 COLUMNS = {"time": "time", "n": "int", "word": "str"}
 
 
-def declared(connector: str, **params: Any) -> Source:
+def declared(connector: str, secrets: Mapping[str, bytes] | None = None, **params: Any) -> Source:
     """A source with the columns of these tests, and the parameters that a checked plan has."""
     plan = source(connector, **{"columns": COLUMNS, **params}, id="s").sink()
-    return connected(plan.operators["s"].params, plan.schema("s"))
+    return connected(plan.operators["s"].params, plan.schema("s"), secrets or {})
 
 
 def numbers(polled: Polled | None) -> list[int]:

@@ -94,6 +94,7 @@ class Messages:
         self.heard: list[str] = []
         self.clients: list[WebSocketHandler] = []
         self.connected = threading.Semaphore(0)
+        self.spoken = threading.Semaphore(0)  # for each message that it has heard
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -108,6 +109,7 @@ class Messages:
 
             def on_message(self, message: str | bytes) -> None:
                 messages.heard.append(str(message))
+                messages.spoken.release()
 
         async def serve() -> None:
             server = HTTPServer(Application([("/rows", Handler)]))

@@ -283,7 +283,7 @@ def test_a_guest_reaches_only_hosts_that_were_named(connector: str) -> None:
     assert refused_paths(plan, ["/"]).endswith("expected no host: none was named for guests")
     assert refused_paths(plan, [], hosts=["other"]).endswith("expected one of the hosts other")
     assert refused_paths(plan, [], hosts=["METER.local"]) == ""
-    assert connected(plan.operators["s"].params, plan.schema("s")) is not None
+    assert connected(plan.operators["s"].params, plan.schema("s"), {}) is not None
 
 
 @pytest.mark.parametrize(

@@ -284,7 +284,7 @@ def test_an_average_of_tuples_that_are_too_old_to_count_is_null() -> None:
 def sealed(
     stream: Stream, *given: tuple[int, str | None, int | None], position: int = 0, keys: Any = KEYS
 ) -> pl.DataFrame:
-    logic, _, _ = only(stream, keys=keys)
+    logic, _, _ = only(stream, secrets=keys)
     (item,) = logic.on_batch(0, batch(*given, position=position))
     assert isinstance(item, Batch)
     return item.table
@@ -298,7 +298,7 @@ GIVEN = ((1, "pluto", 5), (2, "pluto", 5), (3, None, None), (4, "a longer name t
 
 
 def opened(table: pl.DataFrame, stream: Stream, keys: Any = KEYS) -> pl.DataFrame:
-    logic, _, _ = only(stream, keys=keys)
+    logic, _, _ = only(stream, secrets=keys)
     (item,) = logic.on_batch(0, Batch(table, 0, 0.0))
     assert isinstance(item, Batch)
     return item.table
@@ -356,15 +356,15 @@ def test_decrypting_as_another_type_is_refused() -> None:
 
 def test_keys_are_checked_when_the_operator_is_made_and_never_shown() -> None:
     with pytest.raises(
-        ValueError, match=r"operator 'encrypt' \(encrypt\): key: 'gamma'; expected a key .*\(alpha, beta\)"
+        ValueError, match=r"operator 'encrypt' \(encrypt\): key: 'gamma'; expected a secret .*\(alpha, beta\)"
     ):
-        only(secret("gamma"), keys=KEYS)
-    with pytest.raises(ValueError, match=r"key: 'alpha'; expected a key that this peer has \(none\)"):
+        only(secret("gamma"), secrets=KEYS)
+    with pytest.raises(ValueError, match=r"key: 'alpha'; expected a secret that this peer has \(none\)"):
         only(secret())
     with pytest.raises(ValueError, match="a secret of at least 16 bytes") as error:
-        only(secret(), keys={"alpha": b"too short"})
+        only(secret(), secrets={"alpha": b"too short"})
     assert "too short" not in str(error.value)
-    logic, _, _ = only(secret(), keys=KEYS)
+    logic, _, _ = only(secret(), secrets=KEYS)
     assert not re.search("secret", repr(logic.context) + repr(vars(logic)))
     assert b"secret" not in logic.save().head
     assert fresh(secret().sink(), "encrypt").late == 0

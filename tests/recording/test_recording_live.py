@@ -28,7 +28,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     file = tmp_path_factory.mktemp("live") / "run.rec"
     packets = source("packets", rate="1000 tuples/s", duration="1 s", speed=0.0, seed=1)
     endless = source("packets", rate="500 tuples/s", seed=2)
-    with Cluster(4, cores=1.0, record=file, keys={"secret": SECRET}) as cluster:
+    with Cluster(4, cores=1.0, record=file, secrets={"secret": SECRET}) as cluster:
         finished = cluster.submit(
             packets.filter("bytes > 100").encrypt("link", key="secret").sink("finished"), origin="peer-1"
         )

@@ -432,7 +432,7 @@ def test_a_feed_with_wrong_columns_fails_its_application(cluster: Cluster) -> No
         ({"peers": "localhost"}, "peers: 'localhost'; expected the address of a Dask scheduler"),
         ({"cores": -1.0}, "cores: -1.0; expected a positive number"),
         ({"bandwidth": 0.0}, "bandwidth: 0.0; expected a positive number"),
-        ({"keys": {"k": b"short"}}, "keys: 'k'; expected 16, 24 or 32 bytes"),
+        ({"secrets": {"k": "a token"}}, "secrets: 'k': it is something else; expected 'env:VARIABLE'"),
     ],
 )
 def test_a_cluster_that_makes_no_sense_is_not_started(arguments: dict[str, object], message: str) -> None:

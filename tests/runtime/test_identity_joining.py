@@ -17,7 +17,7 @@ from synergy_nb.runtime.identity.authority import Authority
 from synergy_nb.runtime.identity.joining import JoiningDoor, JoinRefused, JoinToken, ask_to_join
 
 HERE = "127.0.0.1"
-SETTINGS = {"cores": 2.0, "keys": {"a": b"k"}}
+SETTINGS = {"cores": 2.0, "secrets": {"a": b"k"}}
 
 
 @dataclasses.dataclass

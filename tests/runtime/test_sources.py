@@ -458,7 +458,7 @@ async def test_results_of_a_query_continue_behind_a_position_and_wait_until_they
         host=SparkHost(loop, lambda: 9.0, lambda *_, **__: None),
         application="app",
         operator=trace().sink().operators["source"],
-        keys={},
+        secrets={},
         told=PartCallbacks(
             failed=lambda _: None,
             prepared=lambda: None,

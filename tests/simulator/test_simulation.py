@@ -516,7 +516,10 @@ def test_a_source_has_the_rows_before_an_error_and_then_the_error() -> None:
         (lambda: Simulation(2, hotspots="maybe"), "hotspots: 'maybe'"),
         (lambda: Simulation(2, discipline="lifo"), "discipline: 'lifo'"),
         (lambda: Simulation(2, composition=3), "composition: 3; expected a CompositionConfig"),  # type: ignore[arg-type]
-        (lambda: Simulation(2, keys={"k": b"short"}), "keys: 'k'; expected 16, 24 or 32 bytes"),
+        (
+            lambda: Simulation(2, secrets={"k": "a token"}),
+            "secrets: 'k': it is something else; expected 'env:",
+        ),
         (lambda: Simulation(2, seed=-1), "seed: -1; expected an integer"),
     ],
 )

@@ -82,7 +82,7 @@ def test_who_waits_hears_of_the_end() -> None:
 def part_query(callbacks: QueryCallbacks, connect: Callable[[], None]) -> PartQuery:
     plan = source("packets", id="s").filter("bytes > 0", id="f").sink()
     spark = SparkAccess(connect, PeerEndpoint(), lambda _: None)  # type: ignore[arg-type]
-    return PartQuery(Part("app", "f", plan, ("f",), ("s",)), spark, callbacks, keys={})
+    return PartQuery(Part("app", "f", plan, ("f",), ("s",)), spark, callbacks, secrets={})
 
 
 def test_a_query_that_cannot_connect_fails_by_its_reason_and_one_that_is_stopped_does_not() -> None:

@@ -171,7 +171,7 @@ class Runner:
         for name, value in needed.items():
             self.session.conf.set(name, value)
         try:
-            result = build(plan, members, end, lambda up: folders[up].read(self.session), keys=KEYS, ordered=True)
+            result = build(plan, members, end, lambda up: folders[up].read(self.session), secrets=KEYS, ordered=True)
             query = start(result, f"q{self.started}")
         except Exception as error:  # noqa: BLE001 - is that of one test, not of all
             take = partial(_fail, error)
@@ -394,7 +394,7 @@ def test_a_query_goes_on_where_it_stopped(make: Callable[[], Stream], session: S
     folder = Folder(tmp_path / "in", plan.schema("packets"))
     for some in (batches[:2], batches[2:3], batches[3:]):
         folder.add(some)
-        result = build(plan, members, end, lambda _: folder.read(session), keys=KEYS)
+        result = build(plan, members, end, lambda _: folder.read(session), secrets=KEYS)
         writer = result.writeStream.format("parquet").option("path", str(tmp_path / "out")).outputMode("append")
         query = writer.option("checkpointLocation", str(tmp_path / "kept")).trigger(availableNow=True).start()
         assert query.awaitTermination(SECONDS)
@@ -411,8 +411,8 @@ def test_a_value_that_cannot_be_decrypted_ends_the_query(session: SparkSession, 
     folder = Folder(tmp_path / "in", plan.schema("packets"))
     folder.add(micro_batches(packets(), 0, [(0, Batch(packets(), 0, 0.0)), (0, Punctuation(END, 300, 0.0))]))
     with pytest.raises(ValueError, match=r"operator 'decrypt' \(decrypt\): key: 'beta'; expected a key that this peer"):
-        build(plan, members, end, lambda _: folder.read(session), keys={"alpha": b"a" * 32})
-    query = start(build(plan, members, end, lambda _: folder.read(session), keys=KEYS), "undecryptable")
+        build(plan, members, end, lambda _: folder.read(session), secrets={"alpha": b"a" * 32})
+    query = start(build(plan, members, end, lambda _: folder.read(session), secrets=KEYS), "undecryptable")
     with pytest.raises(
         Exception, match=r"operator 'decrypt' \(decrypt\): column 'source': cannot decrypt a value: key"
     ):
@@ -452,7 +452,7 @@ def test_times_of_all_years_are_in_their_windows(session: SparkSession, tmp_path
     members, end = part_of(plan)
     folder = Folder(tmp_path / "in", plan.schema("packets"))
     folder.add(micro_batches(table, 0, [(0, Batch(table, 0, 0.0)), (0, Punctuation(END, 3, 0.0))]))
-    query = start(build(plan, members, end, lambda _: folder.read(session), keys=KEYS), "years")
+    query = start(build(plan, members, end, lambda _: folder.read(session), secrets=KEYS), "years")
     assert query.awaitTermination(SECONDS)
     assert session.table("years").selectExpr("sum(n)").collect()[0][0] == 3
 

@@ -85,7 +85,7 @@ class Part:
             host=host,
             application="app",
             operator=plan.operators["count"],
-            keys={},
+            secrets={},
             told=PartCallbacks(
                 failed=lambda _: None,
                 prepared=lambda: None,

@@ -69,7 +69,7 @@ class Run:
                 on_progress=self._progressed,
                 on_room=lambda: self._set("rooms", self.rooms + 1),
             ),
-            keys={"alpha": b"a" * 32},
+            secrets={"alpha": b"a" * 32},
         )
         self.query.start()
 
@@ -432,7 +432,7 @@ def test_sources_of_this_machine_are_not_read_by_spark_elsewhere(spark_server: S
         Part("app", "end", plan, ("a", "end"), ()),
         SparkAccess(lambda: connect(spark_server.ready()), endpoint, lambda _: None),
         QueryCallbacks(on_failed=fail),
-        keys={},
+        secrets={},
     )
     query.start()
     assert failed.wait(WITHIN)

@@ -179,7 +179,7 @@ def test_input_during_the_start_of_a_query_follows_earlier_input(monkeypatch: py
         Part("app", "f", plan, ("f",), ("s",)),
         SparkAccess(lambda: None, PeerEndpoint(), lambda _: None),  # type: ignore[arg-type, return-value]
         QueryCallbacks(),
-        keys={},
+        secrets={},
     )
     query.input.append(0, batch([1, 2]))
     query.input.append(0, Punctuation(5, 2, 0.0))

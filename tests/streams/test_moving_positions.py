@@ -44,7 +44,7 @@ class World(PeerWorld):
 
     def __init__(self, seed: int, peers: str) -> None:
         super().__init__(seed, tuple(peers), Faults(delay=(0.001, 0.002), capture=0.001))
-        self.keys.update(KEYS)
+        self.secrets.update(KEYS)
         self.pace = FIRST_S
 
     def begin(self) -> None:

@@ -75,7 +75,7 @@ class Context(msgspec.Struct, frozen=True):
         Schema of the output stream.
     stream
         Canonical name of the output stream.
-    keys
+    secrets
         Secrets by the name that plans use for them.
     wait
         Function that waits for the given seconds, for the operator ``delay``; the driver provides it.
@@ -91,12 +91,12 @@ class Context(msgspec.Struct, frozen=True):
     inputs: tuple[Mapping[str, str], ...]
     output: Mapping[str, str]
     stream: str
-    keys: Mapping[str, bytes] = {}
+    secrets: Mapping[str, bytes] = {}
     wait: Callable[[float], None] | None = None
     exact: bool = False
     functions: Callable[[Context], Calls] | None = None
 
-    def __repr__(self) -> str:  # keys are secret
+    def __repr__(self) -> str:  # secrets are in no text
         return f"Context({self.id!r}, {self.kind!r}, {self.params!r})"
 
     def error(self, field: str, value: object, expected: str) -> ValueError:
@@ -424,7 +424,7 @@ def create(
     operator: Operator,
     plan: Plan,
     *,
-    keys: Mapping[str, bytes] | None = None,
+    secrets: Mapping[str, bytes] | None = None,
     wait: Callable[[float], None] | None = None,
     exact: bool | None = None,
     functions: Callable[[Context], Calls] | None = None,
@@ -437,8 +437,8 @@ def create(
         An operator of ``plan``.
     plan
         Plan that has the schemas of its inputs and the name of its stream.
-    keys
-        Name in the plan to secret, for ``encrypt`` and ``decrypt``.
+    secrets
+        Secrets by the name that plans use for them.
     wait
         Function that waits for the given seconds, for ``delay``; ``time.sleep`` on a real peer.
     exact
@@ -451,7 +451,7 @@ def create(
     Raises
     ------
     ValueError
-        If the kind has no logic, a key is missing or too short, or ``delay`` has no ``wait``.
+        If the kind has no logic, a secret is missing or too short, or ``delay`` has no ``wait``.
     """
     factory = REGISTRY.get(operator.kind)
     if factory is None:
@@ -463,7 +463,7 @@ def create(
         inputs=tuple(plan.schema(upstream) for upstream in operator.streams),
         output=plan.schema(operator.id),
         stream=plan.stream_name(operator.id),
-        keys=keys or {},
+        secrets=secrets or {},
         wait=wait,
         exact=sums_exactly(operator, plan.operators.values(), plan.qos) if exact is None else exact,
         functions=functions,

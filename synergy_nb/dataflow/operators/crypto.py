@@ -56,9 +56,10 @@ _TYPE_OF_TAG: Final = {tag: kind for kind, (tag, _) in _WRITE.items()}
 def _derived(context: Context) -> tuple[AESGCM, bytes]:
     """Derive the cipher, and the key of nonces, from the secret that the operator names."""
     name = context.params["key"]
-    secret = context.keys.get(name)
+    secret = context.secrets.get(name)
     if secret is None:
-        raise context.error("key", name, f"a key that this peer has ({', '.join(sorted(context.keys)) or 'none'})")
+        has = ", ".join(sorted(context.secrets)) or "none"
+        raise context.error("key", name, f"a secret that this peer has ({has})")
     if len(secret) < _LEAST_SECRET:
         raise context.error("key", name, f"a secret of at least {_LEAST_SECRET} bytes under this name")
     return AESGCM(hmac.digest(secret, b"synergy_nb encrypt", "sha256")), hmac.digest(

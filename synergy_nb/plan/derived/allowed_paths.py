@@ -8,9 +8,9 @@ plain path (a URL such as ``file:///etc/passwd`` or ``s3://...``, or a pattern s
 reads it, and so is a query to a DuckDB file: SQL can read and write any file. A folder in which others may write
 should not be named, as a link may be put there after the check.
 
-The plans of others write no files: a folder that is named is one to read from, and who reads there would believe what
-they write. A host counts by its name as the plan states it. Requests follow no redirections, so none leads to another
-host; what a name resolves to is the peer's affair.
+The plans of others name no secrets, which a peer has from its owner. They write no files: a folder that is named is
+one to read from, and who reads there would believe what they write. A host counts by its name as the plan states it.
+Requests follow no redirections, so none leads to another host; what a name resolves to is the peer's affair.
 
 The paths of a plan are found here, in one place: those of sources, of tables that are looked up, of the operators
 within parts on Spark, and of the destinations of sinks. The file of a model is in the content of its function, so
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from synergy_nb.plan.checks.validation import Operator
+from synergy_nb.plan.derived.named_secrets import secrets_of_plan
 from synergy_nb.plan.operators.catalogue import KINDS, PART, parameters_of
 from synergy_nb.plan.operators.destinations import DESTINATION
 from synergy_nb.plan.operators.parameter_types import ADDRESS, FILES, PATH, URL, WEBSOCKET, host_of
@@ -95,6 +96,12 @@ def refused_paths(
     ``folders``, ``hosts``: folders and hosts that the owner of the peer has named; ``only``: operator whose files and
     hosts count; None: those of all.
     """
+    for name, secret in secrets_of_plan(plan):
+        if only in (None, name):
+            return (
+                f"operator {name!r}: {secret.field}: secret {secret.name!r}; expected none in a plan of somebody else: "
+                "a peer has the secrets of its owner"
+            )
     for named in paths_of(plan, only):
         if named.written:
             return (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from synergy_nb.plan.operators.declaration import Declaration, Parameter
-from synergy_nb.plan.operators.parameter_types import COLUMN_TYPES, NAME, columns
+from synergy_nb.plan.operators.parameter_types import COLUMN_TYPES, SECRET, columns
 from synergy_nb.plan.operators.schemas import IMPLICIT, Derivation, Schema
 
 __all__ = ["DECRYPT", "ENCRYPT"]
@@ -45,9 +45,8 @@ ENCRYPT: Final = Declaration(
     parameters={
         "columns": Parameter(columns(1), "columns to encrypt", spelling="many"),
         "key": Parameter(
-            NAME,
-            'name of a key; the secret itself is never in a plan (`Cluster(keys={"mine": ...})`, `synergy run --key '
-            "mine=FILE`)",
+            SECRET,
+            "name of a [secret](sources.md#secrets) of at least 16 bytes",
             spelling="keyword",
         ),
     },
@@ -68,7 +67,7 @@ DECRYPT: Final = Declaration(
     yaml=("opened: {kind: decrypt, input: sealed, columns: {source: str, destination: str}, key: mine}",),
     parameters={
         "columns": Parameter(COLUMN_TYPES, "column to its type before encryption"),
-        "key": Parameter(NAME, "name of the key of `encrypt`", spelling="keyword"),
+        "key": Parameter(SECRET, "name of the secret of `encrypt`", spelling="keyword"),
     },
     columns=_decrypt,
     shaping=frozenset({"columns"}),

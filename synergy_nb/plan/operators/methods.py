@@ -467,8 +467,7 @@ class Methods:
         columns
             Columns to encrypt.
         key
-            Name of a key; the secret itself is never in a plan (``Cluster(keys={"mine": ...})``, ``synergy run --key
-            mine=FILE``).
+            Name of a [secret](sources.md#secrets) of at least 16 bytes.
         profile
             Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
@@ -482,7 +481,7 @@ class Methods:
         columns
             Column to its type before encryption.
         key
-            Name of the key of ``encrypt``.
+            Name of the secret of ``encrypt``.
         profile
             Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """

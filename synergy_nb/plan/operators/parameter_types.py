@@ -13,9 +13,10 @@ import re
 from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from synergy_nb.plan.terms.column_types import EXAMPLES, column_type
+from synergy_nb.plan.terms.secret_names import names_in
 from synergy_nb.plan.terms.units import (
     WrongValue,
     WrongValues,
@@ -41,6 +42,7 @@ __all__ = [
     "FACTOR",
     "FLAG",
     "FRACTION",
+    "HEADERS",
     "MOST_SEGMENTS",
     "NAME",
     "ORDER",
@@ -48,6 +50,8 @@ __all__ = [
     "PATH",
     "POSITIVE",
     "RATE",
+    "SECRET",
+    "SECRET_TEXT",
     "SIGNATURE",
     "SIZE",
     "TEXT",
@@ -144,6 +148,7 @@ def _url(*schemes: str) -> Callable[[Any], str]:
         try:
             parts = urlsplit(text)
             right = parts.scheme in schemes and parts.hostname and (parts.port or 1) and text.isprintable()
+            right = right and "$" not in parts.netloc
         except ValueError:
             right = False
         shown = re.sub(r"//[^/]*@", "//...@", text)  # an error is shown, too, and kept in the output of a notebook
@@ -151,9 +156,39 @@ def _url(*schemes: str) -> Callable[[Any], str]:
             raise WrongValue(shown, expected)
         if parts.username or parts.password:
             raise WrongValue(shown, f"{expected}, without a name and a password, which a plan would show")
+        for name, given in parse_qsl(parts.query):
+            if _SECRET_FIELD.search(name) and not names_in(given):
+                shown = text.partition("?")[0] + f"?{name}=..."
+                raise WrongValue(shown, f"the name of a secret there, as {name}=${{mine}}: a plan is shown to others")
         return text
 
     return parse
+
+
+#: Names of fields whose values are secret.
+_SECRET_FIELD: Final = re.compile(r"(?i)auth|cookie|passw|secret|(?:^|[_-])token$|api[_-]?key$")
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_SET_BY_CONNECTORS: Final = re.compile(
+    r"(?i)host|connection|upgrade|transfer-encoding|content-length|if-none-match|last-event-id|sec-websocket-.*"
+)
+
+
+def _headers(value: Any) -> dict[str, str]:
+    """Parse headers of requests; a value that is secret is named in them."""
+    if not isinstance(value, Mapping) or not value:
+        raise WrongValue(type(value).__name__, "headers with their values, as {'Authorization': 'Bearer ${mine}'}")
+    wrongs = []
+    for name, text in value.items():
+        if not isinstance(name, str) or not _HEADER.fullmatch(name) or _SET_BY_CONNECTORS.fullmatch(name):
+            wrongs.append(WrongValue(name, "the name of a header that the connector does not set itself"))
+        elif not isinstance(text, str) or not text.strip() or not text.isascii() or not text.isprintable():
+            wrongs.append(WrongValue("...", "a line of ASCII text", None, f".{name}"))
+        elif _SECRET_FIELD.search(name) and not names_in(text):
+            expected = "the name of a secret in it, as 'Bearer ${mine}': a plan is shown to others"
+            wrongs.append(WrongValue("...", expected, None, f".{name}"))
+    if wrongs:
+        raise WrongValues(wrongs)
+    return {name: value[name].strip() for name in sorted(value)}
 
 
 def _condition(value: Any) -> str:
@@ -169,6 +204,13 @@ def _name(value: Any) -> str:
     if value != value.strip():
         raise WrongValue(value, f"{expected}, without blanks around it")
     return value
+
+
+def _secret(value: Any) -> str:
+    name = _name(value)
+    if any(each in name for each in "${}"):
+        raise WrongValue(value, "the name of a secret, without '$', '{' and '}'")
+    return name
 
 
 _NO_ENCODINGS: Final = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape")  # codecs of text only
@@ -424,6 +466,10 @@ ADDRESS: Final = ValueType("text", _address, annotation="str")
 URL: Final = ValueType("text", _url("https", "http"), annotation="str")
 WEBSOCKET: Final = ValueType("text", _url("wss", "ws"), annotation="str")
 NAME: Final = ValueType("name", _name, annotation="str")
+#: Name of a secret; text that has names of secrets, as `${mine}`; and headers of requests, whose values may.
+SECRET: Final = ValueType("secret", _secret, annotation="str")
+SECRET_TEXT: Final = ValueType("text", _text, annotation="str")
+HEADERS: Final = ValueType("headers", _headers, annotation="Mapping[str, str]")
 ENCODING: Final = ValueType("encoding", _encoding, annotation="str")
 COLUMN: Final = ValueType("column", _name, annotation="str")
 CONDITION: Final = ValueType("condition", _condition, annotation="str")

@@ -17,10 +17,12 @@ from synergy_nb.plan.operators.parameter_types import (
     FILES,
     FLAG,
     FRACTION,
+    HEADERS,
     NAME,
     PATH,
     POSITIVE,
     RATE,
+    SECRET_TEXT,
     SIGNATURE,
     TEXT,
     TYPES,
@@ -249,6 +251,13 @@ _LATENESS: Final = Parameter(
     None,
     "none: a row that is out of order ends the application",
 )
+_HEADERS: Final = Parameter(
+    HEADERS,
+    "further headers of the request, such as `{Authorization: 'Bearer ${mine}'}`, where `${mine}` stands for a "
+    "[secret](sources.md#secrets)",
+    None,
+    "none",
+)
 _OF_LINES: Final[Mapping[str, Parameter]] = {
     "columns": _COLUMNS,
     "time": _CLOCK,
@@ -367,7 +376,10 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         **{name: each for name, each in _OF_LINES.items() if name not in ("quotes", "strict", "tolerance")},
     },
     "http": {
-        "url": Parameter(URL, "page that is asked for again and again"),
+        "url": Parameter(
+            URL, "page that is asked for again and again; its query may name [secrets](sources.md#secrets), `${mine}`"
+        ),
+        "headers": _HEADERS,
         "every": Parameter(POSITIVE, "time from one request to the next"),
         "format": Parameter(
             choice(*FORMATS_OF["http"]),
@@ -385,11 +397,19 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
     },
     "sse": {
         "url": Parameter(URL, "page of server-sent events, each with an object in JSON or a list"),
+        "headers": _HEADERS,
         **_OF_OBJECTS,
     },
     "websocket": {
         "url": Parameter(WEBSOCKET, "WebSocket whose messages are objects in JSON, or lists of them"),
-        "hello": Parameter(TEXT, "text that is sent first, such as what one subscribes to", None, "nothing"),
+        "headers": _HEADERS,
+        "hello": Parameter(
+            SECRET_TEXT,
+            "text that is sent first, such as what one subscribes to; it may name [secrets](sources.md#secrets), "
+            "`${mine}`",
+            None,
+            "nothing",
+        ),
         **_OF_OBJECTS,
     },
     "socket": {

@@ -84,8 +84,9 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
     wide_area
         Delays and bandwidths imposed on the links: a :class:`~synergy_nb.runtime.transport.wide_area.WideArea`, or the
         path of a matrix of round-trip times (``.npz`` with ``rtt_ms``).
-    keys
-        Secrets of ``encrypt`` and ``decrypt``, by name: 16, 24 or 32 bytes each.
+    secrets
+        Passwords, tokens and keys by the name that plans use for them: as ``bytes``, or where they are,
+        ``"env:VARIABLE"``, ``"file:PATH"`` or ``"keyring:SERVICE/USER"``.
     composition
         Parameters of composition, such as the probing ratio.
     discipline
@@ -131,7 +132,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         can reach it, their peers can join: :meth:`join_token`.
     record
         New file to which all peers record their inputs and effects, for ``synergy replay FILE``; all peers have to be
-        on this machine. It contains plans, but no keys and no rows of streams.
+        on this machine. It contains plans, but no secrets and no rows of streams.
     runs
         Folder in which the runs of this client are kept, as Parquet files: plan, journal, measurements and versions of
         each application (:func:`synergy_nb.runs`). Nothing is written by default.
@@ -156,7 +157,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         memory: float | str | None = None,
         bandwidth: float | str = 125e6,
         wide_area: WideArea | str | os.PathLike[str] | None = None,
-        keys: Mapping[str, bytes] | None = None,
+        secrets: Mapping[str, bytes | str] | None = None,
         composition: CompositionConfig | None = None,
         discipline: str = "fcfs",
         functions: str | None = None,

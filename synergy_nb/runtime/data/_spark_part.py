@@ -63,7 +63,7 @@ class SparkPart(SourceFeed):
         # application, operator: id of the application, and the operator that stands for the part
         application: str,
         operator: Operator,
-        keys: Mapping[str, bytes],  # name to secret
+        secrets: Mapping[str, bytes],  # by the name that plans use for them
         told: PartCallbacks,
         epoch: int = 0,  # number of peers that executed the part before
     ) -> None:
@@ -71,7 +71,7 @@ class SparkPart(SourceFeed):
         self._host = host
         self._application = application
         self._operator = operator
-        self._keys = keys
+        self._secrets = secrets
         self._told = told
         self._epoch = epoch
         self._since: Resumption | None = None  # progress of the part at another peer
@@ -192,7 +192,7 @@ class SparkPart(SourceFeed):
         )
         part = part_to_execute(self._application, self._operator)
         query = self._query = PartQuery(
-            part, self._host.access(), callbacks, keys=self._keys, since=self._since, epoch=self._epoch
+            part, self._host.access(), callbacks, secrets=self._secrets, since=self._since, epoch=self._epoch
         )
         self._host.parts.add(self)
         query.start()

@@ -32,12 +32,12 @@ class CopyReports:
         report: Callable[[DriverMessage], None],
         loop: asyncio.AbstractEventLoop,
         spark: SparkHost,
-        keys: Mapping[str, bytes],  # name to secret, for `encrypt` and `decrypt`
+        secrets: Mapping[str, bytes],  # by the name that plans use for them
     ) -> None:
         self._report = report
         self._loop = loop
         self._spark = spark
-        self._keys = keys
+        self._secrets = secrets
         self.looking: set[asyncio.Task[None]] = set()
 
     def handle(self, fact: Fact, hosting: Hosting) -> None:
@@ -60,7 +60,7 @@ class CopyReports:
         deployment = hosting.deployments.get(key[0])
         if deployment is not None and not reason and resumption.server != self._spark.server:
             operator = Plan.from_bytes(deployment.plan).operators[key[1]]
-            await asyncio.to_thread(self._spark.rehearse, part_to_execute(key[0], operator), self._keys)
+            await asyncio.to_thread(self._spark.rehearse, part_to_execute(key[0], operator), self._secrets)
         now = hosting.assignment(*key)
         if now is None or now.epoch != assignment.epoch:
             return  # the copy has been replaced; its own snapshot will be reported

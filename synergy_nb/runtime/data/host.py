@@ -93,7 +93,7 @@ class Host:
         limits: Limits = LIMITS,  # limits of each log, bytes
         # seconds that an idle consumer may block sharers of its stream before that is reported
         standstill_s: float = STANDSTILL_S,
-        keys: Mapping[str, bytes] | None = None,  # name to secret, for `encrypt` and `decrypt`
+        secrets: Mapping[str, bytes] | None = None,  # by the name that plans use for them
         # function that returns this peer's load and ping times, for sources with connector `peers`; None: without
         samples: Callable[[], Iterable[Sample]] | None = None,
         # function that opens the stream of a source with connector `trace`, `packets` or `nexmark`, see `read_paced`
@@ -152,7 +152,7 @@ class Host:
             limits=limits,
             failed=self._abort_soon,
             skipped=lambda component, *found: skipped(component.application, component.operator, *found),
-            keys=keys or {},
+            secrets=secrets or {},
             samples=samples,
             read=read,
             prepared=self._part_prepared,

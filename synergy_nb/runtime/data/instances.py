@@ -73,7 +73,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     failed: Callable[[Component, BaseException], None]
     # callback on the loop with a component, a source in it, and the malformed lines that the source skips
     skipped: Callable[[Component, str, SkippedLines], None]
-    keys: Mapping[str, bytes]  # name to secret, for `encrypt` and `decrypt`
+    secrets: Mapping[str, bytes]  # by the name that plans use for them
     # function that returns this peer's load and ping times; None: there are none
     samples: Callable[[], Iterable[Sample]] | None
     # function that opens traces and generators, see `read_paced`
@@ -121,7 +121,7 @@ def logic_of(
 
     ``compares``: whether streams of active replicas are compared.
 
-    Raises ``ValueError`` if the operator cannot be created, for example without a key.
+    Raises ``ValueError`` if the operator cannot be created, for example without a secret.
     """
     if component.feed_ports:
         duplicate_code.COMPILED.load_in_background()
@@ -130,7 +130,7 @@ def logic_of(
     if operator.kind == "lookup" and operator.params["table"]["rows"] >= LARGE_TABLE:
         lookup_code.COMPILED.load_in_background()
     logic = create(
-        operator, plan, keys=context.keys, wait=Waiting(component), functions=context.functions.calls(component)
+        operator, plan, secrets=context.secrets, wait=Waiting(component), functions=context.functions.calls(component)
     )
     if "function" in operator.params:
         component.stand_apart()
@@ -154,7 +154,7 @@ def part_of(operator: Operator, component: Component, context: ExecutionContext)
         host=context.spark,
         application=component.application,
         operator=operator,
-        keys=context.keys,
+        secrets=context.secrets,
         told=PartCallbacks(
             failed=partial(context.failed, component),
             prepared=partial(context.prepared, component),
@@ -214,7 +214,7 @@ def _feed_of(
                 most=context.most,
                 since=since,
                 loop=context.loop,
-                source=connected(params, schema),
+                source=connected(params, schema, context.secrets),
                 place=component.log.place,
                 reader=RowReader(operator.id, schema),
                 lateness=params.get("lateness"),
@@ -245,7 +245,7 @@ def warm(operator: Operator, plan: Plan) -> None:
     The first execution in a process takes 5 to 25 ms more; it happens now, and not when the first tuple, or the end
     of the first window, is waited for.
     """
-    with contextlib.suppress(*ANYTHING):  # it may fail: there are no keys, and the tuple may be refused
+    with contextlib.suppress(*ANYTHING):  # it may fail: there are no secrets, and the tuple may be refused
         logic = create(operator, plan, wait=lambda _: None)
         for port, upstream in enumerate(operator.streams):
             schema = plan.schema(upstream)

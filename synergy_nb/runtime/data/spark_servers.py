@@ -340,7 +340,7 @@ class SparkHost:
                 self.leave(session, is_lost(error))
         return refusal(self.server or "an unknown address", resumption, why) if why else ""
 
-    def rehearse(self, part: Part, keys: Mapping[str, bytes]) -> None:
+    def rehearse(self, part: Part, secrets: Mapping[str, bytes]) -> None:
         """Let the server execute a part without tuples, before this peer needs it. On a thread that may wait.
 
         The first execution in Spark and its Python processes takes most of the time until a query has results. The
@@ -351,7 +351,7 @@ class SparkHost:
 
         over = threading.Event()
         callbacks = QueryCallbacks(on_ready=over.set, on_failed=lambda _: over.set())
-        query = PartQuery(part, self.access(), callbacks, keys=keys)
+        query = PartQuery(part, self.access(), callbacks, secrets=secrets)
         query.start()
         over.wait(REHEARSAL)
         query.stop()

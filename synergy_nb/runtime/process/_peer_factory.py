@@ -44,7 +44,7 @@ def made_from(address: str, name: str, settings: Mapping[str, Any], *, spark: bo
 def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
     """Create the peer and the host of a runtime from the plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
 
-    ``keys`` in ``config`` has secrets of ``encrypt`` and ``decrypt`` by name; ``spark`` states whether the peer accepts
+    ``secrets`` in ``config`` has the secrets of plans by name; ``spark`` states whether the peer accepts
     parts on Spark; ``memory`` is the limit of all its operators together, in bytes; ``discipline`` is its scheduling
     discipline; ``functions`` states which functions of users' own it accepts; ``record`` is the file of its recording.
     """
@@ -54,11 +54,11 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     discipline = str(settings.pop("discipline", "fcfs"))
     file = str(settings.pop("record", ""))
     functions = FunctionProcesses(str(settings.pop("functions", "installed")))
-    keys = {name: bytes(secret) for name, secret in (settings.pop("keys", None) or {}).items()}
+    secrets = {name: bytes(secret) for name, secret in (settings.pop("secrets", None) or {}).items()}
     construction = made_from(runtime.address, runtime.name, settings, spark=spark)
     recorder = PeerRecorder(runtime, file, construction) if file else None
     synergy = construct(construction, Peer if recorder is None else recorder.kernel)
-    service = Service(runtime, synergy, keys, recorder, functions)
+    service = Service(runtime, synergy, secrets, recorder, functions)
     service.host.hosting.memory.limit = memory
     service.host.hosting.discipline = discipline
     return service.synergy.peer, service

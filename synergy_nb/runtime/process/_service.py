@@ -94,7 +94,7 @@ class Service:
         self,
         runtime: PeerRuntime,
         synergy: SynergyPeer,
-        keys: Mapping[str, bytes],  # name to secret
+        secrets: Mapping[str, bytes],  # by the name that plans use for them
         recorder: PeerRecorder | None = None,
         functions: FunctionProcesses | None = None,  # functions of users' own that it executes
     ) -> None:
@@ -111,7 +111,7 @@ class Service:
         self.overheads = MeasuredOverheads(SPAN, runtime.loop, runtime.report)
         self._advertised = Advertised(runtime.clock, runtime.report)
         self._loads = LoadReports(runtime.report)
-        self._copy_reports = CopyReports(runtime.report_soon, runtime.loop, self.spark, keys)
+        self._copy_reports = CopyReports(runtime.report_soon, runtime.loop, self.spark, secrets)
         functions = FunctionProcesses() if functions is None else functions
         self._contents = PeerContents(
             functions,
@@ -129,7 +129,7 @@ class Service:
             finished=self._finished,
             on_slow_reader=lambda *stalled: runtime.report(driver.ReaderStalled(*stalled)),
             measured=self._measured,
-            keys=keys,
+            secrets=secrets,
             prepared=self._prepared,
             skipped=lambda *found: runtime.report(driver.LinesMalformed(*found)),
             copies=self._copy_reports.handle,

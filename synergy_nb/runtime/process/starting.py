@@ -25,7 +25,8 @@ from distributed.system import MEMORY_LIMIT
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.assembly.peer_options import check_keys, check_positive, peer_config
+from synergy_nb.assembly.peer_options import check_positive, peer_config
+from synergy_nb.connectors.secret_values import given_secrets
 from synergy_nb.control.identity import OWNER, WrongIdentity
 from synergy_nb.control.rights import Acceptance
 from synergy_nb.errors import user_facing
@@ -90,7 +91,7 @@ class ClusterOptions(TypedDict, total=False):
     memory: float | str | None
     bandwidth: float | str
     wide_area: WideArea | str | os.PathLike[str] | None
-    keys: Mapping[str, bytes] | None
+    secrets: Mapping[str, bytes | str] | None
     composition: CompositionConfig | None
     discipline: str
     functions: str | None
@@ -399,6 +400,11 @@ async def _met(
     workers = await _workers(scheduler, security, patience)
     if "record" in config:
         raise ClusterError(RUNNING.format(next(iter(workers))))
+    if config["secrets"]:
+        raise ClusterError(
+            "secrets: the peers run already, with those that they were started with; expected none, and these at their "
+            "start, as synergy up --secret NAME=env:VARIABLE"
+        )
     if "local" in where and not all(_on_this_machine(address) for address in workers):
         where = ()  # other machines cannot use a server of this one
     following = asyncio.create_task(_followed(scheduler, security), name=f"credentials of {scheduler}")
@@ -636,7 +642,7 @@ def _config(cores: float, memory: float, options: ClusterOptions, functions: str
         "memory": size,
         "promise_measured": measured,
         "seed": given.get("seed", 0),
-        "keys": check_keys(given.get("keys")),
+        "secrets": given_secrets(given.get("secrets")),
         "functions": _policy(options.get("functions") or functions),
         "discipline": check_discipline("discipline", given.get("discipline", "fcfs")),
     }
