@@ -54,7 +54,7 @@ def test_nothing_that_a_run_leaves_has_the_value_of_a_secret(tmp_path: Path, cap
         with contextlib.suppress(Exception):
             application.results()
         shown += [application.reason, application.notices, application.graph, application.qos(), application.id]
-        shown += [application.explain(), application._repr_html_(), cluster.applications, cluster]
+        shown += [application.explain(), cluster.applications, cluster]
         shown += [repr(event) for event in application.events()]
         shown += [plan, plan.to_yaml(), plan.to_svg(), plan.stream_name("source"), plan.to_python(), plan.to_bytes()]
         refused = cluster.submit(page.filter("n > 0").encrypt("n", key="theirs").sink())

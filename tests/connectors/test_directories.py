@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -36,7 +37,7 @@ def put(path: Path, start: int, stop: int) -> None:
     begun.rename(path)
 
 
-def folder(path: Path, form: str, **params: object) -> Source:
+def folder(path: Path, form: str, **params: Any) -> Source:
     """A source of the files of a folder."""
     return declared("directory", path=path / f"*.{form}", format=form, **params)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -28,8 +29,13 @@ def test_secrets_are_given_as_values_or_by_their_place(tmp_path: Path, monkeypat
     monkeypatch.setenv("SHOP", TOKEN)
     kept = {("shop", "ann"): "abc"}
     keyring = SimpleNamespace(get_password=lambda service, user: kept.get((service, user)))
-    monkeypatch.setitem(sys.modules, "keyring", keyring)  # type: ignore[arg-type]  # as an import finds it
-    places = {"a": b"value", "b": "env:SHOP", "c": f"file:{tmp_path / 'key'}", "d": "keyring:shop/ann"}
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    places: dict[str, bytes | str] = {
+        "a": b"value",
+        "b": "env:SHOP",
+        "c": f"file:{tmp_path / 'key'}",
+        "d": "keyring:shop/ann",
+    }
     assert given_secrets(places) == {"a": b"value", "b": TOKEN.encode(), "c": b"\x00\xff" * 8, "d": b"abc"}
     wrong = {
         TOKEN: "it is something else; expected 'env:VARIABLE', 'file:PATH'",
@@ -59,7 +65,7 @@ def test_a_plan_has_names_of_secrets_and_is_refused_with_values() -> None:
     said = "headers: secret 'shop'; expected none in a plan of somebody else"
     guest = source("sse", url="https://shop.example/", headers=HEADERS, columns=COLUMNS).sink()
     assert said in refused_paths(guest, [], hosts=["shop.example"])
-    wrong = [
+    wrong: list[dict[str, Any]] = [
         {"headers": {"authorization": f"Bearer {TOKEN}"}},
         {"headers": {"X-Api-Key": TOKEN}},
         {"url": f"https://shop.example/?access_token={TOKEN}"},

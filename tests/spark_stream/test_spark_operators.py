@@ -410,7 +410,7 @@ def test_a_value_that_cannot_be_decrypted_ends_the_query(session: SparkSession, 
     members, end = part_of(plan)
     folder = Folder(tmp_path / "in", plan.schema("packets"))
     folder.add(micro_batches(packets(), 0, [(0, Batch(packets(), 0, 0.0)), (0, Punctuation(END, 300, 0.0))]))
-    with pytest.raises(ValueError, match=r"operator 'decrypt' \(decrypt\): key: 'beta'; expected a key that this peer"):
+    with pytest.raises(ValueError, match=r"operator 'decrypt' \(decrypt\): key: 'beta'; expected a secret that this"):
         build(plan, members, end, lambda _: folder.read(session), secrets={"alpha": b"a" * 32})
     query = start(build(plan, members, end, lambda _: folder.read(session), secrets=KEYS), "undecryptable")
     with pytest.raises(
