@@ -8,6 +8,7 @@ from typing import Any, Final
 from synergy_nb.connectors._databases import QuerySource
 from synergy_nb.connectors._directories import DirectorySource
 from synergy_nb.connectors._event_streams import EventSource
+from synergy_nb.connectors._kafka_topics import TopicSource
 from synergy_nb.connectors._sockets import SocketSource
 from synergy_nb.connectors._tails import TailSource
 from synergy_nb.connectors._web_pages import PageSource
@@ -21,6 +22,7 @@ __all__ = ["POLLED", "connected"]
 _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str], Secrets], Source]]] = {
     "directory": DirectorySource,
     "http": PageSource,
+    "kafka": TopicSource,
     "socket": SocketSource,
     "sql": QuerySource,
     "sse": EventSource,

@@ -7,7 +7,8 @@ knows how many will come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -59,6 +60,7 @@ class LineTables:
         self._unit: str | None = params.get("time_unit")
         self._tally = Tally()
         self._parser: CsvParser | None = None
+        self._objects: _Objects | None = None
         self._rows = RowReader(
             name, {each: kind for each, kind in schema.items() if each != "time"}, self._clock, self._unit
         )
@@ -117,6 +119,41 @@ class LineTables:
         self._judge()
         return table
 
+    def of_messages(
+        self, messages: Sequence[bytes], number_of: Callable[[int], int]
+    ) -> tuple[pl.DataFrame, list[int] | None]:
+        """Return the rows of messages, each an object in JSON, and the places of those that are not malformed.
+
+        None: none is. ``number_of``: number of the message at a place, by which an error names it.
+        """
+        if self._objects is None:
+            self._objects = _Objects(self._rows)
+        table = self._objects.table(messages)
+        if table is not None:
+            self._tally.add(table.height)
+            return table, None
+        values: list[Any] = []
+        for message in messages:
+            try:
+                values.append(msgspec.json.decode(message))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                values.append(_Unreadable)
+        return self.of_records(values, number_of, messages)
+
+    def of_records(
+        self, records: Sequence[Any], number_of: Callable[[int], int], texts: Sequence[bytes] = ()
+    ) -> tuple[pl.DataFrame, list[int] | None]:
+        """Return the rows of values as :meth:`of_messages` does; what is no dictionary is malformed."""
+        kept: list[int] = []
+        numbers = list(map(number_of, range(len(records))))
+        shown: Sequence[bytes | None] = texts or [None] * len(records)
+        table = self._of_objects(list(zip(numbers, records, shown, strict=True)), kept)
+        self._judge()
+        if len(kept) == len(records):
+            return table, None
+        places = {number: place for place, number in enumerate(numbers)}
+        return table, [places[number] for number in kept]
+
     def _of_csv(self, data: bytes, number: int, *, last: bool) -> TableOfLines:
         assert self._parser is not None
         tables, used, lines = list[pl.DataFrame](), 0, 0
@@ -143,8 +180,9 @@ class LineTables:
                 found.append((number + index, _Unreadable, line))
         return self._of_objects(found)
 
-    def _of_objects(self, found: list[tuple[int, Any, bytes | None]]) -> pl.DataFrame:
-        """Rows of numbered values, each with its text where there is one."""
+    def _of_objects(self, found: list[tuple[int, Any, bytes | None]], kept: list[int] | None = None) -> pl.DataFrame:
+        """Rows of numbered values, each with its text where there is one; the numbers of rows go to ``kept``."""
+        kept = [] if kept is None else kept
         absent = dict.fromkeys(name for name in self._rows.columns if name != "time")
         good = [{**absent, **value} for _, value, _ in found if isinstance(value, dict)]
         if len(good) == len(found):
@@ -154,6 +192,7 @@ class LineTables:
                 pass
             else:
                 self._tally.add(table.height)
+                kept += [number for number, _, _ in found]
                 return table
         tables: list[pl.DataFrame] = []
         for number, value, text in found:
@@ -162,6 +201,7 @@ class LineTables:
                     raise FeedError(f'{self.name}: no object; expected one in JSON, such as {{"{self._clock}": 0}}')
                 tables.append(self._rows.of_rows([{**absent, **value}]))
                 self._tally.add(1)
+                kept.append(number)
             except FeedError as error:
                 shown = repr(value) if text is None else text.decode("utf-8", "replace").strip()
                 wrong, _, expected = str(error).removeprefix(f"{self.name}: ").partition("; expected ")
@@ -183,6 +223,27 @@ class LineTables:
                 f"{self.name}: {bad.count:,} of {lines} not of format {self._format!r} (up to {share:g} % are skipped, "
                 f"or {_SEVERAL * part // whole} of the first {_SEVERAL}); {bad}"
             )
+
+
+class _Objects:
+    """Converts many messages at once, each an object in JSON, where all of them have rows."""
+
+    def __init__(self, rows: RowReader) -> None:
+        self._rows = rows
+        self._columns = {f"column_{place}": name for place, name in enumerate(rows.columns)}
+        keys = {field: rows.clock if name == "time" else name for field, name in self._columns.items()}
+        kind = msgspec.defstruct("Row", [(field, Any, None) for field in keys], rename=keys, gc=False)
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def table(self, messages: Iterable[bytes]) -> pl.DataFrame | None:
+        """Return their rows; None if any is malformed."""
+        try:
+            found = list(map(self._decode, messages))
+            return self._rows.of_values(
+                {name: list(map(attrgetter(field), found)) for field, name in self._columns.items()}
+            )
+        except (msgspec.MsgspecError, UnicodeDecodeError, FeedError):
+            return None
 
 
 class _Unreadable:

@@ -95,15 +95,22 @@ class RowReader:
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         """Return a table of dictionaries, in their order."""
-        made = {}
+        values = {}
         for name, kind in self.columns.items():
             own = self._from[name]
             try:
-                values = [row[own] for row in rows]
+                values[name] = [row[own] for row in rows]
             except KeyError:
                 row = next(row for row in rows if own not in row)
                 raise self._missing(own, kind, row, f"row {_shown(row)}") from None
-            values = self._plain_values(own, kind, values)
+        return self.of_values(values)
+
+    def of_values(self, columns: Mapping[str, list[Any]]) -> pl.DataFrame:
+        """Return a table of the values of each column of the stream."""
+        made = {}
+        for name, kind in self.columns.items():
+            own = self._from[name]
+            values = self._plain_values(own, kind, columns[name])
             made[name] = self._column(own, kind, _series(values, kind), values)
         return self._checked(pl.DataFrame(made, schema=self._schema))
 

@@ -73,10 +73,6 @@ class Brokers:
         """Let a broker be there again."""
         assert self._library.rd_kafka_mock_broker_set_up(self._cluster, broker) == 0
 
-    def refuse(self, topic: str, code: int) -> None:
-        """Let a topic have an error."""
-        self._library.rd_kafka_mock_topic_set_error(self._cluster, topic.encode(), code)
-
     def __enter__(self) -> Brokers:
         return self
 

@@ -29,7 +29,7 @@ from synergy_nb.plan.checks.validation import Operator
 from synergy_nb.plan.derived.named_secrets import secrets_of_plan
 from synergy_nb.plan.operators.catalogue import KINDS, PART, parameters_of
 from synergy_nb.plan.operators.destinations import DESTINATION
-from synergy_nb.plan.operators.parameter_types import ADDRESS, FILES, PATH, URL, WEBSOCKET, host_of
+from synergy_nb.plan.operators.parameter_types import ADDRESS, ADDRESSES, FILES, PATH, URL, WEBSOCKET, host_of
 from synergy_nb.plan.operators.tables import TABLE
 from synergy_nb.plan.query_plan import Plan
 
@@ -146,6 +146,8 @@ def _paths(operator: Operator) -> Iterator[NamedPath]:
                 yield NamedPath(operator.id, name, str(value), "query" in params and kind == "source")
             elif parameter.type in (ADDRESS, URL, WEBSOCKET) and value is not None:
                 yield NamedPath(operator.id, name, str(value), host=host_of(str(value)))
+            elif parameter.type is ADDRESSES and value is not None:
+                yield from (NamedPath(operator.id, name, each, host=host_of(each)) for each in value)
             elif parameter.type is FILES and value is not None:  # the pattern is of names in the folder only
                 yield NamedPath(operator.id, name, str(Path(value).parent))
             elif parameter.type is TABLE and isinstance(value, Mapping) and "path" in value:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from os import PathLike, fspath
@@ -138,6 +139,38 @@ def _address(value: Any) -> str:
     if not (colon and host and plain and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise WrongValue(value, "a host and a port, such as 'meter.local:7000'")
     return text
+
+
+def _addresses(value: Any) -> list[str]:
+    """Parse the addresses of several servers, or a text with commas between them."""
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not given:
+        raise WrongValue(value, "addresses of servers, such as 'broker.local:9092'")
+    return list(dict.fromkeys(_address(each.strip() if isinstance(each, str) else each) for each in given))
+
+
+def _avro(value: Any) -> str:
+    """Parse a schema of Avro, as JSON or as the value that this has, which must be one of records."""
+    expected = "a schema of Avro, in JSON, of a record with fields"
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+        text = json.dumps(found, separators=(",", ":"))
+    except (TypeError, ValueError):
+        raise WrongValue(value, expected) from None
+    if not isinstance(found, dict) or found.get("type") != "record" or not avro_fields(text):
+        raise WrongValue(value, expected)
+    return text
+
+
+def avro_fields(schema: str) -> list[str]:
+    """Names of the fields of a record by its schema.
+
+    >>> avro_fields('{"type": "record", "name": "order", "fields": [{"name": "id", "type": "long"}]}')
+    ['id']
+    """
+    fields = json.loads(schema).get("fields")
+    named = isinstance(fields, list) and all(isinstance(each, dict) and "name" in each for each in fields)
+    return [str(each["name"]) for each in fields] if named else []
 
 
 def _url(*schemes: str) -> Callable[[Any], str]:
@@ -463,6 +496,10 @@ FILES: Final = ValueType("text", lambda value: _files(fspath(value) if isinstanc
 PATH: Final = ValueType("text", lambda value: _text(fspath(value) if isinstance(value, PathLike) else value))
 #: Hosts with ports, pages of the web, and WebSockets.
 ADDRESS: Final = ValueType("text", _address, annotation="str")
+#: Addresses of servers.
+ADDRESSES: Final = ValueType("names", _addresses, annotation="str | Iterable[str]")
+#: Schema of Avro, in JSON.
+AVRO: Final = ValueType("text", _avro, annotation="str | Mapping[str, Any]")
 URL: Final = ValueType("text", _url("https", "http"), annotation="str")
 WEBSOCKET: Final = ValueType("text", _url("wss", "ws"), annotation="str")
 NAME: Final = ValueType("name", _name, annotation="str")

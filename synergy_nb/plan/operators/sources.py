@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from synergy_nb.plan.operators.declaration import Declaration, Example, Parameter
 from synergy_nb.plan.operators.destinations import DESTINATION, check_columns
 from synergy_nb.plan.operators.parameter_types import (
     ADDRESS,
+    ADDRESSES,
+    AVRO,
     COLUMN,
     COLUMN_TYPES,
     DURATION,
@@ -29,6 +31,7 @@ from synergy_nb.plan.operators.parameter_types import (
     URL,
     WEBSOCKET,
     ValueType,
+    avro_fields,
     choice,
     integer,
     listed,
@@ -76,11 +79,12 @@ FORMATS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "http": ("csv", "json", "jsonl"),
     "sse": ("json",),
     "websocket": ("json",),
+    "kafka": ("avro", "framed-avro", "json"),
     "sql": ("sql",),
 }
 #: Connectors whose rows another reading need not repeat in the same order, even from the same position. So what they
 #: give leaves the peer only when all copies of the source have it.
-HELD: Final = ("directory", "socket", "http", "sse", "websocket")
+HELD: Final = ("directory", "socket", "http", "sse", "websocket", "kafka")
 #: Formats of traces.
 FORMATS: Final = FORMATS_OF["trace"]
 #: Connectors whose tuples are generated.
@@ -422,6 +426,29 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         ),
         **_OF_LINES,
     },
+    "kafka": {
+        "servers": Parameter(
+            ADDRESSES, "brokers that are asked first, `broker.local:9092`, or several of them; they name the others"
+        ),
+        "topic": Parameter(NAME, "topic, of which all partitions are read"),
+        "format": Parameter(
+            choice(*FORMATS_OF["kafka"]),
+            "format of messages: `json`, an object each; `avro`, or `framed-avro` with the five bytes before it that "
+            "name its schema to a registry, by the schema that is stated",
+            "json",
+        ),
+        "schema": Parameter(AVRO, "schema of messages in Avro, in JSON", None, "required for avro and framed-avro"),
+        "start": Parameter(
+            choice("earliest", "latest"),
+            "where the stream begins: at the oldest messages, or at those that come from now on",
+            "earliest",
+        ),
+        "ends": Parameter(FLAG, "whether the stream ends when all messages that are there have been read", False),
+        "tls": Parameter(
+            FLAG, "whether connections are encrypted, and brokers have certificates that are trusted", False
+        ),
+        **_OF_OBJECTS,
+    },
     "packets": {
         "seed": Parameter(integer(0), "seed of all random choices: equal parameters give equal packets", 0),
         "rate": Parameter(RATE, "mean rate, packets per second of event time", DEFAULT_RATE),
@@ -594,6 +621,8 @@ def _source(it: Derivation) -> Schema | None:
     clock = params.setdefault("time", next((name for name in TIME_NAMES if name in columns), "time"))
     if columns.pop(clock, "time") not in _CLOCKS:
         it.wrong("time", clock, f"a column of type time, date, int or float, not {params['columns'][clock]}")
+    if connector == "kafka":
+        _check_avro(it, trace_format, (clock, *columns))
     if connector == "http" and "by" in params and params["by"] not in (clock, *columns):
         known = (clock, *columns)
         it.wrong("by", params["by"], f"one of the columns {', '.join(known)}", nearest(params["by"], known))
@@ -603,6 +632,21 @@ def _source(it: Derivation) -> Schema | None:
                 f"columns.{name}", kind, f"a type that text has, such as str: {trace_format} has no lists and structs"
             )
     return it.output("columns", columns, windowed=False)
+
+
+def _check_avro(it: Derivation, form: str, names: Sequence[str]) -> None:
+    """Report a schema that lacks columns, is missing, or is not needed."""
+    schema = it.params.get("schema")
+    if form == "json":
+        if schema is not None:
+            it.wrong("schema", "...", "no schema: format json has none; avro has one")
+    elif schema is None:
+        it.wrong("schema", None, f"a schema of Avro, which format {form} needs")
+    else:
+        fields = avro_fields(schema)
+        for name in names:
+            if name not in fields:
+                it.wrong("columns", name, f"a field of the schema: {', '.join(fields)}", nearest(name, fields))
 
 
 def _off_spark(params: Mapping[str, Any]) -> str:
@@ -629,7 +673,7 @@ SOURCE: Final = Declaration(
         "connector": Parameter(ValueType("connector", _connector, choices=tuple(CONNECTORS)), "origin of the tuples"),
     },
     columns=_source,
-    shaping=frozenset({"connector", "format", "columns", "time", "flags", "table"}),
+    shaping=frozenset({"connector", "format", "schema", "columns", "time", "flags", "table"}),
     component="connector",
     agrees="replicas of a source read the same tuples",
     off_spark=_off_spark,

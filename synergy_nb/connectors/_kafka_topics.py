@@ -1,0 +1,320 @@
+"""The messages of a Kafka topic, one row a message.
+
+Theory of operation
+-------------------
+One reader has all partitions, without a group of readers: which rows are known is said by our snapshots alone. The
+position is, for each partition, the offset of the next message, and the greatest event time before it.
+
+The partitions are merged by event time. Rows of a partition count as its greatest time so far, so they keep their
+order. A row is given when no earlier one can come from another partition: when each has a later row, or none that was
+not read yet (it is at its end). So a topic that is read again gives the same rows in the same order, however its
+messages come; only what arrives at the ends of partitions may come in another order, which is why backups have the rows
+of such a source before anybody else. A partition that is at its end is not waited for: it may be silent for long.
+
+A partition that is far ahead of the others is paused, so that few rows wait here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import methodcaller
+from typing import Any, ClassVar, Final
+
+import polars as pl
+
+from synergy_nb.connectors._addresses import PATIENCE_S
+from synergy_nb.connectors._avro import decoder_of
+from synergy_nb.connectors._kafka_clients import FOR_GOOD, client_library, partitions_of, settings, told
+from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
+from synergy_nb.dataflow.tuples import empty
+from synergy_nb.traces.line_tables import LineTables
+
+MOST_MESSAGES: Final = 10_000  # messages that are taken at a time
+AHEAD: Final = 50_000  # rows of a partition that wait for those of others, at most
+LOOK_S: Final = 30.0  # time between two looks for new partitions, seconds
+SILENT_S: Final = 5.0  # time after which it is said that a partition is waited for, seconds
+KEY: Final = "\0key"  # columns beside those of the stream
+OFFSET: Final = "\0offset"
+_error, _partition, _value = methodcaller("error"), methodcaller("partition"), methodcaller("value")
+
+
+@dataclass
+class _Partition:
+    """One partition, and how far it is."""
+
+    number: int
+    read: int  # offset of the next message to come
+    given: int  # offset of the first message that was not given
+    reached: int | None = None  # greatest event time that was given, microseconds
+    latest: int | None = None  # greatest event time that was read, microseconds
+    waiting: list[pl.DataFrame] = field(default_factory=list)  # rows that were not given
+    count: int = 0  # number of these
+    at_end: bool = False  # whether there was no message behind those that were read
+    was_at_end: bool = False
+    paused: bool = False
+    since: float = 0.0  # time at which something came last, seconds
+
+
+class TopicSource(Source):
+    """The messages of a topic."""
+
+    repeats: ClassVar[bool] = False  # a topic forgets its oldest messages
+
+    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str]) -> None:
+        self._params = params
+        self._topic: str = params["topic"]
+        self._name = f"topic {self._topic!r}"
+        self._latest, self._ends = params.get("start") == "latest", bool(params.get("ends"))
+        self._schema = schema
+        self._lines = LineTables(self._name, schema, {**params, "format": "json"})
+        self._decode: Callable[[bytes], Any] | None = None  # None: messages in JSON
+        self._consumer: Any = None
+        self._errors: list[Any] = []  # what the client has told of
+        self._parts: dict[int, _Partition] = {}
+        self._said: list[str] = []  # what is to be said with the next rows
+        self._told_silent: set[int] = set()  # partitions of which it was said that they are waited for
+        self._look = 0.0  # time of the next look for new partitions, seconds
+        self._begun = False  # whether the position was given at which it was opened
+
+    def open(self, position: Any) -> None:
+        """Go on behind a position, or at the beginning or the end of the topic."""
+        kafka = client_library()
+        self._decode = decoder_of(self._params)
+        self._errors, self._said, self._begun = [], [], False
+        self._told_silent.clear()
+        self._consumer = kafka.Consumer(
+            settings(self._params)
+            | {
+                "group.id": "synergy",  # needed, and not used: nothing is committed
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 100,  # so long it takes until the end of a partition is known
+                "error_cb": self._errors.append,
+            }
+        )
+        try:
+            numbers = partitions_of(self._consumer, self._topic, PATIENCE_S)
+            self._parts = {number: self._begin(number, position) for number in numbers}
+        except kafka.KafkaException as error:
+            raise self._fault(told(self._errors) or error.args[0]) from None
+        for number in sorted(set(map(int, position or {})) - set(numbers)):
+            self._said.append(f"{self._name}: partition {number} is not there any more: its rows are lost")
+        self._assign()
+        self._look = time.monotonic() + LOOK_S
+
+    def _begin(self, number: int, position: Any) -> _Partition:
+        """Say where a partition begins, and what is lost of it."""
+        place = client_library().TopicPartition(self._topic, number)
+        low, high = self._consumer.get_watermark_offsets(place, timeout=PATIENCE_S)
+        if position is None:
+            at = high if self._latest else low
+            return _Partition(number, at, at, since=time.monotonic())
+        at, reached = position.get(str(number), (low, None))
+        if at < low:
+            self._said.append(f"{self._name}: partition {number}: offsets {at} to {low - 1} are deleted: lost")
+            at = low
+        elif at > high:
+            self._said.append(
+                f"{self._name}: partition {number}: it ends at offset {high}, and was read up to {at}: it was made "
+                "anew, and is read from its beginning"
+            )
+            at = low
+        return _Partition(number, at, at, reached, reached, since=time.monotonic())
+
+    def _assign(self) -> None:
+        place = client_library().TopicPartition
+        self._consumer.assign([place(self._topic, each.number, each.read) for each in self._parts.values()])
+        for each in self._parts.values():
+            each.paused = False
+
+    def poll(self, seconds: float) -> Polled | None:
+        """Return the rows of the messages that have come."""
+        if not self._begun:
+            self._begun = True
+            return Polled(empty(self._schema), self._position, said=self._taken())
+        now = time.monotonic()
+        if now >= self._look:
+            self._look = now + LOOK_S
+            self._find_new()
+        messages = self._consumer.consume(MOST_MESSAGES, 0.0)
+        if not messages:
+            first = self._consumer.poll(seconds)
+            messages = [] if first is None else [first]
+        if not messages and (error := told(self._errors)) is not None:
+            raise self._fault(error)
+        if messages:
+            self._errors.clear()
+        rows = self._rows(messages)
+        self._hold_back()
+        said = self._taken()
+        ends = self._ends and all(each.was_at_end and not each.count for each in self._parts.values())
+        if not (rows.height or said or ends):
+            return None
+        return Polled(rows, self._position, ends, said, self._lines.skipped)
+
+    @property
+    def _position(self) -> dict[str, list[int | None]]:
+        return {str(each.number): [each.given, each.reached] for each in self._parts.values()}
+
+    def _taken(self) -> tuple[str, ...]:
+        said, self._said = tuple(self._said), []
+        return said
+
+    def _fault(self, error: Any) -> Exception:
+        """What an error of the client means to who reads the topic."""
+        if error.name() in FOR_GOOD:
+            return ValueError(f"{self._name}: {error.str()}; expected a topic that may be read")
+        return BrokenForNow(f"{self._name} of {', '.join(self._params['servers'])}: {error.str()}")
+
+    def _find_new(self) -> None:
+        """Begin to read partitions that were added."""
+        try:
+            numbers = partitions_of(self._consumer, self._topic, PATIENCE_S)
+        except client_library().KafkaException as error:
+            raise self._fault(error.args[0]) from None
+        new = [number for number in numbers if number not in self._parts]
+        if new:
+            now = time.monotonic()
+            self._parts |= {number: _Partition(number, 0, 0, since=now) for number in new}
+            self._assign()
+
+    def _rows(self, messages: list[Any]) -> pl.DataFrame:
+        """Return the rows that are to be given, now that there are these messages."""
+        apart: dict[int, list[Any]] = {}
+        for number, run in groupby(messages, _partition):
+            found = list(run)
+            if any(map(_error, found)):
+                self._note(found)
+                found = [each for each in found if each.error() is None]
+            else:
+                self._parts[number].at_end = False
+            if found:
+                apart.setdefault(number, []).extend(found)
+        if len(self._parts) == 1:
+            (part,) = self._parts.values()
+            return self._only(part, apart.get(part.number, []))
+        for number, found in apart.items():
+            self._keep(self._parts[number], found)
+        return self._merged()
+
+    def _note(self, messages: list[Any]) -> None:
+        """Note which partitions are at their end, or say why one cannot be read."""
+        for message in messages:
+            part, error = self._parts[message.partition()], message.error()
+            if error is not None and error.name() != "_PARTITION_EOF":
+                raise self._fault(error)
+            part.at_end = error is not None
+            part.was_at_end |= part.at_end
+
+    def _only(self, part: _Partition, found: list[Any]) -> pl.DataFrame:
+        """Rows of the only partition: there is nothing to merge."""
+        if not found:
+            return empty(self._schema)
+        table, _ = self._table(found)
+        part.read = part.given = found[-1].offset() + 1
+        return table
+
+    def _table(self, messages: list[Any]) -> tuple[pl.DataFrame, list[int] | None]:
+        """Rows of messages, and the places of those that have one; None if each has. Errors name offsets."""
+        found: list[bytes | None] = list(map(_value, messages))
+        places: list[int] | None = None
+        if None in found:  # marks of deleted keys
+            places = [place for place, value in enumerate(found) if value is not None]
+            messages = [messages[place] for place in places]
+        values = [value for value in found if value is not None]
+
+        def offset_of(place: int) -> int:
+            return int(messages[place].offset())
+
+        if self._decode is None:
+            table, kept = self._lines.of_messages(values, offset_of)
+        else:
+            table, kept = self._lines.of_records([self._decode(value) for value in values], offset_of)
+        if kept is None or places is None:
+            return table, places if kept is None else kept
+        return table, [places[each] for each in kept]
+
+    def _keep(self, part: _Partition, found: list[Any]) -> None:
+        """Keep the rows of messages until they are due."""
+        table, places = self._table(found)
+        first, last = found[0].offset(), found[-1].offset()
+        if last - first + 1 == len(found):
+            offsets = pl.int_range(first, last + 1, eager=True)
+        else:
+            offsets = pl.Series([each.offset() for each in found], dtype=pl.Int64)
+        offsets = offsets if places is None else offsets.gather(places)
+        part.read, part.since = found[-1].offset() + 1, time.monotonic()
+        self._told_silent.discard(part.number)
+        if table.height:
+            least = pl.lit(part.latest, pl.Int64)
+            key = pl.max_horizontal(pl.col("time").to_physical().cum_max(), least)
+            table = table.with_columns(key.alias(KEY), offsets.alias(OFFSET))
+            part.latest = int(table.item(-1, KEY))
+            part.waiting.append(table)
+            part.count += table.height
+        elif not part.count:
+            part.given = part.read
+
+    def _merged(self) -> pl.DataFrame:
+        """Return the rows before which no other ones can come."""
+        waited_for = [each for each in self._parts.values() if not each.at_end]
+        if any(not each.count for each in waited_for):
+            self._say_silent([each for each in waited_for if not each.count])
+            return empty(self._schema)
+        bound: tuple[int, int] | None = None
+        for each in waited_for:
+            assert each.latest is not None
+            bound = min(bound or (each.latest, each.number), (each.latest, each.number))
+        tables = []
+        for each in self._parts.values():
+            if not each.count:
+                continue
+            table = pl.concat(each.waiting)
+            free = table.height
+            if bound is not None:
+                keys = table.get_column(KEY)
+                free = keys.search_sorted(bound[0], "right" if each.number <= bound[1] else "left")
+            rest = table.slice(free)
+            each.waiting, each.count = ([rest] if rest.height else []), rest.height
+            if free:
+                tables.append(table.head(free))
+                each.reached = int(table.item(free - 1, KEY))
+                each.given = int(table.item(free - 1, OFFSET)) + 1
+            if not rest.height:
+                each.given = each.read
+        if not tables:
+            return empty(self._schema)
+        merged = pl.concat(tables).sort(KEY, maintain_order=True) if len(tables) > 1 else tables[0]
+        return merged.drop(KEY, OFFSET)
+
+    def _say_silent(self, silent: list[_Partition]) -> None:
+        """Say which partition is waited for, once."""
+        if not any(each.count for each in self._parts.values()):
+            return
+        now = time.monotonic()
+        for each in silent:
+            if now - each.since >= SILENT_S and each.number not in self._told_silent:
+                self._told_silent.add(each.number)
+                self._said.append(
+                    f"{self._name}: partition {each.number} has given nothing for {now - each.since:.0f} s, and is not "
+                    "at its end: the rows of the other partitions wait for it; see whether its broker runs"
+                )
+
+    def _hold_back(self) -> None:
+        """Pause partitions that are far ahead of others, and let them go on."""
+        place = client_library().TopicPartition
+        for each in self._parts.values():
+            if each.paused != (each.count > (AHEAD // 2 if each.paused else AHEAD)):
+                each.paused = not each.paused
+                change = self._consumer.pause if each.paused else self._consumer.resume
+                change([place(self._topic, each.number)])
+
+    def close(self) -> None:
+        """Let the client go."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
