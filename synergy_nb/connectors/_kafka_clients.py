@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from synergy_nb.connectors._addresses import PATIENCE_S
 from synergy_nb.connectors._extras import imported
+from synergy_nb.connectors.secret_values import Secrets
 
 __all__ = ["FOR_GOOD", "client_library", "partitions_of", "settings", "told"]
 
@@ -34,7 +35,7 @@ def client_library() -> Any:
     return imported("confluent_kafka", "kafka")
 
 
-def settings(params: Mapping[str, Any]) -> dict[str, Any]:
+def settings(params: Mapping[str, Any], secrets: Secrets) -> dict[str, Any]:
     """The settings of a client by the parameters of a source or a destination."""
     user, tls = params.get("user"), bool(params.get("tls"))
     made: dict[str, Any] = {
@@ -45,10 +46,11 @@ def settings(params: Mapping[str, Any]) -> dict[str, Any]:
         "log_level": 0,  # what matters is said by errors
     }
     if user:
+        password = params.get("password")
         made |= {
             "sasl.mechanism": params.get("mechanism", "SCRAM-SHA-512"),
             "sasl.username": user,
-            "sasl.password": params.get("password") or "",
+            "sasl.password": "" if password is None else secrets.value(password),
         }
     return made
 

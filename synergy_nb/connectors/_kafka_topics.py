@@ -28,6 +28,7 @@ import polars as pl
 from synergy_nb.connectors._addresses import PATIENCE_S
 from synergy_nb.connectors._avro import decoder_of
 from synergy_nb.connectors._kafka_clients import FOR_GOOD, client_library, partitions_of, settings, told
+from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.traces.line_tables import LineTables
@@ -63,8 +64,10 @@ class TopicSource(Source):
 
     repeats: ClassVar[bool] = False  # a topic forgets its oldest messages
 
-    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str]) -> None:
+    def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str], secrets: Secrets) -> None:
+        self.parts: dict[int, _Partition] = {}  # by their numbers
         self._params = params
+        self._secrets = secrets
         self._topic: str = params["topic"]
         self._name = f"topic {self._topic!r}"
         self._latest, self._ends = params.get("start") == "latest", bool(params.get("ends"))
@@ -73,7 +76,6 @@ class TopicSource(Source):
         self._decode: Callable[[bytes], Any] | None = None  # None: messages in JSON
         self._consumer: Any = None
         self._errors: list[Any] = []  # what the client has told of
-        self._parts: dict[int, _Partition] = {}
         self._said: list[str] = []  # what is to be said with the next rows
         self._told_silent: set[int] = set()  # partitions of which it was said that they are waited for
         self._look = 0.0  # time of the next look for new partitions, seconds
@@ -86,7 +88,7 @@ class TopicSource(Source):
         self._errors, self._said, self._begun = [], [], False
         self._told_silent.clear()
         self._consumer = kafka.Consumer(
-            settings(self._params)
+            settings(self._params, self._secrets)
             | {
                 "group.id": "synergy",  # needed, and not used: nothing is committed
                 "enable.auto.commit": False,
@@ -98,7 +100,7 @@ class TopicSource(Source):
         )
         try:
             numbers = partitions_of(self._consumer, self._topic, PATIENCE_S)
-            self._parts = {number: self._begin(number, position) for number in numbers}
+            self.parts = {number: self._begin(number, position) for number in numbers}
         except kafka.KafkaException as error:
             raise self._fault(told(self._errors) or error.args[0]) from None
         for number in sorted(set(map(int, position or {})) - set(numbers)):
@@ -127,8 +129,8 @@ class TopicSource(Source):
 
     def _assign(self) -> None:
         place = client_library().TopicPartition
-        self._consumer.assign([place(self._topic, each.number, each.read) for each in self._parts.values()])
-        for each in self._parts.values():
+        self._consumer.assign([place(self._topic, each.number, each.read) for each in self.parts.values()])
+        for each in self.parts.values():
             each.paused = False
 
     def poll(self, seconds: float) -> Polled | None:
@@ -151,14 +153,14 @@ class TopicSource(Source):
         rows = self._rows(messages)
         self._hold_back()
         said = self._taken()
-        ends = self._ends and all(each.was_at_end and not each.count for each in self._parts.values())
+        ends = self._ends and all(each.was_at_end and not each.count for each in self.parts.values())
         if not (rows.height or said or ends):
             return None
         return Polled(rows, self._position, ends, said, self._lines.skipped)
 
     @property
     def _position(self) -> dict[str, list[int | None]]:
-        return {str(each.number): [each.given, each.reached] for each in self._parts.values()}
+        return {str(each.number): [each.given, each.reached] for each in self.parts.values()}
 
     def _taken(self) -> tuple[str, ...]:
         said, self._said = tuple(self._said), []
@@ -176,10 +178,10 @@ class TopicSource(Source):
             numbers = partitions_of(self._consumer, self._topic, PATIENCE_S)
         except client_library().KafkaException as error:
             raise self._fault(error.args[0]) from None
-        new = [number for number in numbers if number not in self._parts]
+        new = [number for number in numbers if number not in self.parts]
         if new:
             now = time.monotonic()
-            self._parts |= {number: _Partition(number, 0, 0, since=now) for number in new}
+            self.parts |= {number: _Partition(number, 0, 0, since=now) for number in new}
             self._assign()
 
     def _rows(self, messages: list[Any]) -> pl.DataFrame:
@@ -191,20 +193,20 @@ class TopicSource(Source):
                 self._note(found)
                 found = [each for each in found if each.error() is None]
             else:
-                self._parts[number].at_end = False
+                self.parts[number].at_end = False
             if found:
                 apart.setdefault(number, []).extend(found)
-        if len(self._parts) == 1:
-            (part,) = self._parts.values()
+        if len(self.parts) == 1:
+            (part,) = self.parts.values()
             return self._only(part, apart.get(part.number, []))
         for number, found in apart.items():
-            self._keep(self._parts[number], found)
+            self._keep(self.parts[number], found)
         return self._merged()
 
     def _note(self, messages: list[Any]) -> None:
         """Note which partitions are at their end, or say why one cannot be read."""
         for message in messages:
-            part, error = self._parts[message.partition()], message.error()
+            part, error = self.parts[message.partition()], message.error()
             if error is not None and error.name() != "_PARTITION_EOF":
                 raise self._fault(error)
             part.at_end = error is not None
@@ -261,7 +263,7 @@ class TopicSource(Source):
 
     def _merged(self) -> pl.DataFrame:
         """Return the rows before which no other ones can come."""
-        waited_for = [each for each in self._parts.values() if not each.at_end]
+        waited_for = [each for each in self.parts.values() if not each.at_end]
         if any(not each.count for each in waited_for):
             self._say_silent([each for each in waited_for if not each.count])
             return empty(self._schema)
@@ -270,7 +272,7 @@ class TopicSource(Source):
             assert each.latest is not None
             bound = min(bound or (each.latest, each.number), (each.latest, each.number))
         tables = []
-        for each in self._parts.values():
+        for each in self.parts.values():
             if not each.count:
                 continue
             table = pl.concat(each.waiting)
@@ -293,7 +295,7 @@ class TopicSource(Source):
 
     def _say_silent(self, silent: list[_Partition]) -> None:
         """Say which partition is waited for, once."""
-        if not any(each.count for each in self._parts.values()):
+        if not any(each.count for each in self.parts.values()):
             return
         now = time.monotonic()
         for each in silent:
@@ -307,7 +309,7 @@ class TopicSource(Source):
     def _hold_back(self) -> None:
         """Pause partitions that are far ahead of others, and let them go on."""
         place = client_library().TopicPartition
-        for each in self._parts.values():
+        for each in self.parts.values():
             if each.paused != (each.count > (AHEAD // 2 if each.paused else AHEAD)):
                 each.paused = not each.paused
                 change = self._consumer.pause if each.paused else self._consumer.resume

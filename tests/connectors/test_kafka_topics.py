@@ -13,9 +13,11 @@ import pytest
 
 from synergy_nb import PlanError, source
 from synergy_nb.connectors import _kafka_topics
-from synergy_nb.connectors._kafka_clients import told
+from synergy_nb.connectors._kafka_clients import settings, told
+from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.plan.derived.allowed_paths import refused_paths
+from synergy_nb.plan.derived.named_secrets import NamedSecret
 from synergy_nb.testing import check_source
 from tests.connectors.declared import COLUMNS, declared, numbers
 from tests.connectors.kafka_brokers import Brokers
@@ -110,7 +112,7 @@ def test_a_partition_that_is_far_ahead_waits(brokers: Brokers, monkeypatch: pyte
     most = 0
     while len(found) < 200:
         found += numbers(reader.poll(0.1))
-        most = max(most, *(part.count for part in reader._parts.values()))
+        most = max(most, *(part.count for part in reader.parts.values()))
     reader.close()
     assert found == list(range(200))
     assert most <= 15
@@ -214,7 +216,7 @@ def test_a_partition_that_stops_is_named(brokers: Brokers, monkeypatch: pytest.M
     assert isinstance(reader, _kafka_topics.TopicSource)
     reader.open(None)
     assert polled(reader, 2)[0] == [0, 1]
-    reader._parts[1].at_end = False
+    reader.parts[1].at_end = False
     brokers.put("stops", [row(2)], 0)
     said: list[str] = []
     while not said:
@@ -231,10 +233,10 @@ def test_partitions_that_are_added_are_read(brokers: Brokers, monkeypatch: pytes
     brokers.put("grows", [row(1)], 1)
     with monkeypatch.context() as patch:
         patch.setattr(_kafka_topics, "partitions_of", lambda *_: [0])
+        monkeypatch.setattr(_kafka_topics, "LOOK_S", 0.0)
         reader = topic(brokers, "grows")
         reader.open(None)
         assert polled(reader, 1)[0] == [0]
-    monkeypatch.setattr(reader, "_look", 0.0)
     assert polled(reader, 1)[0] == [1]
     reader.close()
 
@@ -251,6 +253,15 @@ def test_a_wrong_password_is_an_error_for_good() -> None:
     assert told([refused, down]) is refused
     assert told([other, down]) is down
     assert told([other]) is None
+
+
+def test_a_password_is_a_secret_that_the_plan_names() -> None:
+    params = {"servers": ["a:1"], "user": "ann", "password": "shop", "tls": True}
+    made = settings(params, Secrets([NamedSecret("password", "shop")], {"shop": b"abc"}))
+    assert made["sasl.password"] == "abc"
+    assert made["security.protocol"] == "SASL_SSL"
+    with pytest.raises(ValueError, match="password: secret 'shop'; expected one that this peer has"):
+        declared("kafka", servers="a:1", topic="one", user="ann", password="shop")
 
 
 def test_without_the_client_an_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from synergy_nb.plan.operators.parameter_types import (
     PATH,
     POSITIVE,
     RATE,
+    SECRET,
     SECRET_TEXT,
     SIGNATURE,
     TEXT,
@@ -273,6 +274,15 @@ _OF_LINES: Final[Mapping[str, Parameter]] = {
     "rate": _EXPECTED_RATE,
     "signature": _SIGNATURE,
 }
+_ACCOUNT: Final[Mapping[str, Parameter]] = {
+    "tls": Parameter(
+        FLAG, "whether the connection is encrypted, and the server has a certificate that is trusted", False
+    ),
+    "user": Parameter(TEXT, "name of the account", None, "none: without an account"),
+    "password": Parameter(SECRET, "name of the secret with its password", None, "no password", spelling="keyword"),
+}
+#: How Kafka brokers are shown a password.
+MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 _OF_OBJECTS: Final = {name: each for name, each in _OF_LINES.items() if name != "quotes"}
 #: Parameters of sources, by connector.
 CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
@@ -444,9 +454,8 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "earliest",
         ),
         "ends": Parameter(FLAG, "whether the stream ends when all messages that are there have been read", False),
-        "tls": Parameter(
-            FLAG, "whether connections are encrypted, and brokers have certificates that are trusted", False
-        ),
+        **_ACCOUNT,
+        "mechanism": Parameter(choice(*MECHANISMS), "how the brokers are shown the password", MECHANISMS[0]),
         **_OF_OBJECTS,
     },
     "packets": {
