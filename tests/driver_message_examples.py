@@ -24,6 +24,7 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.SubmitPlan("r", b"plan", number=2),
     driver.LeaseRenewed("r"),
     driver.ShareApplication("r", "ann", "read", 4),
+    driver.HoldApplication("r", True, 4),
     driver.StopApplication("r"),
     driver.ReleaseResults("r"),
     driver.MoveComponent("r", "filter", "b", 3),

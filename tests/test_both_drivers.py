@@ -117,6 +117,34 @@ def test_a_stopped_loop_ends(either: Any) -> None:
     assert application.status == "stopped"
 
 
+def test_a_paused_application_gives_no_rows_until_it_is_resumed(either: Any) -> None:
+    def packets(**stated: Any) -> Plan:
+        return source("packets", seed=8, rate="200 tuples/s", id="packets", **stated).sink("held", id="out")
+
+    application = either.submit(packets())
+    assert application.head(5).height == 5
+    application.pause()
+    assert application.status == "on hold"
+    given = next(rows for _ in range(100) if (rows := _given(application)) == _given(application))
+    assert "on hold" in str(application.explain()).splitlines()[0]
+    assert "on hold" in repr(either.applications)
+    application.pause()  # it is as asked for
+    application.resume()
+    assert application.head(given + 20).height == given + 20
+    application.stop()
+    rows = application.results()
+    whole = either.submit(packets(count=rows.height, speed=0)).results()
+    assert_frame_equal(rows, whole)
+    assert [each.kind for each in application.events() if "hold" in each.kind] == ["hold_begun", "hold_ended"]
+    with pytest.raises(ClusterError, match=rf"application: '{application.id}' is stopped; expected one that runs"):
+        application.pause()
+
+
+def _given(application: Any) -> int:
+    """Rows that have come after half a second more."""
+    return int(application.results(seconds=0.5).height)
+
+
 def test_both_are_watched_by_a_method(either: Any) -> None:
     application = either.submit(_plan("watched"))
     for view in (either.watch(), application.watch()):

@@ -85,6 +85,7 @@ class DriverPort(Protocol):
             driver.SubmitPlan: self._submit,
             driver.LeaseRenewed: lambda _, message: parts.requests.leases.renew(message.application),
             driver.ShareApplication: self._grant,
+            driver.HoldApplication: self._hold,
             driver.StopApplication: self._stop,
             driver.ReleaseResults: lambda _, message: parts.requests.discard_results(message.application),
             driver.MoveComponent: self._move,
@@ -193,6 +194,14 @@ class DriverPort(Protocol):
     def _grant(self, _driver: str, message: driver.ShareApplication) -> None:
         try:
             self._parts.requests.grant(message.application, message.user, message.right)
+        except ValueError as error:
+            self._answer(message.number, str(error), begun=False)
+        else:
+            self._answer(message.number)
+
+    def _hold(self, _driver: str, message: driver.HoldApplication) -> None:
+        try:
+            self._parts.requests.hold(message.application, on=message.on)
         except ValueError as error:
             self._answer(message.number, str(error), begun=False)
         else:

@@ -126,6 +126,14 @@ class ShareApplication(DriverMessage, frozen=True):
     number: int = 0
 
 
+class HoldApplication(DriverMessage, frozen=True):
+    """Pause an application of this peer (``on``), or resume it; answered by :class:`Answer`."""
+
+    application: str
+    on: bool
+    number: int = 0
+
+
 class StopApplication(DriverMessage, frozen=True):
     """End an application that was submitted at this peer, or discard the results of one that has finished."""
 

@@ -258,7 +258,7 @@ OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
     **_rows(ALL, "ping", "state", "content", "joined"),
     # an application: who may do so to which one, the peer decides
     **_rows(CLIENTS, "contents", "submit", "decision", "application", "applications", "wait", "halt", "move", "renew"),
-    **_rows(CLIENTS, "stop", "release", "fetch", "sinks", "leads", "push", "dropped", "events", "pace", "cost"),
+    **_rows(CLIENTS, "stop", "hold", "release", "fetch", "sinks", "leads", "push", "dropped", "events", "pace", "cost"),
     **dict.fromkeys(("content sent", "await copies"), CLIENTS),
     **_rows(CLIENTS, "grant", "delays", "errors", "troubles", "follow", "where"),
     "newcomer": PEERS,

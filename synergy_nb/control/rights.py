@@ -17,7 +17,9 @@ from synergy_nb.plan.terms.units import counted
 __all__ = ["CONTROL", "GUESTS", "OWNED", "READ", "RIGHTS", "Acceptance", "Admission", "Rights"]
 
 READ: Final = "read"  # its state, its events and its results
-CONTROL: Final = "control"  # beside that, to stop it, to move its components, and to change its paces and costs
+CONTROL: Final = (
+    "control"  # beside that, to stop and to pause it, to move its components, and to change its paces and costs
+)
 RIGHTS: Final = (READ, CONTROL)
 
 

@@ -132,6 +132,7 @@ class Deployment(msgspec.Struct, frozen=True):
     # streams of other applications that its components read, if these are not deployed to the same peers
     shared_producers: tuple[SharedProducer, ...] = ()
     running: bool = True  # whether sources emit; they do once each component is deployed
+    on_hold: bool = False  # whether sources emit nothing, as a user has paused the application
     # peers of other applications that share streams and may depend on the order of the tuples
     witnesses: tuple[str, ...] = ()
     # application to the least version of its deployment that goes with this one: a peer that knows only an earlier

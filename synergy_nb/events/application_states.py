@@ -4,6 +4,9 @@ An application is *composing* until its origin has decided whether and where it 
 states of composing, and three more states of a *running* application whose graph changes. Notebooks and views see only
 the :class:`Status`, to which :data:`STATUS` maps each state.
 
+An application that runs may be *on hold*, in any of these states: a user has paused it, and its sources give no rows.
+It is moved and taken over meanwhile as any other one. Notebooks and views see *on hold* in place of *running*.
+
 =================  =================================================================================================
 discovering        the directory is asked for the peers of its components, and for its streams that run already
 deciding           probes find peers for its operators, which a placement may have proposed before
@@ -49,6 +52,7 @@ class Status(StrEnum):
 
     COMPOSING = "composing"
     RUNNING = "running"
+    ON_HOLD = "on hold"
     PAUSED = "paused"
     FINISHED = "finished"
     FAILED = "failed"
@@ -118,7 +122,7 @@ RUNS: Final = frozenset(state for state, status in STATUS.items() if status in (
 #: States of an application whose graph changes, or may change soon.
 CHANGING: Final = frozenset({State.TAKING_OVER, State.MOVING, State.REBUILDING, State.PAUSED})
 #: Status of applications that have not ended, and of those that have.
-LASTING: Final = frozenset({Status.COMPOSING, Status.RUNNING, Status.PAUSED})
+LASTING: Final = frozenset({Status.COMPOSING, Status.RUNNING, Status.ON_HOLD, Status.PAUSED})
 ENDED: Final = frozenset(Status) - LASTING
 
 

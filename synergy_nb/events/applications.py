@@ -33,6 +33,8 @@ __all__ = [
     "DestinationBroken",
     "DestinationMended",
     "DestinationOpened",
+    "HoldBegun",
+    "HoldEnded",
     "LateRows",
     "LeadershipLost",
     "LinesSkipped",
@@ -96,6 +98,16 @@ def awaited_text(awaited: Mapping[str, Sequence[str]]) -> str:
         f"peer {peer} ({', '.join(sorted(names))})" if names else f"peer {peer}" for peer, names in awaited.items()
     ]
     return f"waiting for {' and '.join(sorted(peers))}" if peers else ""
+
+
+class HoldBegun(RequestEvent, frozen=True, gc=False):
+    """A user has paused the application: its sources give no rows."""
+
+
+class HoldEnded(RequestEvent, frozen=True, gc=False):
+    """A user has resumed the application."""
+
+    seconds: float  # time for which this peer knew it to be on hold
 
 
 class ApplicationContinued(RequestEvent, frozen=True, gc=False):

@@ -182,6 +182,17 @@ class Requests(Mapping[str, Request]):
         request.grant(user, right)
         self._session.grants.publish(request)
 
+    def hold(self, name: str, *, on: bool) -> None:
+        """Pause an application, or resume it.
+
+        Raises ``ValueError`` if the application does not run, or shares streams.
+        """
+        request = self._requests.get(name)
+        if request is None or not request.running:
+            what = "is not known here" if request is None else f"is {request.status}"
+            raise ValueError(f"application: {name!r} {what}; expected one that runs")
+        self._session.holds.hold(name, on=on)
+
     def of_user(self, user: str) -> list[str]:
         """Ids of the requests of a user that have not ended."""
         return [name for name, each in self._requests.items() if each.rights.owner == user and each.status in LASTING]

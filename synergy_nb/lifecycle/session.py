@@ -36,6 +36,7 @@ from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.changes.awaited_peers import AwaitedPeers
 from synergy_nb.lifecycle.changes.grants import Grants
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
+from synergy_nb.lifecycle.changes.holds import Holds
 from synergy_nb.lifecycle.changes.lagging_copies import LaggingCopies
 from synergy_nb.lifecycle.changes.lost_components import LostComponents
 from synergy_nb.lifecycle.changes.migration import Migrations
@@ -147,6 +148,7 @@ class Session(Protocol):
             self.changes, self.moves, self.rebuilds, self.takeovers, self._fail, self._said_ended,
         )  # fmt: skip
         self.sharers = SharedStreams(self.changes, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
+        self.holds = Holds(self.changes, self.sharers.sharers)  # applications that users have paused
         # components that this peer commits during set-up
         self.commitments = Commitments(self.participation, self.impacts, self.sharers.admit, self.agreements, deployed)
         leading = Leading(

@@ -101,6 +101,8 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.ComponentFailed: lambda e: f"{e.operator} cannot continue: {e.reason}",
     events.ApplicationPaused: lambda e: f"paused: {events.awaited_text(e.awaited)}",
     events.ApplicationContinued: lambda e: f"continues after {seconds(e.seconds)} of {events.awaited_text(e.awaited)}",
+    events.HoldBegun: lambda _: "a user has paused it: its sources give no rows",
+    events.HoldEnded: lambda e: f"a user has resumed it, after {seconds(e.seconds)}",
     events.TakeoverBegun: lambda e: f"{e.dead} has died; backups take over: {_peers(e.operators)}",
     events.TakenOver: lambda e: f"backups have taken over: {_peers(e.peers)}",
     events.CopiesBehind: lambda e: f"copies of {e.operator} that could not take over: {_several(e.peers) or 'none'}",

@@ -131,6 +131,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
         f"{'try' if m.trial else 'submit'} a plan of {counted(len(m.plan), 'byte')}, {m.placement}"
     ),
     driver.ShareApplication: "grant {m.user} the right {m.right!r}",
+    driver.HoldApplication: lambda m: "pause the application" if m.on else "resume the application",
     driver.StopApplication: "stop the application",
     driver.LeaseRenewed: "its client lives",
     driver.ReleaseResults: "discard the results, which have been fetched",

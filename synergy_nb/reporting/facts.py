@@ -30,6 +30,9 @@ from synergy_nb.reporting.uncovered import uncovered
 __all__ = ["ADDRESSES", "EngineFacts", "Facts", "PeerNames", "ReplicationFacts", "RequestFacts", "SharingFacts"]
 
 
+ON_HOLD: Final = "on hold: a user has paused it, and its sources give no rows"
+
+
 class PeerNames(NamedTuple):
     """Readable names of peers, by address."""
 
@@ -521,6 +524,7 @@ class OutcomeFacts(Subject):
         self.began: float | None = None
         self.setup_s: float | None = None
         self.released = False
+        self._going = "running"  # what it is while it goes on
         self._orphaned = ""
         self._request = request  # which has the event before this subject
 
@@ -539,7 +543,7 @@ class OutcomeFacts(Subject):
 
     @HANDLERS.add
     def _application_running(self, event: events.ApplicationRunning) -> None:
-        self.outcome, self.began = "running", event.time
+        self.outcome, self.began = self._going, event.time
         if self._request.submitted is not None:
             self.setup_s = event.time - self._request.submitted
 
@@ -549,7 +553,18 @@ class OutcomeFacts(Subject):
 
     @HANDLERS.add
     def _application_continued(self, _event: events.ApplicationContinued) -> None:
-        self.outcome = "running"
+        self.outcome = self._going
+
+    @HANDLERS.add
+    def _hold_begun(self, _event: events.HoldBegun) -> None:
+        self._goes_on_as(ON_HOLD)
+
+    @HANDLERS.add
+    def _hold_ended(self, _event: events.HoldEnded) -> None:
+        self._goes_on_as("running")
+
+    def _goes_on_as(self, what: str) -> None:
+        self.outcome, self._going = what if self.outcome == self._going else self.outcome, what
 
     @HANDLERS.add
     def _session_expired(self, event: events.SessionExpired) -> None:
@@ -562,7 +577,7 @@ class OutcomeFacts(Subject):
 
     def conclude(self, state: tuple[str, str] | None) -> None:
         """Derive the outcome if the journal of the origin lacks it, from status and reason by the last report."""
-        if self.outcome in ("being composed", "running", "placed") or self.outcome.startswith("paused: "):
+        if self.outcome in ("being composed", "running", ON_HOLD, "placed") or self.outcome.startswith("paused: "):
             if state is not None and state[0] not in ("composing", self.outcome.partition(":")[0]):
                 self.outcome = f"{state[0]}: {self._names.readable(state[1])}" if state[1] else state[0]
             elif self._orphaned:

@@ -233,6 +233,7 @@ class PacedSource:
         self.turn = 0  # number of the present pace: wake-ups that were planned for an earlier one do not count
         self._paced = paced  # whether the due times count; otherwise each batch is due at once
         self._factor = factor  # pace at which it is read: 2 is twice as fast as the stream itself
+        self._on_hold = False  # whether it stands still, as a user has paused its application
         self._next = next(self._entries, None)
         self._error: ValueError | None = None  # error that ends the stream
         self._from = self._next[0] if self._next is not None else 0.0  # due time in the stream at which `_at` is now
@@ -241,6 +242,8 @@ class PacedSource:
     @property
     def due(self) -> float:
         """Virtual time at which the next item is due, seconds; infinite after the last one."""
+        if self._on_hold:
+            return math.inf
         if self._next is None:
             return math.inf if self._error is None else self._at
         return self._when(self._next[0]) if self._paced else self._at
@@ -250,10 +253,20 @@ class PacedSource:
 
     def speed_up(self, factor: float, now: float) -> None:
         """Read at another pace from now on; 0 stops the stream until the next change."""
-        if self._paced:
-            self._from += max(now - self._at, 0.0) * self._factor
-            self._at = max(now, self._at)
+        self._come_to(now)
         self._factor = factor
+
+    def hold(self, now: float, *, on: bool) -> None:
+        """Stand still, or go on: what is due later is due as long after the hold as it was after its beginning."""
+        if on != self._on_hold:
+            self._come_to(now)
+            self._on_hold = on
+
+    def _come_to(self, now: float) -> None:
+        """Have the pace change now."""
+        if self._paced:
+            self._from += 0.0 if self._on_hold else max(now - self._at, 0.0) * self._factor
+            self._at = max(now, self._at)
         self.turn += 1
 
     def take(self, now: float) -> list[tuple[Item, float]]:
@@ -303,7 +316,7 @@ class RetainedSource(PacedSource):
     @property
     def due(self) -> float:
         """Virtual time at which the next item is due, seconds: now if the source's peer lacks an earlier one."""
-        return self._at if self._window.next is not None else super().due
+        return self._at if self._window.next is not None and not self._on_hold else super().due
 
     def take(self, now: float) -> list[tuple[Item, float]]:
         """Return all items that the source's peer lacks, each with the time at which it was due."""

@@ -24,7 +24,7 @@ from synergy_nb.control.driver_messages import LinesMalformed, SpeedMeasured
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.execution import Work
-from synergy_nb.dataflow.streams.hosting.effects import Close, Effect, Open
+from synergy_nb.dataflow.streams.hosting.effects import Close, Effect, Hold, Open
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.chunking import cut
 from synergy_nb.dataflow.streams.log.values import Chunk, Point
@@ -149,6 +149,8 @@ class PacedWorld(PeerWorld):
             match effect:
                 case Open():
                     self._open(peer, effect)
+                case Hold(application, operator, on):
+                    self._hold((application, operator), on=on)
                 case Close(application, operator):
                     if self._sources.get((application, operator), ("",))[0] == peer:  # else another peer reads it now
                         del self._sources[application, operator]
@@ -166,6 +168,15 @@ class PacedWorld(PeerWorld):
             return
         self._sources[key] = peer, source
         self._record(peer, events.SourceStarted, key[0], operator=key[1])
+        self._hold(key, on=self.nodes[peer].hosting.on_hold(key[0]))
+
+    def _hold(self, key: Key, *, on: bool) -> None:
+        """Have a source that is open stand still, or go on."""
+        peer, source = self._sources[key]
+        source.hold(self.now, on=on)
+        self._plan_next(peer, key, source)
+
+    def _plan_next(self, peer: str, key: Key, source: PacedSource) -> None:
         if source.due < math.inf:
             self.after(max(source.due - self.now, 0.0), self._emit, peer, key, source, source.turn)
 
@@ -286,8 +297,7 @@ class PacedWorld(PeerWorld):
         if found is not None:
             peer, reading = found
             reading.speed_up(factor, self.now)
-            if reading.due < math.inf:
-                self.after(max(reading.due - self.now, 0.0), self._emit, peer, key, reading, reading.turn)
+            self._plan_next(peer, key, reading)
 
     # -- faults --------------------------------------------------------------------------------------------------
 

@@ -285,7 +285,8 @@ class PeerWorld(DataPaths):
         if known == address or known not in self.synergy:
             return True
         later = self._epoch_led(address, application)
-        return report.status == Status.RUNNING and later >= max(self._epoch_led(known, application), 0)
+        runs = report.status in (Status.RUNNING, Status.ON_HOLD)
+        return runs and later >= max(self._epoch_led(known, application), 0)
 
     def _epoch_led(self, peer: str, application: str) -> int:
         """Epoch of the graph with which a peer leads an application, or has led it to its end; negative without one."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from synergy_nb.control.driver_messages import HoldApplication
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.drawing.notebook_views import view_of
@@ -303,6 +304,32 @@ class SimulatedApplication(OneSided):
         return view_of("watch", self)
 
     # -- changes -----------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Have its sources give no more rows, until :meth:`resume`; its status is ``on hold`` meanwhile.
+
+        What the sources have given before reaches the sinks, as virtual time passes.
+
+        Raises
+        ------
+        ClusterError
+            If it does not run, or shares streams with other applications, whose rows would stop, too.
+        """
+        self._hold(on=True)
+
+    def resume(self) -> None:
+        """Have its sources go on after :meth:`pause`.
+
+        Raises
+        ------
+        ClusterError
+            If it does not run.
+        """
+        self._hold(on=False)
+
+    def _hold(self, *, on: bool) -> None:
+        if refusal := self.simulation._command(self, lambda number: HoldApplication(self.id, on, number)):
+            raise ClusterError(refusal)
 
     def stop(self) -> None:
         """End it at all peers; :meth:`results`, :meth:`head` and loops still return the results so far."""

@@ -510,14 +510,21 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         found = self._found(application)
         checked_operator(found.plan, operator)
         self._living("to", to)
-        number = self._command_number()
-        self.world.command(found.id, driver.MoveComponent(found.id, operator, to, number))
-        answers = self.world.answers
-        self.until(lambda: number in answers or found.status in ENDED, 150.0)
-        if number not in answers:
-            raise ClusterError(f"{found.id}: {operator} did not move: {found.status}")
-        if answers[number].refusal:
-            raise ClusterError(f"{found.id}: {operator} did not move: {answers[number].refusal}")
+        refusal = self._command(found, lambda number: driver.MoveComponent(found.id, operator, to, number))
+        if refusal:
+            raise ClusterError(f"{found.id}: {operator} did not move: {refusal}")
+
+    def _command(
+        self, application: SimulatedApplication, command: Callable[[int], driver.HoldApplication | driver.MoveComponent]
+    ) -> str:
+        """Give the peer that leads an application a command, and return why it was refused; empty if it was not.
+
+        ``command``: function that makes the message, with the number of the command.
+        """
+        number, answers = self._command_number(), self.world.answers
+        self.world.command(application.id, command(number))
+        self.until(lambda: number in answers or application.status in ENDED, 150.0)
+        return answers[number].refusal if number in answers else application.status
 
     def _found(self, application: str | SimulatedApplication) -> SimulatedApplication:
         """Return an application, given itself, its id, or the name of its plan if one running application has it."""

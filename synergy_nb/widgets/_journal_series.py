@@ -300,7 +300,17 @@ class JournalSeries:
     def _running(self, event: events.ApplicationRunning) -> None:
         self._graph(event.subject, event.peers)
         run = self._learn(event)
-        run.status, run.reason, run.began = "running", "", event.time
+        run.status, run.reason, run.began = run.going, "", event.time
+
+    @SHOWN.add
+    def _hold_begun(self, event: events.HoldBegun) -> None:
+        self.run(event.subject).go_on_as("on hold")
+        self.run(event.subject).mark(event.time, "note", "on hold", "paused by a user")
+
+    @SHOWN.add
+    def _hold_ended(self, event: events.HoldEnded) -> None:
+        self.run(event.subject).go_on_as("running")
+        self.run(event.subject).mark(event.time, "good", "resumed", f"resumed by a user after {seconds(event.seconds)}")
 
     @SHOWN.add
     def _replicated(self, event: events.PlacementCompleted) -> None:

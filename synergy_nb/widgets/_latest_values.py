@@ -143,6 +143,7 @@ class LatestRun(msgspec.Struct):
     sharing: SharingFacts = msgspec.field(default_factory=SharingFacts)
     replication: ReplicationFacts = msgspec.field(default_factory=ReplicationFacts)
     status: str = "composing"
+    going: str = "running"  # its status while it goes on: "on hold" if a user has paused it
     reason: str = ""
     roles: Roles = Roles()  # present component graph λ and replication graph ρ
     # active replicas that were lost: id to the address of its peer and the reason
@@ -160,6 +161,10 @@ class LatestRun(msgspec.Struct):
         """Add the facts of an event about it."""
         for facts in (self.asked, self.engines, self.sharing, self.replication):
             facts.add(event)
+
+    def go_on_as(self, going: str) -> None:
+        """A user has paused or resumed it."""
+        self.status, self.going = going if self.status == self.going else self.status, going
 
     def mark(self, time: float, tone: str, label: str, text: str) -> None:
         """Add an event."""

@@ -47,7 +47,7 @@ def note(run: LatestRun, event: ReplicaEvent) -> None:
             run.status, run.reason = "paused", events.awaited_text(event.awaited)
             run.mark(event.time, "bad", "paused", f"paused: {run.reason}, for {seconds(event.patience)} at most")
         case events.ApplicationContinued():
-            run.status, run.reason = "running", ""
+            run.status, run.reason = run.going, ""
             run.mark(event.time, "good", "continued", f"continued after a pause of {seconds(event.seconds)}")
         case events.SessionExpired():
             run.orphaned = run.orphaned or event.origin == run.origin

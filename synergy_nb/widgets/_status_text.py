@@ -34,6 +34,7 @@ LOADS: Final = (
 _STATUS: Final[dict[str, tuple[str, str, str]]] = {  # glyph, word and tone of each status
     Status.COMPOSING: ("○", "being composed", "note"),
     Status.RUNNING: ("●", "running", "good"),
+    Status.ON_HOLD: ("◫", "on hold", "note"),
     Status.PAUSED: ("◌", "paused", "bad"),
     Status.FINISHED: ("✓", "finished", "good"),
     Status.STOPPED: ("■", "stopped", "note"),
@@ -181,6 +182,8 @@ def _sentence(
         return f"Stopped after {counted(results, 'result')}{f': {why}' if why else ', on request'}.", ""
     if now == "paused":
         return f"Paused, {why}.", ""
+    if now == "on hold":
+        return f"On hold after {counted(results, 'result')}: a user has paused it, and its sources give no rows.", ""
     if now == "finished":
         took = "" if run.began is None or run.ended is None else f" after {seconds(run.ended - run.began)}"
         late = [flow.missed_share for flow in flows if flow.missed_share is not None]

@@ -123,6 +123,23 @@ async def test_the_last_chunk_of_a_poll_carries_the_place_after_it() -> None:
     ]
 
 
+async def test_a_source_on_hold_is_not_polled() -> None:
+    source = Listed([[0], [1, 2]])
+    fed = Fed(source)
+    fed.feed.hold(on=True)
+    at: list[int] = []
+
+    def waiting(seconds: float) -> bool:
+        at.append(source.at)
+        if len(at) == 5:
+            fed.feed.hold(on=False)
+        return False
+
+    fed.feed.halt.wait = waiting  # type: ignore[method-assign]
+    assert rows(await fed.whole()) == [0, 1, 2]
+    assert at == [0] * 5
+
+
 @pytest.mark.parametrize("most", [100, 1 << 20])
 async def test_from_each_chunk_a_successor_goes_on_where_the_other_has_ended(most: int) -> None:
     def source() -> Listed:

@@ -497,6 +497,51 @@ async def test_a_source_changes_its_pace_while_it_is_read(factor: float, apart: 
     assert gaps[9:] == pytest.approx([apart] * 10)
 
 
+async def test_a_source_on_hold_stands_still_and_goes_on_at_its_pace() -> None:
+    def stream() -> Stream:
+        for number, entry in enumerate(pieces(20, 0.1)):
+            if number == 20:  # the eleventh tuple: the tenth has been emitted, and its time is now
+                replay.feed.hold(on=True)
+                replay.feed.change_pace(2.0)  # which counts from the end of the hold on
+                held.append(replay.now)
+            yield entry
+
+    held: list[float] = []
+    replay = Replay(stream())
+
+    class Released(Halt):
+        def wait(self, timeout: float | None = None) -> bool:
+            if replay.feed.on_hold and replay.now > held[0] + 30.0:
+                replay.feed.hold(on=False)
+            return super().wait(timeout)
+
+    replay.feed.halt = Released(replay)  # type: ignore[attr-defined]
+    chunks = await replay.whole()
+    assert not replay.failures
+    follow(chunks, ORIGIN)
+    born = [chunk.born for chunk in chunks if chunk.rows]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(born)]
+    assert gaps[:9] == pytest.approx([0.1] * 9)
+    assert 30.0 < gaps[9] < 30.5
+    assert gaps[-5:] == pytest.approx([0.05] * 5)
+
+
+async def test_rows_that_waited_for_the_end_of_a_hold_enter_then() -> None:
+    now = [5.0]
+    feed = PushFeed(lambda: None, lambda: now[0], most=1 << 20, schema=COLUMNS, room=1)
+    feed.hold(on=True)
+    assert feed.push(encode(Batch(table(0, 1), 0, 0.0)))
+    assert not feed.push(encode(Batch(table(1, 1), 1, 0.0))), "it is full: its client waits"
+    encoded(feed.pending[0])
+    now[0] = 65.0
+    feed.hold(on=False)
+    (chunk,) = feed.pending
+    assert (chunk.born, chunk.item.born, chunk.payload) == (65.0, 65.0, None)
+    feed.emitted(feed.pending.popleft())
+    assert feed.push(encode(Batch(table(1, 1), 1, 0.0)), age=50.0)
+    assert feed.pending[0].born == 65.0, "nobody wanted it before"
+
+
 async def test_rows_that_are_pushed_have_no_pace() -> None:
     replay = Replay(pieces(3, 0.1), paced=False)
     await replay.whole()

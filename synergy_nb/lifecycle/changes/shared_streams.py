@@ -20,7 +20,7 @@ report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -83,6 +83,8 @@ class SharedStreams(GraphChanger):
                     request.state in CHANGING or present_producer(request.graph, producer.operator) != producer
                 ):
                     return tap, f"{tap}: {producer.operator} of {producer.application} moves"
+                if request is not None and request.on_hold:
+                    return tap, f"{tap}: {producer.application}, which makes it, is on hold"
         for application in sorted(
             {producer.application for producer in graph.producers if producer.origin == self.peer.address}
         ):
@@ -90,6 +92,10 @@ class SharedStreams(GraphChanger):
                 self._reported[application] = self._producers(application)
                 self._sharers.setdefault(application, {})[graph.application] = Sharer.of(graph, application)
         return "", ""
+
+    def sharers(self, application: str) -> Collection[str]:
+        """Applications that read streams of an application that this peer leads."""
+        return self._sharers.get(application, {}).keys()
 
     def sharers_of(self, application: str, operator: str) -> tuple[str, ...]:
         """Applications that use a component of an application that this peer leads."""

@@ -76,6 +76,7 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     known: tuple[str, ...] = ()
     successor: str = ""
     rights: Rights = Rights()
+    on_hold: bool = False  # whether its sources give no rows, as a user has paused it
 
     def changed(self, roles: Roles, **others: Any) -> Graph:
         """The next graph of the application, one epoch later."""

@@ -54,6 +54,7 @@ class Request:
         "delays",
         "ended_sinks",
         "former",
+        "held_since",
         "lease",
         "name",
         "on_spark",
@@ -126,6 +127,7 @@ class Request:
         # address of a peer with sinks to the end-to-end execution time that it has reported last, seconds
         self.delays: dict[str, float] = {}
         self.ended_sinks: set[str] = set()  # addresses of the peers at whose sinks all streams have ended
+        self.held_since: float | None = None  # time at which a user has paused it, seconds; None: it is not on hold
         self.skipped: dict[str, SkippedLines] = {}  # source to the malformed lines of its trace that it skips
 
     @classmethod
@@ -139,6 +141,7 @@ class Request:
         )  # fmt: skip
         request.alternative, request.alternatives = Alternative(Plan.from_bytes(graph.plan)), []
         request.placed, request._graph, request.began = entrust.graph.roles, graph, now
+        request.held_since = now if graph.on_hold else None
         for state in (State.DECIDING, State.ESTABLISHING, State.RUNNING):
             request.enter(state)
         return request
@@ -160,7 +163,13 @@ class Request:
     @property
     def status(self) -> Status:
         """The state as notebooks and reports show it."""
-        return STATUS[self._state]
+        status = STATUS[self._state]
+        return Status.ON_HOLD if self.on_hold and status is Status.RUNNING else status
+
+    @property
+    def on_hold(self) -> bool:
+        """Whether a user has paused it."""
+        return self.held_since is not None
 
     @property
     def running(self) -> bool:
@@ -266,6 +275,10 @@ class Request:
     def grant(self, user: str, right: str | None) -> None:
         """Its owner grants a right to a user, or withdraws what he has granted."""
         self.rights = self.rights.granted(user, right)
+
+    def hold(self, since: float | None) -> None:
+        """A user pauses it at a time in seconds, or, with None, resumes it."""
+        self.held_since = since
 
     def sinks_reported(self, address: str, delay: float, *, ended: bool) -> None:
         """A peer with sinks has reported; ``delay``: measured there, seconds; negative if none was."""

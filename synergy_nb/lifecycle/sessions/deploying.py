@@ -204,6 +204,7 @@ class Deploying:
             plan=graph.plan,
             remaining=remaining_times(graph.reached, plan),
             compares=self._compares,
+            on_hold=graph.on_hold,
         )
         self._outlines[graph.application] = graph, outline
         return outline

@@ -100,7 +100,10 @@ class Application(Synchronous[AsyncApplication], OneSided):
 
     @property
     def status(self) -> str:
-        """``running``, ``finished``, ``failed`` or ``stopped``."""
+        """``running``, ``on hold``, ``paused``, ``finished``, ``failed`` or ``stopped``.
+
+        It is ``on hold`` after :meth:`pause`, and ``paused`` while it waits for a peer that does not answer.
+        """
         return self._state.status
 
     @property
@@ -124,6 +127,8 @@ class Application(Synchronous[AsyncApplication], OneSided):
     explain = synchronous(AsyncApplication.explain)
     bottleneck = synchronous(AsyncApplication.bottleneck)
     replay = synchronous(AsyncApplication.replay)
+    pause = synchronous(AsyncApplication.pause)
+    resume = synchronous(AsyncApplication.resume)
     stop = synchronous(AsyncApplication.stop)
     share = synchronous(AsyncApplication.share)
 

@@ -48,6 +48,8 @@ from synergy_nb.runtime.process.requests import (
     ClusterError,
     FetchedResults,
     GrantRight,
+    HoldSources,
+    Outcome,
     PeerUnreachable,
     RowsDropped,
     SinksMeasured,
@@ -532,6 +534,38 @@ class AsyncApplication(LedApplication):
             feed.refuse(ended)
             if supplying is not None:
                 supplying.cancel()
+
+    @displays_waiting(lambda it: f"pausing {it.id}")
+    async def pause(self) -> None:
+        """Have its sources give no more rows, until :meth:`resume`; its status is ``on hold`` meanwhile.
+
+        Nothing is lost: what the sources have given before is executed, and reaches the sinks. A source with positions
+        goes on where it stopped, a generated stream or a trace stands still, and a program that pushes rows waits.
+
+        Raises
+        ------
+        ClusterError
+            If it does not run, or shares streams with other applications, whose rows would stop, too; the message names
+            them.
+        """
+        await self._hold(on=True)
+
+    @displays_waiting(lambda it: f"resuming {it.id}")
+    async def resume(self) -> None:
+        """Have its sources go on after :meth:`pause`.
+
+        Raises
+        ------
+        ClusterError
+            If it does not run.
+        """
+        await self._hold(on=False)
+
+    async def _hold(self, *, on: bool) -> None:
+        outcome = unpack(await self.ask("hold", pack(HoldSources(self.id, on))), Outcome)
+        if outcome.reason:
+            raise ClusterError(self.cluster.readable(outcome.reason))
+        await self.state()
 
     @displays_waiting(lambda it, **_: f"stopping {it.id}")
     async def stop(self, *, collect: bool = True) -> None:

@@ -70,6 +70,9 @@ class PolledFeed(FeedThread):
             try:
                 self._source.open(None if self._place is None else _decode(self._place.mark))
                 while not self.halt.is_set():
+                    if self.on_hold:
+                        self.halt.wait(POLL_S)
+                        continue
                     polled = self._next_poll()
                     if tries:
                         self._record(events.SourceMended, seconds=self.clock() - broken_at)

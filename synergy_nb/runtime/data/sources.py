@@ -63,6 +63,8 @@ class SourceFeed:
         self.timed = True  # whether tuples have due times, instead of being emitted as fast as possible
         self.point = since  # point in the stream at which the next chunk begins
         self.stopped = False
+        self.on_hold = False  # whether it gives nothing, as a user has paused its application
+        self._released = -math.inf  # when that has ended last, seconds
         # encoder of a chunk; None: chunks are not encoded. It may change while the feed emits
         self.encode: Callable[[Chunk], None] | None = None
         self._most = most
@@ -85,6 +87,15 @@ class SourceFeed:
         """
         raise ValueError("its rows come when somebody sends them; expected a trace or generated tuples with a speed")
 
+    def hold(self, *, on: bool) -> None:
+        """Read no further, or go on: what waits enters the system when the hold ends, as nobody wanted it before."""
+        self.on_hold = on
+        if not on:
+            self._released = now = self.clock()
+            for chunk in self.pending:
+                chunk.item, chunk.born = msgspec.structs.replace(chunk.item, born=now), now
+                chunk.payload = chunk.region = None  # which have the time, too
+
     def emitted(self, chunk: Chunk) -> None:
         """Handle that the driver has removed ``chunk`` from :attr:`pending`."""
 
@@ -96,7 +107,7 @@ class SourceFeed:
 
     def _cut(self, item: Item, born: float) -> list[Chunk]:
         """Cut the next item of the stream into chunks; none if it has nothing new."""
-        following, position = item, self.point.position
+        following, position, born = item, self.point.position, max(born, self._released)
         if item.position != position or item.born != born:
             following = msgspec.structs.replace(item, position=position, born=born)
         chunks = cut(following, self.point, encode=self.encode, most=self._most)
@@ -237,11 +248,22 @@ class ThreadFeed(FeedThread):
         super().__init__(ready, clock, **of_thread)
         self._open = read
         self._pace = 0.0, 0.0, 1.0  # a due time in the stream, its time of the clock, and the factor from then on
+        self._factor = 1.0  # factor while it is not on hold
 
     def change_pace(self, factor: float) -> None:
         """Emit at a factor of the stream's own pace from now on; 0 stops it until the next change."""
         if not self.timed:
             super().change_pace(factor)
+        self._factor = factor
+        if not self.on_hold:
+            self._go_on_at(factor)
+
+    def hold(self, *, on: bool) -> None:
+        """Stand still, or go on: what is due later is due as long after the hold as it was after its beginning."""
+        super().hold(on=on)
+        self._go_on_at(0.0 if on else self._factor)
+
+    def _go_on_at(self, factor: float) -> None:
         due, at, before = self._pace
         now = self.clock()
         self._pace = due + max(now - at, 0.0) * before, now, factor
@@ -381,7 +403,7 @@ class PeerFeed(SourceFeed):
     def tick(self) -> None:
         """Take one sample and set the timer for the next."""
         self._timer = self._loop.call_later(self._interval, self.tick)
-        if self.pending:
+        if self.pending or self.on_hold:
             return
         now = self.clock()
         self._time = max(self._time + 1, int(now * 1e6))  # a clock that stepped back would make tuples late

@@ -34,6 +34,7 @@ from synergy_nb.dataflow.streams.hosting.effects import (
     Copied,
     Effect,
     Fact,
+    Hold,
     Open,
     Restore,
     SendFrame,
@@ -263,6 +264,9 @@ class StreamDriver:
                     self._restore(effect)
                 case Open(application, operator, since):
                     self._open(self.hosting.components[application, operator], since)
+                case Hold(application, operator, on):
+                    for each in self._feeds((application, operator)).values():
+                        each.hold(on=on)
                 case Close(application, operator):
                     self._close((application, operator))
                 case Arrived(application, operator):
@@ -291,11 +295,16 @@ class StreamDriver:
         if feed is not None:
             self.feeds[component] = feed
             feed.encode = self.hosting.encoder(component)
+            if self.hosting.on_hold(component.application):
+                feed.hold(on=True)
             feed.start()
 
     def _close(self, key: Key) -> None:
-        for component in [each for each in self.feeds if (each.application, each.operator) == key]:
+        for component in self._feeds(key):
             self.drop(component)
+
+    def _feeds(self, key: Key) -> dict[Component, SourceFeed]:
+        return {each: feed for each, feed in self.feeds.items() if (each.application, each.operator) == key}
 
     # -- turns of the loop ---------------------------------------------------------------------------------------
 

@@ -46,14 +46,14 @@ NEEDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("decision", "application", "wait", "fetch", "sinks", "leads"), READ),
         **dict.fromkeys(
-            ("halt", "move", "stop", "release", "push", "await copies", "dropped", "pace", "cost"), CONTROL
+            ("halt", "hold", "move", "stop", "release", "push", "await copies", "dropped", "pace", "cost"), CONTROL
         ),
     }
 )
 #: Operations of which a peer may serve what is left of an application that it has forgotten, and so its rights.
 LEFT: Final = frozenset({"fetch", "sinks"})
 #: Operations whose answers have the state of an application, or why something was refused.
-STATES: Final = frozenset({"decision", "application", "wait", "leads", "stop", "move"})
+STATES: Final = frozenset({"decision", "application", "wait", "leads", "stop", "hold", "move"})
 #: Operations that tell nothing of applications.
 FREE: Final = frozenset({"ping", "delays", "where", "joined"})
 

@@ -186,6 +186,7 @@ class Service:
             "move": self._commands.move,
             "renew": self._commands.renew,
             "grant": self._grant,
+            "hold": self._commands.hold,
             "stop": self._stop,
             "release": self._release,
             "fetch": self._deliveries.fetch,

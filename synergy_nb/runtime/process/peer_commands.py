@@ -13,6 +13,7 @@ from typing import Any
 
 from synergy_nb.control.driver_messages import (
     Answer,
+    HoldApplication,
     HostsLookedUp,
     LeaseRenewed,
     LookUpHosts,
@@ -20,7 +21,7 @@ from synergy_nb.control.driver_messages import (
     SubmitPlan,
 )
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.runtime.process.requests import Move, Outcome, RenewLeases, Submit, pack, unpack
+from synergy_nb.runtime.process.requests import HoldSources, Move, Outcome, RenewLeases, Submit, pack, unpack
 
 __all__ = ["MOVES_WITHIN", "Commands"]
 
@@ -89,6 +90,12 @@ class Commands:
         answer: Answer = await self._command(number, SubmitPlan(*named, number, request.trial, request.lease, user))
         if answer.refusal:
             raise ValueError(answer.refusal)
+
+    async def hold(self, payload: bytes) -> bytes:
+        """Answer a :class:`~synergy_nb.runtime.process.requests.HoldSources`."""
+        request, number = unpack(payload, HoldSources), next(self._numbers)
+        answer: Answer = await self._command(number, HoldApplication(request.application, request.on, number))
+        return pack(Outcome(answer.refusal))
 
     async def renew(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.RenewLeases`."""

@@ -40,6 +40,7 @@ __all__ = [
     "FindHosts",
     "FollowJournal",
     "GrantRight",
+    "HoldSources",
     "HostsFound",
     "JoinCommand",
     "Joined",
@@ -337,6 +338,13 @@ class Pushed(msgspec.Struct, frozen=True):
     end: tuple[int, int]  # point up to which this peer has what was pushed: position and event time in µs
     copied: tuple[int, int]  # point up to which all copies of the source have it
     gone: bool = False  # whether the peer has no such source, or not any more
+
+
+class HoldSources(msgspec.Struct, frozen=True):
+    """Pause an application of this peer (``on``), or resume it; answered by an :class:`Outcome`."""
+
+    application: str
+    on: bool
 
 
 class RowsDropped(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from synergy_nb.dataflow.deployments import Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.predictions import PeerPredictions
 from synergy_nb.dataflow.streams.hosting._outbox import Key, Outbox
-from synergy_nb.dataflow.streams.hosting.effects import Close, Open
+from synergy_nb.dataflow.streams.hosting.effects import Close, Hold, Open
 from synergy_nb.dataflow.streams.log.merge import WaitingChunk
 from synergy_nb.dataflow.streams.log.values import Output
 
@@ -59,6 +59,12 @@ class HostedComponents:
         if key not in self.opened:
             self.opened.add(key)
             self._outbox.effect(Open(*key, component.log.end))
+
+    def hold(self, application: str, *, on: bool) -> None:
+        """Have the sources of an application that are being read stand still, or go on."""
+        for owner, operator in sorted(self.opened):
+            if owner == application:
+                self._outbox.effect(Hold(owner, operator, on))
 
     def close(self, key: Key) -> None:
         """Have a source be read no more."""

@@ -17,6 +17,11 @@ class KnownDeployments:
         deployment = self.found.get(application)
         return deployment.assignments.get(operator) if deployment is not None else None
 
+    def on_hold(self, application: str) -> bool:
+        """Return whether the sources of an application give nothing."""
+        known = self.found.get(application)
+        return known is not None and known.on_hold
+
     def version(self, application: str) -> int:
         """Return the version of an application's deployment; 0 if this peer knows none."""
         known = self.found.get(application)

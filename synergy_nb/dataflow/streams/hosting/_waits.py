@@ -175,7 +175,13 @@ class Waits:
     def _runs(self, component: Component) -> bool:
         """Whether a component is to give something: its application runs, and its stream has not ended."""
         deployment = self._deployments.get(component.application)
-        if deployment is None or not deployment.running or component.failed or component.role is not Role.ACTIVE:
+        if (
+            deployment is None
+            or not deployment.running
+            or deployment.on_hold
+            or component.failed
+            or component.role is not Role.ACTIVE
+        ):
             return False
         return component.log.end.until < END
 

@@ -25,6 +25,7 @@ __all__ = [
     "Effect",
     "Fact",
     "FactKind",
+    "Hold",
     "Open",
     "Restore",
     "SendFrame",
@@ -111,6 +112,17 @@ class Open(msgspec.Struct, frozen=True):
     since: Point  # point from which it is read: tuples and promises before it have been emitted
 
 
+class Hold(msgspec.Struct, frozen=True):
+    """Read a source that is open no further (``on``), or go on reading it.
+
+    What it has given already is kept until ``Hosting.may_emit`` is true.
+    """
+
+    application: str
+    operator: str
+    on: bool
+
+
 class Close(msgspec.Struct, frozen=True):
     """Stop reading a source."""
 
@@ -159,6 +171,7 @@ Effect: TypeAlias = (
     | Capture
     | Restore
     | Open
+    | Hold
     | Close
     | Arrived
     | Copied

@@ -1,0 +1,71 @@
+"""Holds: a user pauses an application, whose sources give no rows until he resumes it.
+
+The graph states it, as it states rights: so all peers know it, also those that take a source over, and a successor of
+the origin. While the graph changes for another reason, the hold is published after that. What sources have given before
+is executed, and reaches the sinks.
+
+An application that shares streams with another one cannot be paused: the source of a stream has one place for all of
+its readers, so the others would stand still, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from synergy_nb.events import HoldBegun, HoldEnded
+from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.changes.graph_changes import GraphChanges
+from synergy_nb.lifecycle.records.request import Request
+
+__all__ = ["Holds"]
+
+
+class Holds:
+    """Pauses and resumes the applications that a peer leads."""
+
+    def __init__(
+        self,
+        changes: GraphChanges,
+        sharers: Callable[[str], Collection[str]],  # applications that read streams of an application of this peer
+    ) -> None:
+        self._changes = changes
+        self._peer = changes.peer
+        self._sharers = sharers
+        changes.on_change_ended.append(self._change_ended)
+
+    def hold(self, application: str, *, on: bool) -> None:
+        """Pause an application that this peer leads, or resume it; nothing happens if it is as asked for.
+
+        Raises ``ValueError`` if it shares streams.
+        """
+        request = self._changes.led[application]
+        if on == request.on_hold:
+            return
+        if on and (others := self._others(request)):
+            raise ValueError(
+                f"application: {request.name!r} shares streams with {', '.join(others)}, whose rows would stop, too; "
+                "expected one that shares none, as with Cluster(composition=CompositionConfig(sharing='off'))"
+            )
+        since = request.held_since
+        request.hold(self._peer.now if on else None)
+        if since is None:
+            self._peer.record(HoldBegun, request.name)
+        else:
+            self._peer.record(HoldEnded, request.name, seconds=self._peer.now - since)
+        self._publish(request)
+        self._peer.instruct(request.report())
+
+    def _others(self, request: Request) -> list[str]:
+        """Applications that read its streams, or whose streams it reads."""
+        owners = {producer.application for producer in request.graph.producers}
+        return sorted(owners.union(self._sharers(request.name)))
+
+    def _publish(self, request: Request) -> None:
+        if request.state is State.RUNNING and request.graph.on_hold != request.on_hold:
+            graph = request.graph
+            self._changes.change(request.name, graph.changed(graph.roles, on_hold=request.on_hold))
+            self._changes.publish(request.name)
+
+    def _change_ended(self, application: str) -> None:
+        if application in self._changes.led:
+            self._publish(self._changes.led[application])
