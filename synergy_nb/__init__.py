@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from synergy_nb import explore
     from synergy_nb.algorithms.composition import CompositionConfig
     from synergy_nb.control.rights import Acceptance
+    from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
     from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
     from synergy_nb.editing.sql_queries import QueryError, sql
     from synergy_nb.models.hot_spot_config import HotSpotConfig
@@ -62,6 +63,9 @@ __all__ = [
     "ReadingError",
     "ReplicationConfig",
     "Simulation",
+    "SinkFailed",
+    "SinkUnavailable",
+    "SinkWriter",
     "Source",
     "SynergyError",
     "Wake",
@@ -101,6 +105,9 @@ _LATER: Final = {
     "QueryError": "synergy_nb.editing.sql_queries",
     "ReadingError": "synergy_nb.runtime.client.readings",
     "ReplicationConfig": "synergy_nb.models.replication_config",
+    "SinkFailed": "synergy_nb.dataflow.sinks.protocol",
+    "SinkUnavailable": "synergy_nb.dataflow.sinks.protocol",
+    "SinkWriter": "synergy_nb.dataflow.sinks.protocol",
     "Source": "synergy_nb.dataflow.sources",
     "Simulation": "synergy_nb.simulator.simulation",
     "NotAdmitted": "synergy_nb.reporting.cluster_errors",

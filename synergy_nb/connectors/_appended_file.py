@@ -18,7 +18,7 @@ from typing import Any, Final
 import polars as pl
 
 from synergy_nb.connectors._disk import Disk, explained
-from synergy_nb.dataflow.sinks.protocol import SinkFailed
+from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, empty
 
@@ -27,7 +27,7 @@ __all__ = ["AppendedFile", "as_text"]
 _VERSION: Final = 1
 
 
-class AppendedFile:
+class AppendedFile(SinkWriter):
     """Writes a stream to a CSV file or to a file of JSON lines."""
 
     def __init__(

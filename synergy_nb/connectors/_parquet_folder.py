@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from synergy_nb.connectors._disk import Disk, explained
-from synergy_nb.dataflow.sinks.protocol import SinkFailed
+from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import END, EPOCH, Batch, empty
 from synergy_nb.plan.operators.destinations import PERIOD
@@ -49,7 +49,7 @@ class _File(NamedTuple):
     path: Path
 
 
-class ParquetFolder:
+class ParquetFolder(SinkWriter):
     """Writes a stream to a folder of Parquet files."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 :func:`run` gives the rows of a plan, a stream or a function; :func:`check` asserts that these depend on nothing but the
 rows that go in. :func:`feed` and :func:`drive` are for authors of operators: they cut rows into what an operator
-receives, and pass it on. :func:`check_source` is for authors of connectors.
+receives, and pass it on. :func:`check_source` and :func:`check_sink` are for authors of connectors.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from synergy_nb.testing._checks import check
 from synergy_nb.testing._feeding import drive, feed
 from synergy_nb.testing._running import run
+from synergy_nb.testing._sink_checks import check_sink
 from synergy_nb.testing._source_checks import check_source
 
-__all__ = ["check", "check_source", "drive", "feed", "run"]
+__all__ = ["check", "check_sink", "check_source", "drive", "feed", "run"]

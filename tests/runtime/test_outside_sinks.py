@@ -33,7 +33,7 @@ on_loop = play
 PEERS = {"source": "a", "filter": "b", "sink": "a"}
 
 
-class Held:
+class Held(SinkWriter):
     """A writer that waits before each commit until it may."""
 
     def __init__(self) -> None:

@@ -53,7 +53,9 @@ class SinkReader:
         Raises ``SinkFailed`` if it lacks rows that the stream does not retain any more.
         """
         found = self._writer.open()
-        self.committed = ORIGIN if found is None else found
+        if found is None:
+            found = ORIGIN if self._writer.remembers else start
+        self.committed = Point(*found)
         self.read_to, self.repeated = start, max(self.committed.position - start.position, 0)
         self.waiting, self._since = 0, None
         if self.committed.position < start.position:
