@@ -164,7 +164,7 @@ class ComposedWorld(PacedWorld):
 
     def successor_lives(self, application: str) -> bool:
         """Return whether another peer would lead a running application if its origin died: that of its first sink."""
-        if self.status(application) != Status.RUNNING:
+        if self.status(application) not in (Status.RUNNING, Status.ON_HOLD):
             return False
         peer = self._sink_peer(application, self.plans[application].sinks[0])
         return peer != self.origins[application] and not self.dead(peer)

@@ -152,3 +152,18 @@ def test_what_stood_still_is_not_late() -> None:
     application.resume()
     assert application.results().equals(whole)
     assert application.qos()["delay_max_s"] < 1.0
+
+
+def test_what_is_on_hold_is_led_on_and_resumed_after_the_death_of_its_origin() -> None:
+    simulation = Simulation(peers=5, seed=1)
+    plan = source("packets", seed=1, rate="50 tuples/s", count=400, at="peer-3").filter("bytes > 0", at="peer-3")
+    whole = simulation.submit(plan.sink("whole", at="peer-2")).results()
+    application = simulation.submit(plan.sink("r", at="peer-2"), origin="peer-1")
+    application.head(20)
+    application.pause()
+    simulation.kill("peer-1")
+    assert application.status == "on hold", "its successor lives"
+    simulation.run(20.0)
+    assert (application.origin, application.status) == ("peer-2", "on hold")
+    application.resume()
+    assert application.results().equals(whole)
