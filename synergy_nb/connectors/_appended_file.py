@@ -74,6 +74,7 @@ class AppendedFile(SinkWriter):
                 )
             if size > known["bytes"]:
                 self._disk.truncate(self._opened, known["bytes"])
+            self._disk.sync_folder(self._path.parent)  # the writer before may have ended before it did
         self._size = known["bytes"]
         self._committed = Point(known["position"], known["until"])
         return self._committed

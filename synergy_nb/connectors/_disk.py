@@ -34,15 +34,15 @@ class Disk:
     """The steps of a writer."""
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder and those above it, unless they are there."""
-        made = []
-        at = path
-        while not at.exists():
-            made.append(at)
-            at = at.parent
-        path.mkdir(parents=True, exist_ok=True)
-        for each in made:
-            self.sync_folder(each.parent)
+        """Make a folder and those above it, unless they are there, and have the disk hold all of them."""
+        if path.is_dir():
+            # it may be of a process that ended before the disk held it; those above it were held before it was made
+            with contextlib.suppress(PermissionError):  # a folder that this one cannot read is not of its making
+                self.sync_folder(path.parent)
+            return
+        self.make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        self.sync_folder(path.parent)
 
     def lock(self, path: Path, flags: int) -> int:
         """Open a file or a folder for this process alone, until it is closed or the process ends.

@@ -10,6 +10,9 @@ removed when the folder is opened, and written again.
 
 The positions are in the names of files, too, so that only the footer of the last commits need to be read.
 
+The writer before may have ended before the disk held what it named or removed last. So a folder that is opened has the
+disk hold its names before it says how far it has the stream: the peers forget what it has.
+
 The folder is locked while a writer has it open; the lock ends with the process.
 """
 
@@ -83,6 +86,7 @@ class ParquetFolder(SinkWriter):
     def _found(self) -> Point | None:
         """Return the point where the last commit ended that counts; remove the files of others."""
         files, found = sorted(self._files()), None
+        changed = {each.path.parent for each in files if each[:2] == files[-1][:2]}
         while files:
             *rest, last = files
             commit = [each for each in files if each[:2] == last[:2]]
@@ -93,6 +97,9 @@ class ParquetFolder(SinkWriter):
             for each in commit:
                 self._disk.remove(each.path)
             files = [each for each in rest if each not in commit]
+            changed |= {each.path.parent for each in files if each[:2] == files[-1][:2]}
+        for folder in sorted(changed):
+            self._disk.sync_folder(folder)
         if files:
             self._footer(files[0].path)
         return found

@@ -53,7 +53,8 @@ class BrokenDisk(Disk):
             self._end()
         self.left -= 1
         self.done.append(name)
-        return getattr(Disk, name)(self, *arguments)
+        # the end of a process takes nothing of what it wrote: the disk need not be waited for
+        return None if name in {"sync", "sync_folder"} else getattr(Disk, name)(self, *arguments)
 
 
 def _add_step(name: str) -> None:

@@ -283,9 +283,12 @@ def test_a_file_without_its_positions_or_with_damaged_ones_is_refused(tmp_path: 
 def test_what_does_not_count_is_cut_off_when_a_file_is_opened(
     make: Callable[[Path], dict[str, Any]], tmp_path: Path
 ) -> None:
-    to = make(tmp_path)
+    undisturbed = BrokenDisk(100)
+    written(make(tmp_path / "undisturbed"), stream(SIZES), undisturbed)
+    first_rows = [step for step, name in enumerate(undisturbed.done) if name == "write"][1]
+    to = make(tmp_path / "killed")
     with pytest.raises(Killed):
-        written(to, stream(SIZES), BrokenDisk(9, halves=True))
+        written(to, stream(SIZES), BrokenDisk(first_rows, halves=True))
     path = Path(to["path"])
     whole = path.read_bytes()
     writer = opened(to)
