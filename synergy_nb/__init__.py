@@ -18,7 +18,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.notebook import views
 from synergy_nb.plan import Plan, PlanError, QoS, source
 from synergy_nb.plan.functions.declaring import Wake, aggregate, function, keyed
-from synergy_nb.plan.operators.destinations import csv, jsonl, parquet
+from synergy_nb.plan.operators.destinations import csv, jsonl, kafka, parquet
 
 if TYPE_CHECKING:
     from synergy_nb import explore
@@ -77,6 +77,7 @@ __all__ = [
     "explore",
     "function",
     "jsonl",
+    "kafka",
     "keyed",
     "parquet",
     "plan",

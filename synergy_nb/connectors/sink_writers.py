@@ -8,17 +8,32 @@ from typing import Any
 from synergy_nb.connectors._appended_file import AppendedFile
 from synergy_nb.connectors._disk import Disk
 from synergy_nb.connectors._parquet_folder import ParquetFolder
+from synergy_nb.connectors._topic_writer import TopicWriter
+from synergy_nb.connectors.secret_values import Secrets, discreet
 from synergy_nb.dataflow.sinks.protocol import SinkWriter
+from synergy_nb.plan.derived.named_secrets import secrets_of_destination
 
 __all__ = ["writer_of"]
 
 
-def writer_of(to: Mapping[str, Any], columns: Mapping[str, str], stream: str, disk: Disk | None = None) -> SinkWriter:
+def writer_of(
+    to: Mapping[str, Any],
+    columns: Mapping[str, str],
+    stream: str,
+    disk: Disk | None = None,
+    secrets: Mapping[str, bytes] | None = None,
+) -> SinkWriter:
     """Return the writer of a destination.
 
     ``to``: destination as a plan holds it; ``columns``: columns of the stream with their types; ``stream``: what the
-    rows are, see :func:`synergy_nb.plan.derived.repeatable_results.results_name`; ``disk``: steps of the writer.
+    rows are, see :func:`synergy_nb.plan.derived.repeatable_results.results_name`; ``disk``: steps of the writer;
+    ``secrets``: values by the names that plans use for them.
+
+    Raises ``ValueError`` if the destination names a secret that is not there.
     """
+    if to["format"] == "kafka":
+        named = Secrets(secrets_of_destination(to), secrets or {})
+        return discreet(TopicWriter(to, stream, named), named, ("open", "write", "commit", "close"))
     if to["format"] == "parquet":
         return ParquetFolder(to["path"], columns, stream, to.get("partition"), disk)
     return AppendedFile(to["path"], columns, stream, to["format"], disk)

@@ -42,6 +42,7 @@ from synergy_nb.plan import Plan, PlanError
 from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.checks.requirements import check_discipline
 from synergy_nb.plan.derived.placement_modes import placement_of
+from synergy_nb.plan.operators.destinations import place_of
 from synergy_nb.plan.operators.sources import is_endless
 from synergy_nb.plan.terms.units import duration, type_of
 from synergy_nb.recording.descriptions import describe
@@ -425,7 +426,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
             to = plan.operators[sink].params.get("to")
             if to is not None and not trial:
                 raise ClusterError(
-                    f"operator {sink!r}: to: {to['path']!r}; expected no destination, as a simulation writes nothing: "
+                    f"operator {sink!r}: to: {place_of(to)}; expected no destination, as a simulation writes nothing: "
                     "results() returns the rows"
                 )
         try:

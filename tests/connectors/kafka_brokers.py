@@ -55,7 +55,10 @@ class Brokers:
 
     def values(self, topic: str, partition: int = 0) -> list[Any]:
         """All messages of a partition, as JSON."""
-        reader = Consumer({"bootstrap.servers": self.servers, "group.id": "reader", "enable.partition.eof": True})
+        reader = Consumer(
+            {"bootstrap.servers": self.servers, "group.id": "reader", "enable.partition.eof": True}
+            | {"fetch.wait.max.ms": 1}
+        )
         found: list[Any] = []
         try:
             reader.assign([TopicPartition(topic, partition, 0)])

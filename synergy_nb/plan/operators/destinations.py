@@ -7,15 +7,27 @@ without importing what writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
-from synergy_nb.plan.operators.parameter_types import PATH, POSITIVE, ValueType
+from synergy_nb.plan.operators.parameter_types import (
+    ADDRESSES,
+    COLUMN,
+    FLAG,
+    MECHANISMS,
+    NAME,
+    PATH,
+    POSITIVE,
+    SECRET,
+    TEXT,
+    ValueType,
+    choice,
+)
 from synergy_nb.plan.terms.column_types import PLAIN, family
 from synergy_nb.plan.terms.units import WrongValue, WrongValues, format_duration, nearest
 
-__all__ = ["DESTINATION", "DESTINATIONS", "PERIOD", "check_columns", "csv", "jsonl", "parquet"]
+__all__ = ["DESTINATION", "DESTINATIONS", "PERIOD", "check_columns", "csv", "jsonl", "kafka", "parquet", "place_of"]
 
 #: Name of the folders of a period, and so of a column that readers of such a folder add.
 PERIOD: Final = "period"
@@ -43,13 +55,33 @@ def _period(value: Any) -> float:
 _PERIOD: Final = ValueType("duration", _period, format_duration, "s", least=_SECONDS)
 _PATH: Final = DestinationOption(PATH, needed=True)
 
+#: An account of a server.
+_ACCOUNT: Final[Mapping[str, DestinationOption]] = {
+    "tls": DestinationOption(FLAG, False),
+    "user": DestinationOption(TEXT),
+    "password": DestinationOption(SECRET),
+}
+
 #: Format to its options by name.
 DESTINATIONS: Final[Mapping[str, Mapping[str, DestinationOption]]] = {
     "parquet": {"path": _PATH, "partition": DestinationOption(_PERIOD), "every": DestinationOption(POSITIVE, 10.0)},
     "csv": {"path": _PATH, "every": DestinationOption(POSITIVE, 1.0)},
     "jsonl": {"path": _PATH, "every": DestinationOption(POSITIVE, 1.0)},
+    "kafka": {
+        "topic": DestinationOption(NAME, needed=True),
+        "servers": DestinationOption(ADDRESSES, needed=True),
+        "key": DestinationOption(COLUMN),
+        **_ACCOUNT,
+        "mechanism": DestinationOption(choice(*MECHANISMS), MECHANISMS[0]),
+        "every": DestinationOption(POSITIVE, 1.0),
+    },
 }
 _EXPECTED: Final = "a destination such as parquet('folder'), csv('file.csv') or jsonl('file.jsonl')"
+
+
+def place_of(to: Mapping[str, Any]) -> str:
+    """What a destination is called in errors."""
+    return repr(to["path"]) if "path" in to else f"topic {to['topic']!r}"
 
 
 def _destination(value: Any) -> dict[str, Any]:
@@ -99,6 +131,8 @@ def check_columns(to: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[st
         for name, kind in columns.items():
             if family(kind) not in PLAIN:
                 return name, f"columns of type {', '.join(PLAIN)} in a CSV file, not {kind}; parquet and jsonl hold it"
+    if "key" in to and to["key"] not in columns:
+        return to["key"], f"a column of the stream as the key: {', '.join(columns)}"
     if "partition" in to:
         for name in columns:
             if name.casefold() == PERIOD:
@@ -182,6 +216,55 @@ def jsonl(path: str | PathLike[str], *, every: Any = None) -> dict[str, Any]:
     >>> plan = source("packets").filter("bytes > 1000").sink(to=jsonl("large.jsonl"))
     """
     return _of_user("jsonl", path=path, every=every)
+
+
+def kafka(
+    topic: str,
+    servers: str | Iterable[str],
+    *,
+    key: str | None = None,
+    tls: bool | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    mechanism: str | None = None,
+    every: Any = None,
+) -> dict[str, Any]:
+    """Return a Kafka topic as the destination of a sink.
+
+    Each row is a message, an object in JSON. Rows are written in transactions, which consumers with
+    ``isolation.level=read_committed``, their default, see as a whole.
+
+    Parameters
+    ----------
+    topic
+        Topic, which has to be there.
+    servers
+        Brokers that are asked first, ``"broker.local:9092"``, or several.
+    key
+        Column whose value is the key of a message: rows with the same key are in one partition. Default: no key, and a
+        thousand rows after one another are in one partition.
+    tls
+        Whether connections are encrypted.
+    user, password, mechanism
+        Account: its name, the name of the secret with its password, and how the brokers are shown that:
+        ``"SCRAM-SHA-512"`` (the default), ``"SCRAM-SHA-256"`` or ``"PLAIN"``.
+    every
+        Longest time until a row is in the topic, ``"1 s"`` by default.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> from synergy_nb import kafka, source
+    >>> plan = source("packets").filter("bytes > 1000").sink(to=kafka("large", "broker.local:9092", key="link"))
+    """
+    return _of_user(
+        "kafka", topic=topic, servers=servers, key=key, tls=tls, user=user, password=password, mechanism=mechanism,
+        every=every,
+    )  # fmt: skip
 
 
 def _of_user(form: str, **options: Any) -> dict[str, Any]:

@@ -496,6 +496,8 @@ FILES: Final = ValueType("text", lambda value: _files(fspath(value) if isinstanc
 PATH: Final = ValueType("text", lambda value: _text(fspath(value) if isinstance(value, PathLike) else value))
 #: Hosts with ports, pages of the web, and WebSockets.
 ADDRESS: Final = ValueType("text", _address, annotation="str")
+#: How Kafka brokers are shown a password.
+MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 #: Addresses of servers.
 ADDRESSES: Final = ValueType("names", _addresses, annotation="str | Iterable[str]")
 #: Schema of Avro, in JSON.

@@ -20,6 +20,7 @@ from synergy_nb.plan.operators.parameter_types import (
     FLAG,
     FRACTION,
     HEADERS,
+    MECHANISMS,
     NAME,
     PATH,
     POSITIVE,
@@ -281,8 +282,6 @@ _ACCOUNT: Final[Mapping[str, Parameter]] = {
     "user": Parameter(TEXT, "name of the account", None, "none: without an account"),
     "password": Parameter(SECRET, "name of the secret with its password", None, "no password", spelling="keyword"),
 }
-#: How Kafka brokers are shown a password.
-MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 _OF_OBJECTS: Final = {name: each for name, each in _OF_LINES.items() if name != "quotes"}
 #: Parameters of sources, by connector.
 CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {

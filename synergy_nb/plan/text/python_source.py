@@ -170,8 +170,8 @@ def _short(value: Any) -> Any:
 
 def _destination(written: Mapping[str, Any]) -> str:
     """The call that makes a destination."""
-    options = {name: value for name, value in written.items() if name not in ("format", "path")}
-    return f"{written['format']}({', '.join([_literal(written['path']), *_named(options)])})"
+    _, (_, place), *options = written.items()
+    return f"{written['format']}({', '.join([_literal(place), *_named(dict(options))])})"
 
 
 def _statement(variable: str, function: str, arguments: list[str]) -> str:

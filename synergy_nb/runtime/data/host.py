@@ -38,6 +38,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.allowed_paths import refused_paths
 from synergy_nb.plan.derived.repeatable_results import results_name
 from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.operators.destinations import place_of
 from synergy_nb.runtime.data._ended_sinks import EndedSink, EndedSinks
 from synergy_nb.runtime.data._outside_sinks import OutsideSink
 from synergy_nb.runtime.data._pushed_sources import PushedSources
@@ -264,7 +265,7 @@ class Host:
         """Have the results of a sink written to its destination."""
         to = plan.operators[sink.operator].params["to"]
         stream = results_name(plan, sink.operator, sink.application)
-        writer = writer_of(to, plan.schema(sink.operator), stream)
+        writer = writer_of(to, plan.schema(sink.operator), stream, secrets=self.context.secrets)
 
         def committed(point: Point) -> None:
             sink.committed(point)
@@ -280,7 +281,7 @@ class Host:
             self._clock,
             self._runtime.record,
             component,
-            SinkReader(writer, repr(to["path"]), to["every"], self.hosting.limits.results // 4),
+            SinkReader(writer, place_of(to), to["every"], self.hosting.limits.results // 4),
             upto=lambda: sink.upto,
             committed=committed,
             complete=complete,
