@@ -32,7 +32,7 @@ from synergy_nb.connectors._addresses import PATIENCE_S
 from synergy_nb.connectors._appended_file import as_text
 from synergy_nb.connectors._kafka_clients import FOR_GOOD, client_library, partitions_of, settings, told
 from synergy_nb.connectors.secret_values import Secrets
-from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable
+from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch
 
@@ -52,15 +52,15 @@ class _Mark(NamedTuple):
     position: int  # position of its row
     begins: int  # position at which its commit begins
     partitions: int  # number of partitions among which rows were divided
-    ends: int | None  # position at which its commit ends, if it is the last message of it
+    ends: Point | None  # where its commit ends, if it is the last message of it
 
     def text(self, stream: str) -> bytes:
         """The header."""
-        ends = "" if self.ends is None else f" {self.ends}"
+        ends = "" if self.ends is None else f" {self.ends.position} {self.ends.until}"
         return f"{stream} {self.position} {self.begins} {self.partitions}{ends}".encode()
 
 
-class TopicWriter:
+class TopicWriter(SinkWriter):
     """Writes a stream to a topic."""
 
     def __init__(self, to: Mapping[str, Any], stream: str, secrets: Secrets) -> None:
@@ -104,9 +104,10 @@ class TopicWriter:
         if not found:
             self._committed, self._there = 0, {}
             return None
-        self._committed = max(mark.begins if mark.ends is None else mark.ends for mark in found.values())
+        last = max(Point(mark.begins, ORIGIN.until) if mark.ends is None else mark.ends for mark in found.values())
+        self._committed = last.position
         self._there = {number: mark for number, mark in found.items() if mark.position >= self._committed}
-        return Point(self._committed, ORIGIN.until)
+        return last
 
     def _newest(self, reader: Any) -> dict[int, _Mark]:
         """Return what the newest message of this stream in each partition says, where there is one."""
@@ -148,7 +149,7 @@ class TopicWriter:
                 stream, *numbers = value.decode("utf-8", "replace").split()
                 if stream == self._stream:
                     position, begins, partitions, *ends = map(int, numbers)
-                    return _Mark(position, begins, partitions, ends[0] if ends else None)
+                    return _Mark(position, begins, partitions, Point(*ends) if ends else None)
         return None
 
     def write(self, batch: Batch) -> None:
@@ -170,7 +171,7 @@ class TopicWriter:
                 if before:
                     self._flush()
                 position, partition, key, value = last
-                self._send(position, partition, key, value, point.position)
+                self._send(position, partition, key, value, point)
                 self._flush()
                 self._producer.commit_transaction(COMMIT_S)
         self._waiting, self._committed = [], point.position
@@ -199,7 +200,7 @@ class TopicWriter:
         """The partition to which a row falls."""
         return (position // RUN if key is None else zlib.crc32(key)) % partitions
 
-    def _send(self, position: int, partition: int, key: bytes | None, value: bytes, ends: int | None) -> None:
+    def _send(self, position: int, partition: int, key: bytes | None, value: bytes, ends: Point | None) -> None:
         mark = _Mark(position, self._committed, len(self._partitions), ends)
         headers = [(HEADER, mark.text(self._stream))]
         while True:

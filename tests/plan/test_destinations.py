@@ -58,7 +58,10 @@ def test_several_sinks_of_one_stream_have_destinations() -> None:
     ("to", "problem"),
     [
         ("a.csv", r"to: 'a.csv'; expected a destination such as parquet\('folder'\), csv\('file.csv'\) or jsonl"),
-        ({"format": "parket", "path": "a"}, r"to.format: 'parket'; expected one of parquet, csv, jsonl; did you mean"),
+        (
+            {"format": "parket", "path": "a"},
+            r"to.format: 'parket'; expected one of parquet, csv, jsonl, kafka; did you mean",
+        ),
         ({"format": "csv"}, r"to.path: missing; expected a path, as in csv\('...'\)"),
         (
             {"format": "csv", "path": "a", "partition": "1 h"},
