@@ -1,6 +1,6 @@
-"""Rows of a query to a DuckDB or SQLite file, by a column that grows.
+"""Rows of a query to a DuckDB or SQLite file or a PostgreSQL server, by a column that grows.
 
-The position is the last value of that column. The file is open only while it is read, so that others may write to it.
+The position is the last value of that column. A file is open only while it is read, so that others may write to it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from synergy_nb.connectors._postgresql import PostgresServer
 from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.traces.rows import RowReader
@@ -30,13 +31,14 @@ class QuerySource(Source):
     repeats: ClassVar[bool] = True
 
     def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str], secrets: Secrets) -> None:
-        self._path = Path(params["path"])
+        self._database = DatabaseFile(params["path"]) if "path" in params else PostgresServer(params, secrets)
+        self._name = self._database.name
         self._by: str = params["by"]
         query = str(params["query"]).strip().rstrip(";")
         self._from = f"({query}) AS rows" if " " in query else _quoted(query)
         self._every, self._ends = float(params.get("every", 1.0)), bool(params.get("ends"))
         clock = str(params.get("time", "time"))
-        self._reader = RowReader(str(self._path), schema, clock, params.get("time_unit"))
+        self._reader = RowReader(self._name, schema, clock, params.get("time_unit"))
         self._names = [clock if name == "time" else name for name in schema]
         self._due = 0.0  # time of the clock at which it is read
         self._last: Any = None  # last value of the column that grows
@@ -59,7 +61,7 @@ class QuerySource(Source):
         for one, other in pairwise(rows):
             if one[place] == other[place]:
                 expected = "a column that grows with each row, so that none is left out"
-                raise ValueError(f"{self._path}: by: {self._by!r}: {one[place]!r} is there twice; expected {expected}")
+                raise ValueError(f"{self._name}: by: {self._by!r}: {one[place]!r} is there twice; expected {expected}")
         rows = rows[:MOST_ROWS]
         self._last = rows[-1][place]
         wanted = [(name, names.index(name)) for name in dict.fromkeys(self._names)]
@@ -73,18 +75,32 @@ class QuerySource(Source):
     def _read(self) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Names of the columns and the next rows, one more than are given."""
         by = _quoted(self._by)
-        behind, values = ("", []) if self._last is None else (f"WHERE {by} > ?", [self._last])
+        behind, values = ("", []) if self._last is None else (f"WHERE {by} > {self._database.marker}", [self._last])
         query = f"SELECT * FROM {self._from} {behind} ORDER BY {by} LIMIT {MOST_ROWS + 1}"  # noqa: S608 - it is a query
+        names, rows = self._database.read(query, values)
+        for name in (*self._names, self._by):
+            if name not in names:
+                raise ValueError(f"{self._name}: column {name!r} is not there; expected one of {', '.join(names)}")
+        return names, rows
+
+
+class DatabaseFile:
+    """A DuckDB or SQLite file."""
+
+    marker: Final = "?"  # what stands for a value in a query
+
+    def __init__(self, path: str) -> None:
+        self.name = str(path)
+        self._path = Path(path)
+
+    def read(self, query: str, values: list[Any]) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of the columns, and the rows."""
         if not self._path.exists():
             raise BrokenForNow(f"{self._path}: no such file; expected a DuckDB or SQLite file")
         try:
-            names, rows = self._of_sqlite(query, values) if self._is_sqlite() else self._of_duckdb(query, values)
+            return self._of_sqlite(query, values) if self._is_sqlite() else self._of_duckdb(query, values)
         except sqlite3.Error as error:
             raise self._said(error, sqlite3.OperationalError) from None
-        for name in (*self._names, self._by):
-            if name not in names:
-                raise ValueError(f"{self._path}: column {name!r} is not there; expected one of {', '.join(names)}")
-        return names, rows
 
     def _said(self, error: Exception, may_be_locked: type[Exception]) -> Exception:
         """What an error of a database means to who reads it."""

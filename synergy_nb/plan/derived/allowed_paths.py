@@ -144,6 +144,8 @@ def _paths(operator: Operator) -> Iterator[NamedPath]:
             value = params.get(name)
             if parameter.type is PATH and value is not None:
                 yield NamedPath(operator.id, name, str(value), "query" in params and kind == "source")
+            elif parameter.type is ADDRESS and value is not None and "query" in params:
+                yield NamedPath(operator.id, name, str(value), query=True)
             elif parameter.type in (ADDRESS, URL, WEBSOCKET) and value is not None:
                 yield NamedPath(operator.id, name, str(value), host=host_of(str(value)))
             elif parameter.type is ADDRESSES and value is not None:

@@ -376,7 +376,12 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         **_OF_LINES,
     },
     "sql": {
-        "path": Parameter(PATH, "path of a DuckDB or SQLite file; relative as the path of a trace"),
+        "path": Parameter(
+            PATH, "path of a DuckDB or SQLite file; relative as the path of a trace", None, "none: there is a `server`"
+        ),
+        "server": Parameter(ADDRESS, "PostgreSQL server, `db.local:5432`", None, "none: there is a `path`"),
+        "database": Parameter(NAME, "database of the server", None, "that with the name of the account"),
+        **_ACCOUNT,
         "query": Parameter(
             TEXT, "query in the database's SQL, or the name of a table, which is read again and again", spelling="plain"
         ),
@@ -629,6 +634,8 @@ def _source(it: Derivation) -> Schema | None:
     clock = params.setdefault("time", next((name for name in TIME_NAMES if name in columns), "time"))
     if columns.pop(clock, "time") not in _CLOCKS:
         it.wrong("time", clock, f"a column of type time, date, int or float, not {params['columns'][clock]}")
+    if connector == "sql":
+        _check_database(it)
     if connector == "kafka":
         _check_avro(it, trace_format, (clock, *columns))
     if connector == "http" and "by" in params and params["by"] not in (clock, *columns):
@@ -640,6 +647,16 @@ def _source(it: Derivation) -> Schema | None:
                 f"columns.{name}", kind, f"a type that text has, such as str: {trace_format} has no lists and structs"
             )
     return it.output("columns", columns, windowed=False)
+
+
+def _check_database(it: Derivation) -> None:
+    """Report that there is no database, or two, or that a file has an account."""
+    params = it.params
+    if ("path" in params) == ("server" in params):
+        it.wrong("path", params.get("path"), "either the path of a file, or a server with its database")
+    for name in ("database", *_ACCOUNT) if "path" in params else ():
+        if params.get(name):
+            it.wrong(name, params[name], f"no {name}: a file has none")
 
 
 def _check_avro(it: Derivation, form: str, names: Sequence[str]) -> None:
