@@ -13,7 +13,7 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.plan.derived.allowed_paths import allowed, paths_of, refused_paths
 from synergy_nb.plan.derived.spark_parts import replace_parts
 from synergy_nb.plan.operators.catalogue import KINDS
-from synergy_nb.plan.operators.parameter_types import ADDRESS, FILES, PATH, URL, WEBSOCKET
+from synergy_nb.plan.operators.parameter_types import ADDRESS, ADDRESSES, FILES, PATH, URL, WEBSOCKET
 from synergy_nb.plan.operators.sources import CONNECTORS
 from synergy_nb.plan.operators.tables import TABLE
 from tests.example_plans import problems_of
@@ -94,9 +94,9 @@ def test_every_parameter_that_is_called_like_a_path_is_one() -> None:
         parameters |= kind.parameters
     for connector, its in CONNECTORS.items():
         parameters |= {f"{connector} {name}": each for name, each in its.items()}
-    words = ("path", "file", "folder", "url", "address", "host")
+    words = ("path", "file", "folder", "url", "address", "host", "server")
     named = {name for name in parameters if any(word in name.rpartition(" ")[2] for word in words)}
-    types = (PATH, FILES, ADDRESS, URL, WEBSOCKET)
+    types = (PATH, FILES, ADDRESS, ADDRESSES, URL, WEBSOCKET)
     assert named - {"packets hosts"} == {name for name, each in parameters.items() if each.type in types}
     assert [name for name, each in parameters.items() if each.type is TABLE] == ["table"]
 
