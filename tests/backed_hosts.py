@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed
-from synergy_nb.dataflow.streams.hosting._copies import Copy
+from synergy_nb.dataflow.streams.hosting.copies import Copy
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, decode, encode
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream

@@ -185,7 +185,9 @@ class DriverPort(Protocol):
         try:
             plan = Plan.from_bytes(message.plan)
             named = message.application, plan, message.placement
-            self._parts.requests.submit(*named, trial=message.trial, lease=message.lease, user=message.user)
+            self._parts.requests.submit(
+                *named, trial=message.trial, lease=message.lease, user=message.user, epoch=message.epoch
+            )
         except ValueError as error:
             self._answer(message.number, str(error), begun=False)
         else:

@@ -109,6 +109,7 @@ class SubmitPlan(DriverMessage, frozen=True):
     trial: bool = False
     lease: float = 0.0  # seconds for which it goes on although nothing is heard of its client; 0: without end
     user: str = ""  # guest who has submitted it; empty: an owner of the cluster
+    epoch: int = 0  # epoch of its components, if it goes on from what a folder has of them; 0: it is new
 
 
 class LeaseRenewed(DriverMessage, frozen=True):

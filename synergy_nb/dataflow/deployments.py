@@ -15,11 +15,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-__all__ = ["Assignment", "Deployment", "InputFeed", "Role", "SharedProducer", "SharedReader", "producer"]
+__all__ = ["FOLDER", "Assignment", "Deployment", "InputFeed", "Role", "SharedProducer", "SharedReader", "producer"]
+
+#: Address of a backup that is the durable folder of an application instead of a peer: it is asked nothing, and executes
+#: nothing.
+FOLDER: Final = "durable"
 
 
 class Role(enum.IntEnum):
@@ -113,7 +117,7 @@ class Assignment(msgspec.Struct, frozen=True):
     @property
     def followers(self) -> tuple[str, ...]:
         """Addresses of the peers that execute the same as the active one and send nothing; none without inputs."""
-        backups = self.backups if self.in_order else ()
+        backups = tuple(each for each in self.backups if each != FOLDER) if self.in_order else ()
         return (*backups, self.follower) if self.follower else backups
 
     @property
@@ -166,7 +170,7 @@ class Deployment(msgspec.Struct, frozen=True):
         """All peers that take part, or depend on the output of this application."""
         found = {peer for assignment in self.assignments.values() for peer in (assignment.active, *assignment.copies)}
         found |= {reader.peer for assignment in self.assignments.values() for reader in assignment.shared_readers}
-        return frozenset(found.union(self.witnesses))
+        return frozenset(found.union(self.witnesses) - {FOLDER})
 
     def replaced_since(self, earlier: Deployment) -> tuple[str, ...]:
         """Return the operators whose components have been replaced since an earlier deployment."""

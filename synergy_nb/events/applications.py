@@ -22,6 +22,7 @@ __all__ = [
     "ApplicationFinished",
     "ApplicationPaused",
     "ApplicationRejected",
+    "ApplicationRestarted",
     "ApplicationRunning",
     "ApplicationStopped",
     "ComponentDeployed",
@@ -289,6 +290,15 @@ class SourceRemarked(RequestEvent, frozen=True, gc=False):
 
     operator: str
     text: str
+
+
+class ApplicationRestarted(RequestEvent, frozen=True, gc=False):
+    """An application goes on from what its durable folder has of it, or from what its sources still have."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    kept: bool  # whether a folder had its states and positions
+    lost: dict[str, str]  # source to what of it is lost, in words; sources that can be read again are left out
 
 
 class DestinationBroken(RequestEvent, frozen=True, gc=False):

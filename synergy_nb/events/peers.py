@@ -15,6 +15,7 @@ __all__ = [
     "ComponentMeasurements",
     "DataRefused",
     "FloodShed",
+    "FolderBroken",
     "FrameRefused",
     "FrameUnhandled",
     "HandlerFailed",
@@ -154,6 +155,16 @@ class RecordingStopped(PeerTrouble, frozen=True, gc=False):
     """The subject, a peer, cannot write its recording any more, for a ``reason``; it goes on without."""
 
     reason: str
+
+
+class FolderBroken(PeerTrouble, frozen=True, gc=False):
+    """The durable folder takes nothing at present: what is to be written is tried again after a wait."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    reason: str  # what was tried, and what came of it
+    tries: int  # number of tries since it broke, this one included
+    wait_s: float  # time until the next try, seconds
 
 
 class DataRefused(PeerTrouble, frozen=True, gc=False):

@@ -103,14 +103,15 @@ class Requests(Mapping[str, Request]):
 
     def submit(
         self, name: str, plan: Plan, placement: str = "composed", *, trial: bool = False, lease: float = 0.0,
-        user: str = "",
+        user: str = "", epoch: int = 0,
     ) -> None:  # fmt: skip
         """Decide on a plan, and run it; the driver receives a report of each change of its state.
 
         ``name``: id of the application; ``placement``: decider of a plan that does not ask for replicas: ``composed``
         or ``resilient``; ``spread`` for composition that prefers the graphs with the most peers; ``trial``: whether to
         decide only: the request then ends as stopped, with its ``tried`` placement, or as rejected; ``lease``: lease of
-        its client, seconds (:mod:`.client_leases`); 0 if it goes on without its client; ``user``: who has submitted it.
+        its client, seconds (:mod:`.client_leases`); 0 if it goes on without its client; ``user``: who has submitted it;
+        ``epoch``: epoch of its components, if it goes on from what a folder has of them.
 
         Raises ``ValueError`` if the id is in use, or if this peer cannot place the plan with that decider.
         """
@@ -129,6 +130,7 @@ class Requests(Mapping[str, Request]):
         request = Request(
             name, plan, decided_by, self._peer.now,
             spread=placement == SPREAD, trial=trial, lease=lease, origin_names=self._names, rights=Rights(user),
+            epoch=epoch,
         )  # fmt: skip
         self._requests[name] = request
         self.leases.begin(request)
@@ -150,7 +152,9 @@ class Requests(Mapping[str, Request]):
                 request, f"{routes} routes lead from its sources to its sinks; at most {MAX_ROUTES} can be probed"
             )
             return
-        if decided_by != "composed":  # the other deciders place every operator of the plan, so nothing is shared
+        # the other deciders place every operator of the plan, so nothing is shared; nor is it by an application that has
+        # to be restarted as it is
+        if decided_by != "composed" or self._session.config.durable:
             request.found([self._alternatives.as_requested(name, plan)])
         else:
             self._claims.claim(request)

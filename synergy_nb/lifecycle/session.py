@@ -27,6 +27,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Final
+
+import msgspec
 
 from synergy_nb import events
 from synergy_nb.control.ledger import Ledger
@@ -65,9 +68,12 @@ from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.lost_rows import lost_rows
 from synergy_nb.plan.derived.stream_sharing import provider
 
-__all__ = ["Session"]
+__all__ = ["EPOCHS_OF_ATTEMPT", "Session"]
+
+EPOCHS_OF_ATTEMPT: Final = 1 << 10  # epochs of a durable component, by moves and take-overs, in one attempt
 
 
 class Session(Protocol):
@@ -112,7 +118,9 @@ class Session(Protocol):
         # agreements of origins to what components add to the delays of their applications
         self.agreements = Agreements(peer, self.impacts, self.members, membership.answers)
         self.sinks = SinkReports(peer, self._led, self.members, self._end_application)  # reports of sinks to the origin
-        self.deploying = Deploying(peer, self.components, self.members, compares=self.config.compares)
+        self.deploying = Deploying(
+            peer, self.components, self.members, compares=self.config.compares, durable=self.config.durable
+        )
         # applications that the peer joins and leaves
         self.participation = Participation(
             peer, membership, self.config, self._led, self.members, self.deploying, self.agreements,
@@ -186,6 +194,9 @@ class Session(Protocol):
         """Set up the session of a request as it was decided, with this peer as its origin."""
         application, plan = request.name, request.alternative.plan
         attempt, roles = self.participation.ended.get(application, NEVER_ENDED).attempt + 1, decision.roles
+        if self.config.durable:  # no two attempts have the same epoch, so what a folder has of one is not that of another
+            first = request.epoch + (attempt - 1) * EPOCHS_OF_ATTEMPT
+            roles = msgspec.structs.replace(roles, epochs=dict.fromkeys(roles.peers, first))
         shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}
         graph = Graph(
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared, decision.reached,
@@ -276,6 +287,9 @@ class Session(Protocol):
         shared = {tap: list(provider(plan.operators[tap], graph.roles.peers[tap]) or ()) for tap in graph.shared}
         producers = {tap: [producer[:3] for producer in made] for tap, made in graph.shared.items()}
         self.peer.record(events.ApplicationRunning, graph.application, peers=peers, shared=shared, producers=producers)
+        if request.epoch:
+            lost = lost_rows(request.plan)
+            self.peer.record(events.ApplicationRestarted, graph.application, kept=self.config.durable, lost=lost)
         self.peer.instruct(request.report())
         for listener in self.on_setup_ended:
             listener(request, "")

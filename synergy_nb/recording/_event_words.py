@@ -10,6 +10,7 @@ from synergy_nb.control.peer import Record
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.recording.stepping import Tone, ending, fact, tone
 from synergy_nb.reporting.formatting import seconds, share
+from synergy_nb.reporting.restarts import restarted
 from synergy_nb.reporting.stalls import wait_text
 
 _MOST_NAMED: Final = 4  # largest number of peers that are named for each operator
@@ -99,6 +100,7 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.SinkFinished: lambda e: f"the end of the stream has reached {e.operator}",
     events.OperatorFailed: lambda e: f"{e.operator} failed: {e.reason}",
     events.ComponentFailed: lambda e: f"{e.operator} cannot continue: {e.reason}",
+    events.ApplicationRestarted: lambda e: restarted(e.kept, e.lost),
     events.ApplicationPaused: lambda e: f"paused: {events.awaited_text(e.awaited)}",
     events.ApplicationContinued: lambda e: f"continues after {seconds(e.seconds)} of {events.awaited_text(e.awaited)}",
     events.HoldBegun: lambda _: "a user has paused it: its sources give no rows",

@@ -58,6 +58,11 @@ def _link_broken(event: LinkBroken) -> str:
 
 
 @SENTENCES.add
+def _folder_broken(event: events.FolderBroken) -> str:
+    return f"the durable folder takes nothing, so streams wait: {event.reason}"
+
+
+@SENTENCES.add
 def _frame_unhandled(event: events.FrameUnhandled) -> str:
     return f"a message or data from {event.subject} could not be handled: {event.error}"
 

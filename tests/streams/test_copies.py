@@ -5,8 +5,8 @@ from __future__ import annotations
 from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed, Role
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.hosting._copies import Copy
 from synergy_nb.dataflow.streams.hosting._expected_readers import expect_readers
+from synergy_nb.dataflow.streams.hosting.copies import Copy
 from synergy_nb.dataflow.streams.log.frames import ComponentState, Data
 from synergy_nb.dataflow.streams.log.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Chunk, Output, Point, Reader, chunks_of

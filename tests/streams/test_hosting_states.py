@@ -11,9 +11,9 @@ from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import Assignment
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting import _held_roles as held_roles
-from synergy_nb.dataflow.streams.hosting._copies import Copy, Readiness
 from synergy_nb.dataflow.streams.hosting._held_roles import HeldRole, HeldRoles, RoleState
 from synergy_nb.dataflow.streams.hosting._order_recovery import Recovery
+from synergy_nb.dataflow.streams.hosting.copies import Copy, Readiness
 from synergy_nb.dataflow.streams.log.log import Cursor, CursorState, StreamLog
 from synergy_nb.dataflow.streams.log.merge import InputState, Port
 from synergy_nb.dataflow.streams.log.values import ORIGIN, OnLag, Output, Reader

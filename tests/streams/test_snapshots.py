@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.streams.hosting._copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.hosting._snapshots import REPEAT_S
+from synergy_nb.dataflow.streams.hosting.copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.hosting.effects import FactKind, Restore
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Frame, PieceReply, PieceRequest
 from synergy_nb.dataflow.streams.log.log import Limits

@@ -53,6 +53,7 @@ class Request:
         "decided_by",
         "delays",
         "ended_sinks",
+        "epoch",
         "former",
         "held_since",
         "lease",
@@ -87,6 +88,7 @@ class Request:
         lease: float = 0.0,
         origin_names: tuple[str, ...] = (),  # address and name of its origin, by which plans bind operators to that
         rights: Rights = OWNED,
+        epoch: int = 0,  # epoch of its components: greater than any that they have had, if it is restarted
     ) -> None:
         self.name = name
         self.plan = plan
@@ -97,6 +99,7 @@ class Request:
         self.lease = lease
         self.origin_names = origin_names
         self.rights = rights
+        self.epoch = epoch
         self.reason = ""  # reason of its end; empty where no reason is known or needed
         self._state = State.DISCOVERING
         # how it can be run. `alternatives`: those that have not been tried, the preferred one first; None until the

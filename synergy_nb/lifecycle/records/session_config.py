@@ -28,6 +28,7 @@ class SessionConfig(msgspec.Struct, frozen=True):
     # whose process has ended is not waited for
     patience: float = 60.0
     compares: bool = False  # whether readers compare the streams of active replicas
+    durable: bool = False  # whether each component has a copy in a folder, besides those of its plan
 
     @property
     def silence(self) -> float:

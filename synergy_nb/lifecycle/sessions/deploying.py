@@ -27,7 +27,7 @@ import msgspec
 
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Peer
-from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed, SharedProducer, SharedReader
+from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment, InputFeed, SharedProducer, SharedReader
 from synergy_nb.lifecycle.records.hosted_components import ComponentId, Components
 from synergy_nb.lifecycle.records.members import Member, producer_of
 from synergy_nb.lifecycle.records.messages import Graph
@@ -36,7 +36,7 @@ from synergy_nb.plan.checks.replica_degrees import Technique, technique
 from synergy_nb.plan.derived.active_replicas import original, replicas_of
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.plan.operators.catalogue import TAP
-from synergy_nb.plan.operators.sources import HELD
+from synergy_nb.plan.operators.sources import HELD, UNREPEATED
 
 __all__ = ["EPOCHS", "Deploying", "needed_by", "remaining_times", "version_of"]
 
@@ -75,9 +75,16 @@ class Deploying:
     """Computes the deployments of one peer, and instructs its driver."""
 
     def __init__(
-        self, peer: Peer, components: Components, members: Mapping[str, Member], *, compares: bool = False
+        self,
+        peer: Peer,
+        components: Components,
+        members: Mapping[str, Member],
+        *,
+        compares: bool = False,
+        durable: bool = False,
     ) -> None:
         self._compares = compares  # whether readers compare the streams of active replicas
+        self._durable = durable  # whether each component has a copy in a folder
         self.peer = peer
         self.components = components
         self.members = members  # member records of the applications in which the peer takes part, by id
@@ -195,7 +202,7 @@ class Deploying:
             graph.application,
             version_of(graph),
             {
-                operator: _outlined(graph, plan, operator, producers, originals.get(operator, ""))
+                operator: self._kept(_outlined(graph, plan, operator, producers, originals.get(operator, "")), plan, operator)
                 for operator, node in plan.operators.items()
                 if node.kind != TAP and graph.roles.peers[operator]
             },
@@ -208,6 +215,22 @@ class Deploying:
         )
         self._outlines[graph.application] = graph, outline
         return outline
+
+    def _kept(self, assignment: Assignment, plan: Plan, operator: str) -> Assignment:
+        """An assignment with its copy in the folder, if components have one there.
+
+        Readers wait for that copy where nobody could make the same output again after the death of all peers.
+        """
+        if not self._durable:
+            return assignment
+        node = plan.operators[operator]
+        decides = len(assignment.inputs) > 1 or plan.qos.overdue == "drop"
+        waited = decides or node.kind == "sink" or node.params.get("connector") in UNREPEATED
+        return msgspec.structs.replace(
+            assignment,
+            backups=(*assignment.backups, FOLDER),
+            synchronized=(*assignment.synchronized, *((FOLDER,) if waited else ())),
+        )
 
     def _limits(self, application: str) -> dict[str, float]:
         """Operator with a shared stream to the least delay limit of the applications that share it, seconds."""
@@ -231,7 +254,7 @@ class Deploying:
         changed: dict[str, Any] = {}
         if not member.backups_committed and address in roles.backups.get(operator, ()):
             committed = tuple(peer for peer in roles.backups[operator] if peer != address)
-            changed["backups"] = committed + roles.copied_for(operator)
+            changed["backups"] = committed + roles.copied_for(operator) + ((FOLDER,) if self._durable else ())
         if member.moves.keeps(operator):
             changed["keeps"] = True
         if early := member.moves.early(operator):  # as in the graph that the origin will publish, if it agrees

@@ -58,6 +58,7 @@ __all__ = [
     "TIME_NAMES",
     "TIME_UNITS",
     "TRACE_SCHEMAS",
+    "UNREPEATED",
     "WITHOUT_NULL",
     "heartbeat_of",
     "is_endless",
@@ -87,6 +88,10 @@ FORMATS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 #: Connectors whose rows another reading need not repeat in the same order, even from the same position. So what they
 #: give leaves the peer only when all copies of the source have it.
 HELD: Final = ("directory", "socket", "http", "sse", "websocket", "kafka")
+
+#: Connectors of which another reading, after the death of all peers, may have other rows: `HELD`, and those of rows that
+#: only a program, or the peer itself, has.
+UNREPEATED: Final = (*HELD, "python", "peers")
 #: Formats of traces.
 FORMATS: Final = FORMATS_OF["trace"]
 #: Connectors whose tuples are generated.

@@ -24,8 +24,8 @@ import msgspec
 
 from synergy_nb.dataflow.streams.log.log import LIMITS
 from synergy_nb.dataflow.streams.log.pushes import PushWindow
-from synergy_nb.dataflow.streams.log.values import Point
-from synergy_nb.dataflow.tuples import Item, encode
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
+from synergy_nb.dataflow.tuples import END, Item, Punctuation, encode
 from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.events.peer_names import peer_phrase
 from synergy_nb.plan import Plan
@@ -44,6 +44,7 @@ from synergy_nb.runtime.process.requests import (
 ANSWER_S: Final = 60.0  # longest time for a peer to answer a push, seconds
 PATIENCE_S: Final = 1.0  # seconds without an answer after which the origin is asked who has the source
 AGAIN_S: Final = 0.1  # seconds until a peer that has just not answered is asked again
+NO_EPOCH: Final = -1  # epoch that no source has: a question about copies is then answered at once
 GIVES_UP_S: Final = 60.0  # seconds after which a peer that does not answer is given up, if the origin names no other
 
 
@@ -207,6 +208,25 @@ class Pushing:
             raise error
         if not await self._replaced(host):
             await asyncio.sleep(AGAIN_S)
+
+
+async def end_pushed(cluster: PushesRows, application: Fed, operator: str) -> None:
+    """End the stream of a source whose program has ended, after the rows that have come from it.
+
+    Raises ``ClusterError`` if its peer does not answer.
+    """
+    name, host = application.plan.operators[operator].params["name"], application.last.roles.peers[operator]
+    while True:
+        asked = pack(AwaitCopies(application.id, name, NO_EPOCH, ORIGIN))
+        there = unpack(await cluster.request(host, "await copies", asked, ANSWER_S), Pushed)
+        if not there.gone:
+            end = Punctuation(END, there.end[0], 0.0)
+            push = Push(application.id, name, encode(end), Point(*there.end), 0.0)
+            if unpack(await cluster.request(host, "push", pack(push), ANSWER_S), Pushed).end[1] == END:
+                return
+        if (await application.state()).status not in LASTING:
+            return
+        await asyncio.sleep(AGAIN_S)  # the source has not been opened yet
 
 
 def _broke(error: ClusterError) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from synergy_nb.control.identity import USER, WrongIdentity
+from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.peer_names import readable
 from synergy_nb.lifecycle.requests.submission import check_detached, check_submission, known_peers_phrase, unknown_peers
@@ -34,6 +35,7 @@ from synergy_nb.runtime.client._lease_renewals import LEASE, LeaseRenewals
 from synergy_nb.runtime.client._led_application import SUCCEEDS
 from synergy_nb.runtime.client._origins import Origins
 from synergy_nb.runtime.client._peer_requests import STRAGGLING, UNREACHABLE, PeerRequests
+from synergy_nb.runtime.client._pushing import end_pushed
 from synergy_nb.runtime.client._refusals import refusal
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
@@ -43,6 +45,7 @@ from synergy_nb.runtime.client.waiting_display import displays_waiting
 from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.identity.credential_folder import write_new
 from synergy_nb.runtime.identity.renewals import Renewals
+from synergy_nb.runtime.process._durable_applications import provide_contents
 from synergy_nb.runtime.process.error_publisher import NEWCOMERS
 from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
@@ -70,6 +73,8 @@ __all__ = ["AsyncCluster"]
 
 
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take until they take tuples
+RESTARTS = 90.0  # seconds within which it is decided whether an application of a durable folder goes on
+EPOCHS_OF_START = 1 << 20  # epochs of a durable component in one start of its application
 MOST_ENDED = 1000  # ended applications that are retained with their results, so that they can be found again
 MOST_BYTES = 256 << 20  # limit of the bytes of their results; those of the applications that ended first are dropped
 
@@ -116,6 +121,8 @@ class AsyncCluster(PeerRequests):
     ----------
     before_close : list
         Coroutine functions that :meth:`close` calls after stopping the applications, while peers still answer.
+    on_closed : list
+        Functions that it calls at the end, when the peers that were started here have ended.
     closed : bool
         Whether it sends no more requests.
     area : WideArea or None
@@ -169,6 +176,7 @@ class AsyncCluster(PeerRequests):
         self._meeting: set[asyncio.Task[None]] = set()
         self.spark = SparkServers(spark, self._publish_spark)
         self.before_close: list[Callable[[], Awaitable[object]]] = []
+        self.on_closed: list[Callable[[], object]] = []
         self._numbers = itertools.count(1)
         self._origins = Origins(self._request_all, same_machine=local is not None)
         self._applications: dict[str, AsyncApplication] = {}  # submitted here; stopped when this closes
@@ -177,6 +185,7 @@ class AsyncCluster(PeerRequests):
         self._renewals = LeaseRenewals(leased, self.request)
         self._contents = ContentShipping(self._request_all, self.request, self.name)
         self._ended: dict[str, AsyncApplication] = {}
+        self._durable = False  # whether the applications submitted here go on in the next cluster of their folder
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
 
     def held(self, application: str) -> AsyncApplication | None:
@@ -258,13 +267,17 @@ class AsyncCluster(PeerRequests):
         await self.close()
 
     async def close(self) -> None:
-        """Stop the applications, close the links, and end everything that was started for this cluster."""
+        """Stop the applications, close the links, and end everything that was started for this cluster.
+
+        The applications of a durable cluster go on when a cluster is started with the same folder.
+        """
         if self.notices is not None:
             self.notices.close()
         self._renewals.close()
         try:  # if a step fails or is interrupted, the next one still runs
-            stopping = (application.stop(collect=False) for application in list(self._applications.values()))
-            await asyncio.gather(*stopping, return_exceptions=True)
+            if not self._durable:
+                stopping = (application.stop(collect=False) for application in list(self._applications.values()))
+                await asyncio.gather(*stopping, return_exceptions=True)
             await asyncio.gather(*(call() for call in tuple(self.before_close)), return_exceptions=True)
         finally:
             self.closed = True
@@ -275,6 +288,8 @@ class AsyncCluster(PeerRequests):
                 if self._closing is not None:
                     closing, self._closing = self._closing, None
                     await closing()
+                while self.on_closed:
+                    self.on_closed.pop()()
 
     async def invite(self, user: str, file: str | os.PathLike[str]) -> None:
         """Give a guest a certificate, with which he may submit plans within what the peers accept (``guests``).
@@ -470,6 +485,38 @@ class AsyncCluster(PeerRequests):
             raise
         return running
 
+    async def restart(self, folder: DurableFolder) -> None:
+        """Have the applications of a durable folder go on; tell the user which cannot.
+
+        Raises ``DurableError`` if one is damaged.
+        """
+        self._durable = True
+        kept = await asyncio.to_thread(folder.applications)
+        await asyncio.gather(*(self._restart(folder, each) for each in kept))
+
+    async def _restart(self, folder: DurableFolder, kept: KeptApplication) -> None:
+        plan = Plan.from_bytes(kept.plan)
+        await asyncio.to_thread(provide_contents, folder, kept)
+        epoch = kept.epoch + EPOCHS_OF_START
+        try:
+            await self._contents.send(plan, self.peers.values())
+            address, state = await self._decided(
+                plan, None, kept.placement, RESTARTS, lease=LEASE, application=kept.id, epoch=epoch
+            )
+        except ClusterError as error:
+            self.tell(f"{kept.id} is not restarted: {error}")
+            return
+        running = self._handles[kept.id] = AsyncApplication(self, plan, address, state)
+        if state.status == "rejected":
+            self.tell(f"{kept.id} is not restarted: {self.readable(state.reason)}")
+            return
+        self._applications[running.id] = running
+        self._renewals.begin()
+        for source in plan.sources:
+            if plan.operators[source].params["connector"] == "python":
+                with contextlib.suppress(ClusterError):
+                    await end_pushed(self, running, source)
+
     @displays_waiting(_submitting)
     async def check(
         self,
@@ -501,14 +548,15 @@ class AsyncCluster(PeerRequests):
 
     async def _decided(
         self, plan: Plan, origin: str | None, placement: str, patience: float, *, trial: bool = False,
-        lease: float = 0.0,
+        lease: float = 0.0, application: str = "", epoch: int = 0,
     ) -> tuple[str, ApplicationState]:  # fmt: skip
         """Submit a plan to the first origin that answers; return its address, and the state once it is decided."""
         # an id is one word, so that guests can be told of others without it (`runtime.process._hidden_names`)
         name = re.sub(r"[^\w.-]+", "_", plan.name)
-        application = f"{name}-{(number := next(self._numbers))}-{uuid.uuid4().hex[:6]}"
+        number = next(self._numbers)
+        application = application or f"{name}-{number}-{uuid.uuid4().hex[:6]}"
         named = pack(ApplicationId(application))
-        request = pack(Submit(application, plan.to_bytes(), placement, trial, lease))
+        request = pack(Submit(application, plan.to_bytes(), placement, trial, lease, epoch))
         turn = number if placement == "composed" else 1  # one peer has loaded resilient placement, see warm()
         order = await self._origins.order(plan, origin, self.peers, self.states, turn)
         address = await self._origins.first_answering(order)

@@ -136,6 +136,10 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
     runs
         Folder in which the runs of this client are kept, as Parquet files: plan, journal, measurements and versions of
         each application (:func:`synergy_nb.runs`). Nothing is written by default.
+    durable
+        Folder from which applications go on in the next cluster that is given it, with the same ids, also when all
+        processes of this one were killed: their plans, positions, states and rows are written there in the background.
+        All peers have to see it. Each application of this cluster goes on, until it has finished or is stopped.
 
     Examples
     --------
@@ -173,6 +177,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         host: str = "127.0.0.1",
         record: str | os.PathLike[str] | None = None,
         runs: str | os.PathLike[str] | None = None,
+        durable: str | os.PathLike[str] | None = None,
     ) -> None:
         options = {name: value for name, value in locals().items() if name in ClusterOptions.__annotations__}
         if security is None and not isinstance(peers, str):
@@ -199,7 +204,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         self.close()
 
     def close(self) -> None:
-        """Stop all applications, and the peers that were started here."""
+        """Stop all applications, except durable ones, and the peers that were started here."""
         self._finalizer()
 
     @property

@@ -29,8 +29,10 @@ from synergy_nb.dataflow.streams.component.losses import lost_results
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.hosting.input_reports import InputsMeasured, first_counts
+from synergy_nb.dataflow.streams.log.frames import Frame
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.log.values import Point
+from synergy_nb.durable.folder import DurableFolder
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.signatures import Segment
@@ -39,6 +41,7 @@ from synergy_nb.plan.derived.allowed_paths import refused_paths
 from synergy_nb.plan.derived.repeatable_results import results_name
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.plan.operators.destinations import place_of
+from synergy_nb.runtime.data._durable_copies import DurableCopies
 from synergy_nb.runtime.data._ended_sinks import EndedSink, EndedSinks
 from synergy_nb.runtime.data._outside_sinks import OutsideSink
 from synergy_nb.runtime.data._pushed_sources import PushedSources
@@ -119,6 +122,7 @@ class Host:
         # callback with the measurements and predictions of the components once a second, and with each component whose
         # tuples persistently have no slack
         predicted: Callable[[DriverMessage], None] = lambda _message: None,
+        durable: DurableFolder | None = None,  # folder that has copies of the components; None: there is none
     ) -> None:
         self._runtime = runtime
         self._clock = runtime.clock
@@ -144,8 +148,19 @@ class Host:
             share=share,
             hotspots=hotspots,
             predicted=lambda effect: predicted(_report_of(effect)),
+            to_folder=self._to_folder,
         )
         self.hosting = self._driver.hosting
+        self._durable = durable and DurableCopies(
+            durable,
+            self.hosting,
+            runtime.loop,
+            runtime.clock,
+            runtime.record,
+            deliver=self._driver.hear,
+            converge=self._converge,
+            failed=failed,
+        )
         self.context = ExecutionContext(
             address=runtime.address,
             loop=runtime.loop,
@@ -189,10 +204,20 @@ class Host:
         if not isinstance(instruction, Deployment):
             kind = type(instruction).__name__
             raise TypeError(f"instruction: {kind}; expected a Deployment or DepartureLimits")
+        if self._durable is None or not self._durable.defers(instruction):
+            self._converge(instruction)
+
+    def _to_folder(self, frame: Frame) -> None:
+        if self._durable is not None:
+            self._durable.take(frame)
+
+    def _converge(self, instruction: Deployment) -> None:
         if self._closed:
             return
         before = self._at_work(instruction.application)
         self._driver.converge(instruction)
+        if self._durable is not None:
+            self._durable.converged(instruction)
         after = self._at_work(instruction.application)
         for operator, component in before.items():
             if after.get(operator) is not component:
@@ -334,6 +359,8 @@ class Host:
         self.context.functions.close()
         await asyncio.gather(*self._writing)
         await self._driver.close()
+        if self._durable is not None:
+            await self._durable.close()
 
     # -- data ----------------------------------------------------------------------------------------------------
 

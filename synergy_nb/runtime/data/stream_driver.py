@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
-from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.deployments import FOLDER, Deployment
 from synergy_nb.dataflow.logic import ANYTHING, Logic, SavedState
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
@@ -101,7 +101,10 @@ class StreamDriver:
         hotspots: HotSpotConfig | None = None,
         # callback for each report of predictions, and of tuples without slack
         predicted: Callable[[PeerPrediction | SlackViolation | InputsMeasured], None] = lambda _effect: None,
+        # takes frames for the durable folder, which answers by `hear`
+        to_folder: Callable[[Frame], None] = lambda _frame: None,
     ) -> None:
+        self._to_folder = to_folder
         self._shared = Shared(machine)
         self._share = ProcessorShare(lambda: (0.0, 0.0)) if share is None else share
         self.hosting = Hosting(
@@ -282,7 +285,16 @@ class StreamDriver:
                 case PeerPrediction() | SlackViolation() | InputsMeasured():
                     self._predicted(effect)
 
+    def hear(self, frame: Frame) -> None:
+        """Handle what the durable folder says."""
+        if not self._closed:
+            self.hosting.take(FOLDER, frame, self._clock())
+            self.soon()
+
     def _send(self, to: str, frame: Frame) -> None:
+        if to == FOLDER:
+            self._to_folder(frame)
+            return
         shares_memory = self._shared.shares_memory(to)
         refers = shares_memory and isinstance(frame, Data) and any(map(grows, frame.chunks))
         try:

@@ -10,6 +10,7 @@ import msgspec
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.peer import Peer
+from synergy_nb.durable.folder import DurableFolder
 from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.recording.construction import Construction, construct
 from synergy_nb.runtime.data.function_processes import FunctionProcesses
@@ -46,7 +47,8 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
 
     ``secrets`` in ``config`` has the secrets of plans by name; ``spark`` states whether the peer accepts
     parts on Spark; ``memory`` is the limit of all its operators together, in bytes; ``discipline`` is its scheduling
-    discipline; ``functions`` states which functions of users' own it accepts; ``record`` is the file of its recording.
+    discipline; ``functions`` states which functions of users' own it accepts; ``record`` is the file of its recording;
+    ``durable`` is the folder with copies of its components.
     """
     settings = dict(config)
     memory = float(settings.get("memory") or "inf")
@@ -55,10 +57,14 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     file = str(settings.pop("record", ""))
     functions = FunctionProcesses(str(settings.pop("functions", "installed")))
     secrets = {name: bytes(secret) for name, secret in (settings.pop("secrets", None) or {}).items()}
+    folder = str(settings.pop("durable", ""))
+    durable = DurableFolder(folder) if folder else None
+    if durable is not None:
+        durable.lock_as_peer()
     construction = made_from(runtime.address, runtime.name, settings, spark=spark)
     recorder = PeerRecorder(runtime, file, construction) if file else None
     synergy = construct(construction, Peer if recorder is None else recorder.kernel)
-    service = Service(runtime, synergy, secrets, recorder, functions)
+    service = Service(runtime, synergy, secrets, recorder, functions, durable)
     service.host.hosting.memory.limit = memory
     service.host.hosting.discipline = discipline
     return service.synergy.peer, service

@@ -19,6 +19,7 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Report, ResilientPlacementRequest
 from synergy_nb.control.rights import RIGHTS
 from synergy_nb.control.tables import tables
+from synergy_nb.durable.folder import DurableFolder
 from synergy_nb.events import REFUSED, LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED, Status
 from synergy_nb.lifecycle.records.request import Request
@@ -37,6 +38,7 @@ from synergy_nb.runtime.data.instances import SPAN
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process._calibration import Calibration
 from synergy_nb.runtime.process._delays import Delays
+from synergy_nb.runtime.process._durable_applications import keep_application
 from synergy_nb.runtime.process._guest_requests import GuestRequests
 from synergy_nb.runtime.process._machine_monitor import Counters, Row, read_counters, sample
 from synergy_nb.runtime.process._peer_contents import LOOKS, PeerContents
@@ -97,7 +99,9 @@ class Service:
         secrets: Mapping[str, bytes],  # by the name that plans use for them
         recorder: PeerRecorder | None = None,
         functions: FunctionProcesses | None = None,  # functions of users' own that it executes
+        durable: DurableFolder | None = None,  # folder from which applications are restarted after the death of all
     ) -> None:
+        self._durable = durable
         self._recorder = recorder
         self.runtime = runtime
         self.synergy = synergy
@@ -146,6 +150,7 @@ class Service:
             predicted=runtime.report_soon,
             folders=self._guests.folders,
             hosts=lambda: self._guests.hosts,
+            durable=durable,
         )
         self.host.hosting.memory.quota_of = self._guests.memory
         self.calibration = Calibration(runtime.loop, runtime.clock, self.overheads, lambda: self.host.occupied)
@@ -218,6 +223,8 @@ class Service:
         """Carry out an instruction of the peer's protocols."""
         if isinstance(instruction, Report):
             self._commands.look()
+            if self._durable is not None and self._is_over(instruction):
+                self._begin(asyncio.to_thread(self._durable.drop, instruction.application))
         elif isinstance(instruction, driver.Answer | driver.HostsLookedUp):
             self._commands.answered(instruction)
         elif isinstance(instruction, ResilientPlacementRequest):
@@ -227,6 +234,18 @@ class Service:
         else:
             self.host.carry_out(instruction)
             self.measuring.wake()
+
+    def _is_over(self, report: Report) -> bool:
+        """Whether an application will not be started again: it has finished, its user has stopped it, or it never ran."""
+        request = self.synergy.requests.get(report.application)
+        match report.status:
+            case Status.FINISHED:
+                return True
+            case Status.STOPPED:
+                return not report.reason
+            case Status.REJECTED:
+                return request is not None and not request.epoch
+        return False
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.runtime.loop.create_task(work)
@@ -399,6 +418,8 @@ class Service:
         check_memory(plan, on_peers(plan, spark=on_spark), self.host.hosting.memory.limit)
         if on_spark:
             self._spark_reports.publish()
+        if self._durable is not None and not request.trial and not user:
+            await asyncio.to_thread(keep_application, self._durable, request, plan, self.runtime.clock())
         try:
             await self._commands.submit(msgspec.structs.replace(request, plan=plan.to_bytes()), user)
         finally:

@@ -87,7 +87,9 @@ class Commands:
         """
         number = next(self._numbers)
         named = request.application, request.plan, request.placement
-        answer: Answer = await self._command(number, SubmitPlan(*named, number, request.trial, request.lease, user))
+        answer: Answer = await self._command(
+            number, SubmitPlan(*named, number, request.trial, request.lease, user, request.epoch)
+        )
         if answer.refusal:
             raise ValueError(answer.refusal)
 

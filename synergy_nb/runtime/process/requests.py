@@ -129,7 +129,8 @@ class FetchContent(msgspec.Struct, frozen=True):
 class Submit(msgspec.Struct, frozen=True):
     """Start ``application`` from ``plan`` (``Plan.to_bytes()``), placed by ``placement``; a ``trial`` never starts.
 
-    It ends when its client has not renewed its ``lease`` for so many seconds; with 0 it goes on without its client.
+    It ends when its client has not renewed its ``lease`` for so many seconds; with 0 it goes on without its client. With
+    an ``epoch`` it goes on from what the durable folder has of an application of that id.
     """
 
     application: str
@@ -137,6 +138,7 @@ class Submit(msgspec.Struct, frozen=True):
     placement: str = "composed"
     trial: bool = False
     lease: float = 0.0
+    epoch: int = 0
 
 
 class RenewLeases(msgspec.Struct, frozen=True):

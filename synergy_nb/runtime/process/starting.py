@@ -29,6 +29,8 @@ from synergy_nb.assembly.peer_options import check_positive, peer_config
 from synergy_nb.connectors.secret_values import given_secrets
 from synergy_nb.control.identity import OWNER, WrongIdentity
 from synergy_nb.control.rights import Acceptance
+from synergy_nb.durable.folder import DurableFolder
+from synergy_nb.durable.records import DurableError
 from synergy_nb.errors import user_facing
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
@@ -78,6 +80,7 @@ NO_CERTIFICATES: Final = (
     "Security.temporary(), or none: peers that are started here get certificates of their own"
 )
 RUNNING: Final = "record: a peer runs on worker {} already; expected none, as a recording begins with its peers"
+NOT_DURABLE: Final = "the peers of this cluster run already; expected peers that are started here, or synergy up --durable"
 MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
 OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
 #: Options of the protocols.
@@ -107,6 +110,7 @@ class ClusterOptions(TypedDict, total=False):
     host: str
     record: str | os.PathLike[str] | None
     runs: str | os.PathLike[str] | None
+    durable: str | os.PathLike[str] | None
 
 
 class _StartProgress:
@@ -170,8 +174,14 @@ async def start_cluster(
     reached = _StartProgress(f"starting {counted(peers, 'peer')}", on_progress)
     with _recorded(options.get("record"), config):
         async with waiting(lambda: reached.text):
-            started = await _started(peers, config, where, area, secured, per_process, joining, reached, host)
-            return _keep_runs(started, options)
+            folder = await _durable(options, config)
+            try:
+                started = await _started(peers, config, where, area, secured, per_process, joining, reached, host)
+                return await _restarted(_keep_runs(started, options), folder)
+            except BaseException:
+                if folder is not None:
+                    folder.unlock()
+                raise
 
 
 async def _started(
@@ -362,7 +372,9 @@ async def _connected(
     async def close() -> None:
         await client.close()
 
+    folder: DurableFolder | None = None
     try:
+        folder = await _durable(options, config)
         workers = (await client.scheduler.identity(n_workers=-1))["workers"]
         if not workers:
             raise ClusterError(f"scheduler: {scheduler!r} has no workers; expected at least one, each becomes a peer")
@@ -375,6 +387,8 @@ async def _connected(
             await _check_recordable(client, workers)
         peers = await install(client, FACTORY, config)
     except BaseException:
+        if folder is not None:
+            folder.unlock()
         await client.close()
         raise
     notices = ErrorNotices(asyncio.get_running_loop().call_later)
@@ -384,7 +398,7 @@ async def _connected(
     _record(joined, config)
     if security is None and not scheduler.startswith("inproc"):
         joined.tell(OPEN)
-    return _keep_runs(joined, options)
+    return await _restarted(_keep_runs(joined, options), folder)
 
 
 async def _met(
@@ -405,6 +419,8 @@ async def _met(
             "secrets: the peers run already, with those that they were started with; expected none, and these at their "
             "start, as synergy up --secret NAME=env:VARIABLE"
         )
+    if options.get("durable") is not None:
+        raise ClusterError(f"durable: {NOT_DURABLE}")
     if "local" in where and not all(_on_this_machine(address) for address in workers):
         where = ()  # other machines cannot use a server of this one
     following = asyncio.create_task(_followed(scheduler, security), name=f"credentials of {scheduler}")
@@ -562,6 +578,47 @@ def _keep_runs(cluster: AsyncCluster, options: ClusterOptions) -> AsyncCluster:
     if (folder := options.get("runs")) is not None:
         keeping = RunKeeping(Path(folder), follower_of(cluster), cluster.held)
         cluster.before_close.append(keeping.close)
+    return cluster
+
+
+async def _durable(options: ClusterOptions, config: dict[str, Any]) -> DurableFolder | None:
+    """Open the durable folder of a cluster, if it is to have one, before its peers start.
+
+    Raises ``ClusterError`` if it cannot be used, and leaves it as it is.
+    """
+    if (given := options.get("durable")) is None:
+        return None
+    folder = DurableFolder(given)
+    try:
+        await asyncio.to_thread(_opened, folder)
+    except DurableError as error:
+        folder.unlock()
+        raise ClusterError(str(error)) from None
+    config["durable"] = str(folder.path)
+    config["session"] = {**config["session"], "durable": True}
+    return folder
+
+
+def _opened(folder: DurableFolder) -> None:
+    folder.prepare()
+    folder.lock()
+    folder.clean()
+    for each in folder.applications():
+        folder.check_application(each.id)
+
+
+async def _restarted(cluster: AsyncCluster, folder: DurableFolder | None) -> AsyncCluster:
+    """Have the applications of a durable folder go on."""
+    if folder is None:
+        return cluster
+    cluster.on_closed.append(folder.unlock)
+    try:
+        await cluster.restart(folder)
+    except BaseException as error:
+        await asyncio.shield(cluster.close())
+        if isinstance(error, DurableError):
+            raise ClusterError(str(error)) from None
+        raise
     return cluster
 
 

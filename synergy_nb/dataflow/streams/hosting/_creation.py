@@ -13,10 +13,10 @@ from synergy_nb.dataflow.streams.log.values import SnapshotCut
 if TYPE_CHECKING:
     from synergy_nb.dataflow.logic import Logic
     from synergy_nb.dataflow.memory_shares import Memory
-    from synergy_nb.dataflow.streams.hosting._copies import Copy
     from synergy_nb.dataflow.streams.hosting._hosted_components import HostedComponents
     from synergy_nb.dataflow.streams.hosting._known_deployments import KnownDeployments
     from synergy_nb.dataflow.streams.hosting._outbox import Key, Outbox
+    from synergy_nb.dataflow.streams.hosting.copies import Copy
     from synergy_nb.dataflow.streams.log.log import Limits
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.deployments import FOLDER, Deployment
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.values import CLIENT, COPY, OnLag, Reader
 
@@ -34,7 +34,9 @@ def expect_readers(component: Component, deployment: Deployment, results: int) -
         if reader.port == CLIENT:
             cursor.collect(results)
     for peer in assignment.copies:
-        log.expect(Reader(component.application, component.operator, COPY, peer), None, OnLag.RESYNC)
+        # after the death of all peers, only a folder knows what was emitted: so nothing is trimmed that it lacks
+        on_lag = OnLag.BLOCK if peer == FOLDER else OnLag.RESYNC
+        log.expect(Reader(component.application, component.operator, COPY, peer), None, on_lag)
     for reader in tuple(log.cursors):
         copies = reader.port == COPY and reader.peer in assignment.copies
         ahead = any(reader.replaces(known) for known in wanted)  # its deployment has not arrived here yet

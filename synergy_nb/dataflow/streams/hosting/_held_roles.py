@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Final
 from synergy_nb.events import state_tables
 
 if TYPE_CHECKING:
-    from synergy_nb.dataflow.streams.hosting._copies import Copy
     from synergy_nb.dataflow.streams.hosting._order_recovery import Recovery
     from synergy_nb.dataflow.streams.hosting._outbox import Key
+    from synergy_nb.dataflow.streams.hosting.copies import Copy
     from synergy_nb.events.state_tables import StateTable
 
 

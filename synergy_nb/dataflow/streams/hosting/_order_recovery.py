@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.hosting._copies import Copy
+from synergy_nb.dataflow.streams.hosting.copies import Copy
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.log.frames import Determinants, LastOrder, Recall
 from synergy_nb.dataflow.streams.log.values import ORIGIN, ComponentStream, Determinant

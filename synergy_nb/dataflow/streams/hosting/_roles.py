@@ -34,10 +34,10 @@ from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.hosting._copies import Copy, Readiness
 from synergy_nb.dataflow.streams.hosting._expected_readers import expect_readers
 from synergy_nb.dataflow.streams.hosting._held_roles import HeldRole, RoleState
 from synergy_nb.dataflow.streams.hosting._order_recovery import LAST_ORDER_S, Recovery, still_repeats
+from synergy_nb.dataflow.streams.hosting.copies import Copy, Readiness
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.log.merge import ASKING
 

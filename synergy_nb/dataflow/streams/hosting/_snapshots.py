@@ -6,7 +6,7 @@ A snapshot begins between two executions: hosting records the points of inputs a
 operator save its state, which copies nothing. Then the component resumes, while the tables of its state are encoded on
 another thread, except those that all copies have since an earlier snapshot. Each copy receives the head of the state
 and the numbers of the pieces of its tables, and the pieces that it lacks if they are small together. Otherwise it
-requests them, a few at a time (:mod:`.hosting._copies`), and acknowledges the complete snapshot.
+requests them, a few at a time (:mod:`.hosting.copies`), and acknowledges the complete snapshot.
 
 One snapshot is transferred at a time: the next begins when the copies that request pieces have the last. Snapshots
 take at most a twentieth of the time, except where so much was read since the last that the producers may soon have to
@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from synergy_nb.dataflow.deployments import FOLDER
 from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.streams.component.component import Component
-from synergy_nb.dataflow.streams.hosting._copies import MOST_REQUESTED
+from synergy_nb.dataflow.streams.hosting.copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.hosting.effects import Capture, Captured, Copied, Fact, FactKind
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest, Subscribe
 from synergy_nb.dataflow.streams.log.log import EXPECTED, UNASKED
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.log.log import Limits
 
 SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that has copies, seconds
+FOLDER_S: Final = 1.0  # the same for one whose only copy is in a folder, from which it rarely takes over
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
 SHARE: Final = 0.05  # fraction of the time that snapshots may take
 SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behind, if much has been read meanwhile
@@ -188,7 +190,8 @@ class Snapshots:
             if progress.hurry or component.unsaved >= self._limits.retain // 4:
                 times.append(progress.begun)
             else:
-                times.append(max(progress.due, progress.begun + max(SNAPSHOT_S, progress.seconds / SHARE)))
+                least = FOLDER_S if component.copies.keys() == {FOLDER} else SNAPSHOT_S
+                times.append(max(progress.due, progress.begun + max(least, progress.seconds / SHARE)))
         return min(times, default=None)
 
     def _lagging(self, component: Component, progress: _Progress) -> dict[str, float]:
@@ -196,8 +199,8 @@ class Snapshots:
         most, holders, found = self._limits.retain // 2, component.copy_holders, dict[str, float]()
         held = component.log.confirmed(holders.confirming) < component.log.end
         for peer, since in progress.silent.items():
-            if peer not in component.copies or peer in holders.behind:
-                continue
+            if peer not in component.copies or peer in holders.behind or peer == FOLDER:
+                continue  # a folder that takes nothing, as on a full disk, is waited for
             if holders.uncovered_bytes(peer, component.read) >= most:
                 found[peer] = since + SILENT_S
             elif held and peer in holders.confirming:

@@ -24,8 +24,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.deployments import Assignment, Role
-from synergy_nb.dataflow.streams.hosting._copies import Copy, Readiness, has_caught_up
 from synergy_nb.dataflow.streams.hosting._exchange import ACK_S
+from synergy_nb.dataflow.streams.hosting.copies import Copy, Readiness, has_caught_up
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, Subscribe
 from synergy_nb.dataflow.streams.log.merge import ASKING, RETRY_S

@@ -36,7 +36,7 @@ Each is given parts above it only, so none calls back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from synergy_nb.dataflow.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.logic import Logic, error_reason
@@ -60,6 +60,7 @@ from synergy_nb.dataflow.streams.hosting._snapshots import SNAPSHOT_S, Snapshots
 from synergy_nb.dataflow.streams.hosting._standbys import Standbys
 from synergy_nb.dataflow.streams.hosting._timers import Timers
 from synergy_nb.dataflow.streams.hosting._waits import Waits
+from synergy_nb.dataflow.streams.hosting.copies import Copy
 from synergy_nb.dataflow.streams.hosting.effects import Arrived, Capture, Captured, Effect, Fact, FactKind, Restore
 from synergy_nb.dataflow.streams.hosting.input_reports import InputReports
 from synergy_nb.dataflow.streams.log.chunking import TOGETHER_WORK, mergeable
@@ -77,7 +78,17 @@ from synergy_nb.dataflow.streams.log.frames import (
     Unsubscribe,
 )
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.log.values import CLIENT, COPY, Chunk, Encoding, Output, Point, Reader, encoded
+from synergy_nb.dataflow.streams.log.values import (
+    CLIENT,
+    COPY,
+    Chunk,
+    Determinant,
+    Encoding,
+    Output,
+    Point,
+    Reader,
+    encoded,
+)
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 
@@ -217,6 +228,16 @@ class Hosting:
                 if known is not None:
                     self._recovery.forget(known)
         return self.settle(now)
+
+    def hold(self, copy: Copy, determinants: Iterable[Determinant]) -> None:
+        """Hold the copy of a component that a folder had, from which the next deployment may make it active.
+
+        ``determinants``: orders of inputs on which its output depends.
+        """
+        key = copy.output.application, copy.output.operator
+        if self._held.of(key).state is RoleState.NONE:
+            self._held.of(key).back_up(copy)
+            self.orders.add(determinants)
 
     def may_emit(self, application: str, operator: str) -> bool:
         """Whether a source may emit at present."""

@@ -1,0 +1,66 @@
+"""The files of one component in a durable folder, as names.
+
+``OPERATOR@EPOCH.NUMBER`` has its output and its snapshots, in the order in which they came; a higher number goes on where
+a lower one ends. ``OPERATOR@EPOCH.pNUMBER`` has pieces of its state that are too large to be written with each snapshot.
+
+Examples
+--------
+>>> log_name("f/1", 3, 0), piece_name("f/1", 3, 7)
+('f%2F1@3.0', 'f%2F1@3.p7')
+>>> files_of("f/1", ["f%2F1@3.p7", "f%2F1@10.0", "f%2F1@3.1", "f%2F1@3.0", "g@3.0"])
+[(3, ['f%2F1@3.0', 'f%2F1@3.1'], ['f%2F1@3.p7']), (10, ['f%2F1@10.0'], [])]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+from urllib.parse import quote
+
+__all__ = ["Files", "files_of", "log_name", "piece_name"]
+
+
+class Files(Protocol):
+    """The files of one application, by name: in a folder on a disk, or in memory."""
+
+    def names(self) -> list[str]:
+        """Return the names of all files."""
+
+    def read(self, name: str) -> bytes:
+        """Return what a file contains."""
+
+    def append(self, name: str, data: bytes) -> None:
+        """Add bytes to the end of a file, which is made if there is none."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if there is one."""
+
+
+def _stem(operator: str, epoch: int) -> str:
+    return f"{quote(operator, safe='')}@{epoch}"
+
+
+def log_name(operator: str, epoch: int, number: int) -> str:
+    """Return the name of a file with output and snapshots."""
+    return f"{_stem(operator, epoch)}.{number}"
+
+
+def piece_name(operator: str, epoch: int, number: int) -> str:
+    """Return the name of a file with pieces of a state."""
+    return f"{_stem(operator, epoch)}.p{number}"
+
+
+def files_of(operator: str, names: Iterable[str]) -> list[tuple[int, list[str], list[str]]]:
+    """Return each epoch of a component with the files of its output, in order, and those of its pieces."""
+    found: dict[int, tuple[list[tuple[int, str]], list[str]]] = {}
+    for name in names:
+        stem, _, last = name.rpartition(".")
+        who, _, epoch = stem.rpartition("@")
+        if who != quote(operator, safe="") or not epoch.isdigit():
+            continue
+        logs, pieces = found.setdefault(int(epoch), ([], []))
+        if last.isdigit():
+            logs.append((int(last), name))
+        elif last.startswith("p"):
+            pieces.append(name)
+    return [(epoch, [name for _, name in sorted(logs)], sorted(pieces)) for epoch, (logs, pieces) in sorted(found.items())]

@@ -1,0 +1,283 @@
+"""A durable folder on a disk: its format, its applications and their files, and who may write to it.
+
+    FOLDER/FORMAT             says what the folder is, and in which version
+    FOLDER/lock               locked by the program that has started the cluster, as long as it lives
+    FOLDER/writers            locked by each peer, likewise
+    FOLDER/ID/application     the plan of an application, and how it was submitted
+    FOLDER/ID/content-NUMBER  functions and tables that the plan only names
+    FOLDER/ID/...             what each component has emitted, and its snapshots (:mod:`.component_files`)
+
+Whatever is not as Synergy writes it is refused by a sentence, and left as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from synergy_nb.durable.records import DurableError, check_records
+
+__all__ = ["DiskFiles", "DurableFolder", "KeptApplication"]
+
+T = TypeVar("T")
+FORMAT: Final = "FORMAT"
+KIND: Final = "synergy_nb durable folder, version "
+VERSION: Final = 1
+APPLICATION: Final = "application"
+CONTENT: Final = "content-"
+MOST_LETTERS: Final = 100  # of an id in the name of a folder, which has 255 bytes at most; its end tells ids apart
+_CHECK: Final = struct.Struct(">I")
+
+
+class KeptApplication(msgspec.Struct, frozen=True):
+    """What a durable folder has of an application beside its rows and states."""
+
+    id: str
+    plan: bytes  # submitted plan, as `Plan.to_bytes()` makes it
+    placement: str  # how its peers were found, see `Cluster.submit`
+    submitted: float  # time of the submission, seconds
+    epoch: int = 0  # epoch of its components when it was started last
+    contents: dict[str, str] = {}  # component that needs a function or a table to the name of its file
+
+
+class DiskFiles:
+    """The files of one application, in a folder that is there as long as the application has not ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def names(self) -> list[str]:
+        """Return the names of the files of components."""
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(each.name for each in self.folder.iterdir() if "@" in each.name)
+        return []
+
+    def read(self, name: str) -> bytes:
+        """Return what a file contains."""
+        return (self.folder / name).read_bytes()
+
+    def append(self, name: str, data: bytes) -> None:
+        """Add bytes to the end of a file, all or none of them.
+
+        Raises ``FileNotFoundError`` if the application has ended; ``OSError`` if the disk does not take them.
+        """
+        opened = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            size, left = os.fstat(opened).st_size, memoryview(data)
+            try:
+                while left:
+                    left = left[os.write(opened, left) :]
+            except OSError:
+                os.ftruncate(opened, size)
+                raise
+        finally:
+            os.close(opened)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if there is one."""
+        (self.folder / name).unlink(missing_ok=True)
+
+
+class DurableFolder:
+    """A durable folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = DurableFolder(Path(tempfile.mkdtemp()) / "folder")
+    >>> folder.prepare()
+    >>> folder.keep(KeptApplication("app-1", b"plan", "composed", 0.0), {})
+    >>> [each.id for each in folder.applications()], folder.files("app-1").names()
+    (['app-1'], [])
+    >>> folder.drop("app-1")
+    >>> folder.applications()
+    []
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self._locks: list[int] = []
+
+    def _wrong(self, what: str) -> DurableError:
+        return DurableError(f"durable: {str(self.path)!r}: {what}")
+
+    # -- its format ------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make the folder, unless it is one of this format.
+
+        Raises ``DurableError`` if it is something else, or cannot be made.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not any(self.path.iterdir()):
+                _put(self.path / FORMAT, f"{KIND}{VERSION}\n".encode())
+        except OSError as error:
+            expected = "a folder that exists or can be made, and be written to"
+            raise self._wrong(f"{error.strerror}; expected {expected}") from None
+        self.check()
+
+    def check(self) -> None:
+        """Raise ``DurableError`` unless the folder is there, and of this format."""
+        try:
+            text = (self.path / FORMAT).read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise self._wrong(f"it has no readable file {FORMAT}; expected a durable folder or an empty one") from None
+        if text != f"{KIND}{VERSION}\n":
+            found = text.strip().splitlines()[0][:80] if text.strip() else "nothing"
+            raise self._wrong(f"{FORMAT} says {found!r}; expected {KIND + str(VERSION)!r}")
+
+    def check_there(self) -> None:
+        """Raise ``OSError`` if the folder is not there any more."""
+        (self.path / FORMAT).stat()
+
+    # -- who writes to it ------------------------------------------------------------------------------------------
+
+    def lock(self, patience: float = 10.0) -> None:
+        """Be the only program with a cluster that writes to the folder, until it ends or lets go.
+
+        ``patience``: seconds for which the peers of a program that has died may still write.
+
+        Raises ``DurableError`` if another one has it.
+        """
+        self._lock("lock", exclusive=True, until=0.0, what="another cluster uses it; expected one at a time")
+        try:
+            what = "peers of an earlier cluster still write to it; expected that they have ended"
+            self._lock("writers", exclusive=True, until=time.monotonic() + patience, what=what)
+        except DurableError:
+            self.unlock()
+            raise
+        os.close(self._locks.pop())  # the peers that are started now lock it
+
+    def lock_as_peer(self) -> None:
+        """Note that this process writes to the folder until it ends.
+
+        Raises ``DurableError`` if the folder is not there, or of another format.
+        """
+        self.check()
+        self._lock("writers", exclusive=False, until=time.monotonic() + 10.0, what="another cluster begins to use it")
+
+    def _lock(self, name: str, *, exclusive: bool, until: float, what: str) -> None:
+        try:
+            import fcntl  # noqa: PLC0415 - Windows has none
+        except ModuleNotFoundError:
+            raise self._wrong("this system has no locks of files; expected Linux or macOS") from None
+        opened = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        while True:
+            try:
+                fcntl.flock(opened, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            except OSError:
+                if time.monotonic() < until:
+                    time.sleep(0.05)
+                    continue
+                os.close(opened)
+                raise self._wrong(what) from None
+            self._locks.append(opened)
+            return
+
+    def unlock(self) -> None:
+        """Let go of the folder."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+    # -- its applications ------------------------------------------------------------------------------------------
+
+    def _at(self, application: str) -> Path:
+        return self.path / application[-MOST_LETTERS:]
+
+    def files(self, application: str) -> DiskFiles:
+        """Return the files of the components of an application."""
+        return DiskFiles(self._at(application))
+
+    def keep(self, application: KeptApplication, contents: dict[str, bytes]) -> None:
+        """Keep an application from now on, or note how it is started now.
+
+        ``contents``: functions and tables that its plan only names, by the components that need them.
+
+        Raises ``OSError`` if the disk does not take it.
+        """
+        at = self._at(application.id)
+        at.mkdir(mode=0o700, exist_ok=True)
+        named = {each: f"{CONTENT}{number}" for number, each in enumerate(sorted(contents))}
+        for component, name in named.items():
+            _put(at / name, _checked(contents[component]))
+        kept = msgspec.structs.replace(application, contents={**application.contents, **named})
+        _put(at / APPLICATION, _checked(msgspec.msgpack.encode(kept)))
+
+    def drop(self, application: str) -> None:
+        """Forget an application that has ended."""
+        at = self._at(application)
+        (at / APPLICATION).unlink(missing_ok=True)
+        shutil.rmtree(at, ignore_errors=True)
+
+    def clean(self) -> None:
+        """Remove what is left of applications that have ended; only while nobody else writes to the folder."""
+        for at in self.path.iterdir():
+            if at.is_dir() and not (at / APPLICATION).exists():
+                shutil.rmtree(at, ignore_errors=True)
+
+    def application(self, application: str) -> KeptApplication | None:
+        """Return an application; None if there is none of that id. Raises ``DurableError`` if it is damaged."""
+        at = self._at(application) / APPLICATION
+        if not at.exists():
+            return None
+        return self._read(at, lambda data: msgspec.msgpack.decode(data, type=KeptApplication))
+
+    def applications(self) -> list[KeptApplication]:
+        """Return the applications that have not ended, the earliest first.
+
+        Raises ``DurableError`` if one is damaged.
+        """
+        found = (self.application(at.name) for at in self.path.iterdir() if at.is_dir())
+        return sorted((each for each in found if each is not None), key=lambda each: each.submitted)
+
+    def content(self, application: KeptApplication, component: str) -> bytes:
+        """Return a function or a table of an application; raises ``DurableError`` if it is damaged."""
+        return self._read(self._at(application.id) / application.contents[component], lambda data: data)
+
+    def check_application(self, application: str) -> None:
+        """Raise ``DurableError`` if a file of a component is damaged."""
+        files = self.files(application)
+        for name in files.names():
+            try:
+                check_records(files.read(name), name)
+            except DurableError as error:
+                raise self._wrong(f"{application}: {error}") from None
+
+    def _read(self, path: Path, decode: Callable[[bytes], T]) -> T:
+        try:
+            data = path.read_bytes()
+            if len(data) < _CHECK.size or _CHECK.unpack_from(data)[0] != zlib.crc32(data[_CHECK.size :]):
+                raise ValueError("it has another checksum than it states")
+            return decode(data[_CHECK.size :])
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            name = path.relative_to(self.path)
+            what = "expected a file that only Synergy has written: it was damaged"
+            raise self._wrong(f"{name}: {error}; {what}") from None
+
+
+def _checked(data: bytes) -> bytes:
+    return _CHECK.pack(zlib.crc32(data)) + data
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Write a file as a whole, and have the disk hold it."""
+    beside = path.with_name(f".{path.name}")
+    opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(opened, left) :]
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+    beside.replace(path)

@@ -1,0 +1,222 @@
+"""The copy of one component in a folder: which frames are written where, and which files are not needed any more.
+
+Theory of operation
+-------------------
+A :class:`FolderCopy` is a copy holder like the backup at a peer: it subscribes to the component's output and receives its
+snapshots. It has the address ``FOLDER``, answers only what is written, and never dies; so whoever reads from the component
+is trimmed, and waits, as with any backup. It differs in three things. It keeps no rows in memory, but names *writes*,
+which its driver carries out in the background (:class:`Write`). It keeps the output back to its own last snapshot,
+although readers need it no more: after the death of all peers, nobody else knows in which order inputs were read. And
+nobody leaves it behind: if the disk is full, the stream waits (:mod:`~synergy_nb.dataflow.streams.hosting._snapshots`).
+
+Output and snapshots are in one series of files, in the order in which they came (:mod:`.component_files`). A file of more
+than :data:`SEGMENT` bytes is followed by another one, which begins with the last snapshot; a file is removed once all of
+its output is older than what readers and the last snapshot need. Pieces of a state that are small are written with each
+snapshot, others once, in files of their own. The files of an earlier epoch are removed once
+a snapshot of this one covers all that they have.
+
+No IO, no clock.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from synergy_nb.dataflow.deployments import FOLDER
+from synergy_nb.dataflow.streams.hosting.copies import MOST_REQUESTED, Copy
+from synergy_nb.dataflow.streams.log.frames import (
+    Ack,
+    ComponentState,
+    Data,
+    Frame,
+    PieceReply,
+    PieceRequest,
+    Subscribe,
+)
+from synergy_nb.dataflow.streams.log.state_pieces import Piece
+from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, OnLag, Output, Point, Reader
+from synergy_nb.durable.component_files import log_name, piece_name
+
+__all__ = ["FolderCopy", "Kept", "Write"]
+
+SEGMENT: Final = 1 << 20  # bytes after which a file of output and snapshots is followed by another one
+SMALL: Final = 64 << 10  # bytes of pieces that are written with each snapshot
+
+
+class Write(NamedTuple):
+    """A step of a writer."""
+
+    name: str  # name of the file
+    frame: Frame | None  # frame that is added to its end; None: the file is removed
+
+
+class Kept(NamedTuple):
+    """What has to be done for a frame: writes first, then answers."""
+
+    writes: list[Write]
+    answers: list[Frame]
+    # whether the files of all earlier epochs of the component may be removed after the writes
+    supersedes: bool = False
+
+
+class FolderCopy:
+    """The copy of a component in one epoch."""
+
+    def __init__(
+        self,
+        output: Output,  # output of the component in its present epoch
+        # point up to which the folder has the output in earlier epochs. Until a snapshot covers it, files of these have
+        # the only record of the order of inputs that the component repeats
+        repeats: Point = ORIGIN,
+        segment: int = SEGMENT,  # bytes of a file of output and snapshots
+        small: int = SMALL,  # bytes of pieces that are written with each snapshot
+    ) -> None:
+        self.output = output
+        self.reader = Reader(output.application, output.operator, COPY, FOLDER)
+        self._repeats = repeats
+        self._superseded = False
+        self._most, self._most_small = segment, small
+        self._copy = Copy(output)  # for its receiving side: no output is kept in it
+        self._trimmed = ORIGIN  # point before which no reader needs the output
+        self._segments = [(log_name(output.operator, output.epoch, 0), ORIGIN)]  # files, and where their output ends
+        self._size = 0  # bytes in the last of them, about
+        self._next = 1  # number of the next file
+        self._state: ComponentState | None = None  # last snapshot that is written
+        self._coming: ComponentState | None = None  # announced one, some pieces or output of which are missing
+        self._announced = -1  # number of the last one that was announced
+        self._small: dict[int, Piece] = {}  # pieces that are written with each snapshot
+        self._stored: dict[int, str] = {}  # pieces that have been written, and the file of each
+        self._requested: set[int] = set()
+
+    def begin(self) -> Subscribe:
+        """Return the subscription to the output, and to the snapshots, of the component."""
+        since = self._copy.merge.received if self._copy.merge.joined else None
+        return Subscribe(self.output, self.reader, since, OnLag.BLOCK)
+
+    def take(self, frame: Frame, now: float) -> Kept:
+        """Handle a frame of the component; ``now``: time in seconds."""
+        match frame:
+            case Data():
+                return self._data(frame, now)
+            case ComponentState():
+                return self._announce(frame)
+            case PieceReply():
+                return self._piece(frame.piece)
+        return Kept([], [])
+
+    # -- output ----------------------------------------------------------------------------------------------------
+
+    def _data(self, data: Data, now: float) -> Kept:
+        merge = self._copy.merge
+        joined, began = merge.joined, self._copy.log_restarted(data)
+        chunks, gap = self._copy.receive(data, now)
+        merge = self._copy.merge
+        if gap:
+            return Kept([], [self.begin()])
+        self._trimmed = max(self._trimmed, data.trimmed)
+        writes: list[Write] = []
+        if chunks or (merge.joined and (began or not joined)):
+            start = chunks[0].start if chunks else data.start
+            kept = Data(self.output, self.reader, start, tuple(chunks), began, data.trimmed)
+            self._add(writes, kept, sum(chunk.size for chunk in chunks))
+            self._segments[-1] = self._segments[-1][0], merge.received
+        supersedes = self._adopt(writes)
+        return Kept(writes, [self._ack()] if merge.joined else [], supersedes)
+
+    def _ack(self) -> Ack:
+        received = self._copy.merge.received
+        number = -1 if self._state is None else self._state.number
+        return Ack(self.output, self.reader, received, received, received, number)
+
+    def _add(self, writes: list[Write], frame: Frame, size: int) -> None:
+        """Add a frame to the last file, or to a new one that begins with the last snapshot."""
+        if self._size >= self._most:
+            operator, epoch = self.output.operator, self.output.epoch
+            self._segments.append((log_name(operator, epoch, self._next), self._segments[-1][1]))
+            self._next += 1
+            self._size = 0
+            if self._state is not None and not isinstance(frame, ComponentState):
+                self._write_state(writes, self._state)
+        writes.append(Write(self._segments[-1][0], frame))
+        self._size += size
+
+    # -- snapshots -------------------------------------------------------------------------------------------------
+
+    def _announce(self, state: ComponentState) -> Kept:
+        if state.number <= self._announced:
+            return Kept([], [self._ack()])
+        self._announced = state.number
+        self._coming = msgspec.structs.replace(state, enclosed=())
+        self._small.update((piece.number, piece) for piece in state.enclosed)
+        self._requested.clear()
+        return self._go_on([])
+
+    def _piece(self, piece: Piece) -> Kept:
+        if piece.number not in self._requested:
+            return Kept([], [])
+        self._requested.discard(piece.number)
+        writes: list[Write] = []
+        self._store(writes, [piece])
+        return self._go_on(writes)
+
+    def _store(self, writes: list[Write], pieces: list[Piece]) -> None:
+        """Write pieces to a file of their own."""
+        name = piece_name(self.output.operator, self.output.epoch, pieces[0].number)
+        writes += [Write(name, PieceReply(self.output, self.reader, piece)) for piece in pieces]
+        self._stored.update((piece.number, name) for piece in pieces)
+
+    def _go_on(self, writes: list[Write]) -> Kept:
+        """Request pieces that are missing, or write the snapshot if none is."""
+        if self._coming is not None and not self._requested:
+            missing = [each for each in _named(self._coming) if each not in self._stored and each not in self._small]
+            self._requested.update(missing[:MOST_REQUESTED])
+        if self._coming is not None and self._requested:
+            asked = PieceRequest(self.output, self.reader, self._coming.number, tuple(sorted(self._requested)))
+            return Kept(writes, [asked])
+        supersedes = self._adopt(writes)
+        return Kept(writes, [self._ack()], supersedes)
+
+    def _adopt(self, writes: list[Write]) -> bool:
+        """Write the snapshot that has come, if its pieces and all output before it are here.
+
+        Returns whether the files of earlier epochs are not needed any more, the first time.
+        """
+        state, merge, supersedes = self._coming, self._copy.merge, False
+        if state is not None and not self._requested and merge.joined:
+            whole = all(each in self._stored or each in self._small for each in _named(state))
+            if whole and merge.received.position >= state.end.position:
+                self._write_state(writes, state)
+                self._state, self._coming = state, None
+                supersedes = not self._superseded and state.end.position >= self._repeats.position
+                self._superseded = self._superseded or supersedes
+        self._clean(writes)
+        return supersedes
+
+    def _write_state(self, writes: list[Write], state: ComponentState) -> None:
+        named = _named(state)
+        small = [self._small[each] for each in named if each in self._small]
+        if sum(len(piece.data) for piece in small) > self._most_small:
+            self._store(writes, small)
+            small = []
+        self._small = {piece.number: piece for piece in small}
+        writes.append(Write(self._segments[-1][0], msgspec.structs.replace(state, enclosed=tuple(small))))
+        self._size += len(state.head) + sum(len(piece.data) for piece in small)
+
+    def _clean(self, writes: list[Write]) -> None:
+        """Remove files whose output nobody needs, and pieces that no snapshot names."""
+        if self._state is None:
+            return
+        least = min(self._trimmed, self._state.end)
+        gone = [name for name, end in self._segments[:-1] if end <= least]
+        self._segments = [each for each in self._segments if each[0] not in gone]
+        needed = {*_named(self._state), *(() if self._coming is None else _named(self._coming))}
+        files = {self._stored[each] for each in self._stored if each in needed}
+        gone += sorted({name for name in self._stored.values() if name not in files})
+        self._stored = {each: name for each, name in self._stored.items() if name in files}
+        writes += [Write(name, None) for name in gone]
+
+
+def _named(state: ComponentState) -> list[int]:
+    return [number for part in state.parts for number in part.pieces]

@@ -1,0 +1,93 @@
+"""Records: frames of the data path in a file, each with its length and its checksum.
+
+A file is appended to by one process, which may be killed at any moment: so its last record may lack its end, and is then
+left out. Anything else that is wrong is damage, and the file is refused.
+
+Examples
+--------
+>>> from synergy_nb.dataflow.streams.log.frames import Ack
+>>> from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Reader
+>>> ack = Ack(Output("app", "f"), Reader("app", "f", COPY, "durable"), ORIGIN, ORIGIN, ORIGIN)
+>>> data = packed(ack)
+>>> unpacked(data + data[:-1], "f@0.0") == [ack]
+True
+>>> unpacked(data[:-1] + b"?", "f@0.0")
+Traceback (most recent call last):
+    ...
+synergy_nb.durable.records.DurableError: f@0.0: the record at byte 0 has another checksum than it states; expected a \
+file that only Synergy has written: it was damaged
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from synergy_nb.dataflow.streams.log.frames import Data, Frame
+from synergy_nb.dataflow.streams.log.wire import decode, encode
+from synergy_nb.errors import SynergyError
+
+__all__ = ["DurableError", "check_records", "packed", "unpacked"]
+
+_HEAD: Final = struct.Struct(">III")  # bytes of the frame, their CRC-32, and the CRC-32 of these eight bytes
+
+
+class DurableError(SynergyError, ValueError):
+    """A durable folder cannot be used."""
+
+
+def packed(frame: Frame) -> bytes:
+    """Return a frame as a record; may be called in any thread."""
+    if isinstance(frame, Data):  # encoding notes the bytes in the chunk, which the event loop may be sending at present
+        chunks = tuple(msgspec.structs.replace(each, payload=None, region=None) for each in frame.chunks)
+        frame = msgspec.structs.replace(frame, chunks=chunks)
+    data = encode(frame)
+    counts = struct.pack(">II", len(data), zlib.crc32(data))
+    return counts + struct.pack(">I", zlib.crc32(counts)) + data
+
+
+def unpacked(data: bytes, name: str) -> list[Frame]:
+    """Return the frames of a file, without a last one whose end is missing.
+
+    Raises ``DurableError`` if the file was damaged; the message begins with ``name``.
+    """
+    found: list[Frame] = []
+    for at, body in _bodies(data, name):
+        try:
+            found.append(decode(body))
+        except ValueError as error:
+            raise DurableError(f"{name}: the record at byte {at}: {error}") from None
+    return found
+
+
+def check_records(data: bytes, name: str) -> None:
+    """Raise ``DurableError`` if a file was damaged; without decoding it."""
+    for _ in _bodies(data, name):
+        pass
+
+
+def _bodies(data: bytes, name: str) -> Iterator[tuple[int, memoryview]]:
+    view, at = memoryview(data), 0
+    while len(view) - at >= _HEAD.size:
+        size, check, outer = _HEAD.unpack_from(view, at)
+        begin = at + _HEAD.size
+        if zlib.crc32(view[at : at + 8]) != outer:
+            raise _damaged(name, at)
+        if len(view) - begin < size:
+            return
+        body = view[begin : begin + size]
+        if zlib.crc32(body) != check:
+            raise _damaged(name, at)
+        yield at, body
+        at = begin + size
+
+
+def _damaged(name: str, at: int) -> DurableError:
+    return DurableError(
+        f"{name}: the record at byte {at} has another checksum than it states; expected a file that only Synergy has "
+        "written: it was damaged"
+    )

@@ -1,0 +1,30 @@
+"""What of each source is lost when an application is restarted after the death of its peers, in words."""
+
+from __future__ import annotations
+
+from synergy_nb.plan.query_plan import Plan
+
+__all__ = ["lost_rows"]
+
+_LOST = {
+    "python": "rows that its program had not sent; its stream ends with those that had come",
+    "peers": "measurements until it runs again",
+    "socket": "lines that were sent until it runs again",
+    "websocket": "messages that were sent until it runs again",
+    "sse": "events that the server does not repeat",
+    "http": "rows that have left the page until it runs again",
+}
+
+
+def lost_rows(plan: Plan) -> dict[str, str]:
+    """Return each source that cannot be read again, with what of it is lost.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> lines = source("socket", address="127.0.0.1:9999", columns={"time": "time", "v": "int"}, id="lines")
+    >>> lost_rows(lines.sink()), lost_rows(source("packets").sink())
+    ({'lines': 'lines that were sent until it runs again'}, {})
+    """
+    connectors = {name: str(plan.operators[name].params.get("connector")) for name in plan.sources}
+    return {name: _LOST[connector] for name, connector in connectors.items() if connector in _LOST}

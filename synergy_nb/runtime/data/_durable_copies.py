@@ -1,0 +1,236 @@
+"""The copies of a peer's components in a durable folder: written in a thread, read again after the death of all peers.
+
+Frames for the folder never leave the peer. What they ask to be written is written in the order in which they came, by one
+thread; only then the folder answers. If the disk takes nothing, the same write is tried again later, and the streams wait
+as for any backup that is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from synergy_nb.dataflow.deployments import FOLDER, Deployment, Role
+from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
+from synergy_nb.dataflow.streams.log.frames import Frame
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
+from synergy_nb.durable.component_files import files_of
+from synergy_nb.durable.folder import DurableFolder
+from synergy_nb.durable.folder_copy import FolderCopy, Kept
+from synergy_nb.durable.records import DurableError, packed
+from synergy_nb.durable.restoring import Restored, restored
+from synergy_nb.events import FolderBroken, Recorder
+
+__all__ = ["DurableCopies"]
+
+SOON_S: Final = 0.1  # seconds until a write is tried again for the first time; doubled each time
+LATE_S: Final = 10.0  # longest time until it is tried again, seconds
+SAID: Final = 3  # number of tries that are journaled, and after that each power of two
+
+Key = tuple[str, str]
+
+
+class DurableCopies:
+    """The copies of one peer's components in a folder."""
+
+    def __init__(
+        self,
+        folder: DurableFolder,
+        hosting: Hosting,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+        record: Recorder,
+        deliver: Callable[[Frame], None],  # has the folder say something to the peer
+        converge: Callable[[Deployment], None],  # carries a deployment out, once what it restores has been read
+        failed: Callable[[str, str, str], None],  # reports that a component could not be restored, and why
+    ) -> None:
+        self._folder = folder
+        self._hosting = hosting
+        self._loop = loop
+        self._clock = clock
+        self._record = record
+        self._deliver = deliver
+        self._converge = converge
+        self._failed = failed
+        self._copies: dict[Key, FolderCopy] = {}
+        self._ends: dict[Key, Point] = {}  # components that were restored here: how far the folder had their output
+        self._pending: dict[str, Deployment] = {}  # applications whose components are being read: what comes then
+        self._read: set[tuple[str, str, int]] = set()  # application, operator and epoch of those that have been read
+        self._waiting: deque[tuple[Key, int, Kept]] = deque()  # component, its epoch, and what is to be written
+        self._busy = False
+        self._tries = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="synergy durable")
+        self._closed = False
+
+    # -- deployments -----------------------------------------------------------------------------------------------
+
+    def defers(self, deployment: Deployment) -> bool:
+        """Whether a deployment waits until what the folder has of its components here has been read."""
+        application = deployment.application
+        if application in self._pending:
+            self._pending[application] = deployment
+            return True
+        lacking = [each for each in deployment.assignments if self._restores(deployment, each)]
+        if not lacking:
+            return False
+        self._pending[application] = deployment
+        self._thread.submit(self._load, application, lacking)
+        return True
+
+    def _restores(self, deployment: Deployment, operator: str) -> bool:
+        """Whether a component begins here from what the folder has of it."""
+        assignment, key = deployment.assignments[operator], (deployment.application, operator)
+        if assignment.active != self._hosting.peer or not assignment.epoch or FOLDER not in assignment.copies:
+            return False
+        held = self._hosting.roles.copy(key) is not None or key in self._hosting.components or assignment.state_from
+        return not held and (*key, assignment.epoch) not in self._read
+
+    def _load(self, application: str, operators: list[str]) -> None:
+        files, limits = self._folder.files(application), self._hosting.limits
+        found: dict[str, Restored | str | None] = {}
+        for operator in operators:
+            try:
+                found[operator] = restored(files, operator, limits)
+            except (DurableError, OSError) as error:
+                found[operator] = str(error)
+        self._on_loop(self._loaded, application, found)
+
+    def _loaded(self, application: str, found: dict[str, Restored | str | None]) -> None:
+        deployment = self._pending.pop(application)
+        for operator, each in found.items():
+            if operator not in deployment.assignments or not self._restores(deployment, operator):
+                continue
+            self._read.add((application, operator, deployment.assignments[operator].epoch))
+            if isinstance(each, str):
+                self._failed(application, operator, each)
+            elif each is not None:
+                self._ends[application, operator] = each.copy.log.end
+                self._hosting.hold(each.copy, each.determinants)
+        if not deployment.assignments:
+            self._read = {each for each in self._read if each[0] != application}
+        self._converge(deployment)
+
+    def converged(self, deployment: Deployment) -> None:
+        """Have the folder copy the components that execute here now, and no others."""
+        application, components = deployment.application, self._hosting.components
+        for key in [key for key in self._copies if key[0] == application]:
+            component = components.get(key)
+            if component is None or not _kept(component) or component.output != self._copies[key].output:
+                del self._copies[key]
+        for key, component in components.items():
+            if key[0] == application and key not in self._copies and _kept(component):
+                self._begin(key, component)
+
+    def _begin(self, key: Key, component: Component) -> None:
+        if not component.epoch:
+            self._begun(key, component, ORIGIN)
+        elif key in self._ends:
+            self._begun(key, component, self._ends.pop(key))
+        else:  # a backup has taken it over, or it has moved here
+            self._thread.submit(self._look, key, component)
+
+    def _look(self, key: Key, component: Component) -> None:
+        try:
+            found = restored(self._folder.files(key[0]), key[1])
+        except (DurableError, OSError):
+            found = None
+        self._on_loop(self._begun, key, component, ORIGIN if found is None else found.copy.log.end)
+
+    def _begun(self, key: Key, component: Component, repeats: Point) -> None:
+        if self._hosting.components.get(key) is component and key not in self._copies:
+            copy = self._copies[key] = FolderCopy(component.output, repeats)
+            self._deliver(copy.begin())
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def take(self, frame: Frame) -> None:
+        """Take a frame for the folder."""
+        output = getattr(frame, "output", None)
+        copy = None if output is None else self._copies.get((output.application, output.operator))
+        if copy is None or copy.output != output:
+            return
+        kept = copy.take(frame, self._clock())
+        self._waiting.append(((output.application, output.operator), output.epoch, kept))
+        self._next()
+
+    def _next(self) -> None:
+        if not self._busy and self._waiting and not self._closed:
+            self._busy = True
+            self._thread.submit(self._write, list(self._waiting))
+
+    def _write(self, batch: list[tuple[Key, int, Kept]]) -> None:
+        """Write in the thread, as far as the disk takes it."""
+        done, error = 0, ""
+        try:
+            for (application, operator), epoch, kept in batch:
+                self._write_one(application, operator, epoch, kept)
+                done += 1
+        except OSError as problem:
+            error = f"{str(self._folder.path)!r}: {problem.strerror or problem}"
+        self._on_loop(self._written, done, error)
+
+    def _write_one(self, application: str, operator: str, epoch: int, kept: Kept) -> None:
+        files = self._folder.files(application)
+        try:
+            while kept.writes:
+                name, frame = kept.writes[0]
+                if frame is None:
+                    files.remove(name)
+                else:
+                    files.append(name, packed(frame))
+                del kept.writes[0]  # if the next one fails, this one is not written again
+        except FileNotFoundError:
+            self._folder.check_there()
+            kept.writes.clear()  # the application has ended, or is one that is not kept
+        if kept.supersedes:
+            for known, logs, pieces in files_of(operator, files.names()):
+                for name in (*logs, *pieces) if known < epoch else ():
+                    files.remove(name)
+
+    def _written(self, done: int, error: str) -> None:
+        self._busy = False
+        for _ in range(done):
+            key, epoch, kept = self._waiting.popleft()
+            copy = self._copies.get(key)
+            if copy is not None and copy.output.epoch == epoch and not self._closed:
+                for answer in kept.answers:
+                    self._deliver(answer)
+        if error:
+            self._wait(error)
+            return
+        self._tries = 0
+        self._next()
+
+    def _wait(self, error: str) -> None:
+        """Try again later what the disk does not take."""
+        self._tries += 1
+        wait = min(SOON_S * 2.0 ** min(self._tries - 1, 10), LATE_S)
+        if self._tries <= SAID or not self._tries & (self._tries - 1):
+            self._record(FolderBroken, self._hosting.peer, reason=error, tries=self._tries, wait_s=wait)
+        self._busy = True
+        self._loop.call_later(wait, self._again)
+
+    def _again(self) -> None:
+        self._busy = False
+        self._next()
+
+    def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:  # the loop was closed without closing the host
+            return
+
+    async def close(self) -> None:
+        """Write what has come, and let go of the folder."""
+        self._closed = True
+        await self._loop.run_in_executor(None, self._thread.shutdown)
+        self._folder.unlock()
+
+
+def _kept(component: Component) -> bool:
+    return component.role is Role.ACTIVE and FOLDER in component.copies and not component.failed
+

@@ -1,0 +1,45 @@
+"""What a durable folder has of applications beside their rows: kept by their origin, submitted again by a new cluster."""
+
+from __future__ import annotations
+
+import msgspec
+
+from synergy_nb.durable.folder import DurableFolder, KeptApplication
+from synergy_nb.lifecycle.requests.decider import needed_contents
+from synergy_nb.plan import Plan
+from synergy_nb.plan.functions.registry import receive
+from synergy_nb.plan.tables.lookup_tables import keep_encoded
+from synergy_nb.runtime.process.contents import is_table, name_of, piece
+from synergy_nb.runtime.process.requests import Submit
+
+__all__ = ["keep_application", "provide_contents"]
+
+
+def keep_application(folder: DurableFolder, request: Submit, plan: Plan, now: float) -> None:
+    """Keep an application that is submitted at this peer, or started again; ``now``: time in seconds."""
+    known = folder.application(request.application)
+    if known is not None:
+        folder.keep(msgspec.structs.replace(known, epoch=request.epoch), {})
+        return
+    kept = KeptApplication(request.application, plan.to_bytes(), request.placement, now, request.epoch)
+    folder.keep(kept, {component: _whole(component) for component in needed_contents(plan)})
+
+
+def _whole(component: str) -> bytes:
+    """Return a function or a table that this peer has, encoded."""
+    found = b""
+    while (some := piece(component, len(found))) is not None:
+        found += some.data
+        if len(found) >= some.size or not some.data:
+            return found
+    raise ValueError(f"content of {component!r}; expected one that this peer has")
+
+
+def provide_contents(folder: DurableFolder, application: KeptApplication) -> None:
+    """Have this process provide the functions and tables of an application, as the program that submitted it did."""
+    for component in application.contents:
+        data = folder.content(application, component)
+        if is_table(component):
+            keep_encoded(name_of(component), data)
+        else:
+            receive(name_of(component), data)
