@@ -40,6 +40,7 @@ LAYERS = (
     ("events",),
     ("reporting",),
     ("dataflow",),
+    ("durable",),
     ("traces",),
     ("connectors",),
     ("testing",),

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,6 +47,15 @@ Hosts = Annotated[
     int, typer.Option("--hosts", metavar="N", help="Number of other hosts that may join with the printed token.")
 ]
 Within = Annotated[str, typer.Option("--within", metavar="TIME", help="Time for which the printed token is valid.")]
+Durable = Annotated[
+    Path | None,
+    typer.Option(
+        "--durable",
+        metavar="FOLDER",
+        help="Folder from which the applications go on at the next start, also when everything was killed.",
+        show_default=False,
+    ),
+]
 
 
 def up(
@@ -59,6 +69,7 @@ def up(
     name: Name = "",
     hosts: Hosts = 16,
     within: Within = "1 h",
+    durable: Durable = None,
     as_json: Json = False,
 ) -> None:
     """Start peers, print their addresses and a token for other hosts, and stay until Ctrl-C or SIGTERM."""
@@ -90,6 +101,7 @@ def up(
                 hotspots=hotspots,
                 secrets=secrets,
                 record=record,
+                durable=durable,
                 host=host or "127.0.0.1",
             )
         with cluster:

@@ -1,7 +1,8 @@
 """The files of one component in a durable folder, as names.
 
-``OPERATOR@EPOCH.NUMBER`` has its output and its snapshots, in the order in which they came; a higher number goes on where
-a lower one ends. ``OPERATOR@EPOCH.pNUMBER`` has pieces of its state that are too large to be written with each snapshot.
+``OPERATOR@EPOCH.NUMBER`` has its output and its snapshots, in the order in which they came; a higher number goes on
+where a lower one ends. ``OPERATOR@EPOCH.pNUMBER`` has pieces of its state that are too large to be written with each
+snapshot.
 
 Examples
 --------
@@ -63,4 +64,6 @@ def files_of(operator: str, names: Iterable[str]) -> list[tuple[int, list[str], 
             logs.append((int(last), name))
         elif last.startswith("p"):
             pieces.append(name)
-    return [(epoch, [name for _, name in sorted(logs)], sorted(pieces)) for epoch, (logs, pieces) in sorted(found.items())]
+    return [
+        (epoch, [name for _, name in sorted(logs)], sorted(pieces)) for epoch, (logs, pieces) in sorted(found.items())
+    ]

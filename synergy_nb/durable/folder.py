@@ -16,7 +16,6 @@ import contextlib
 import os
 import shutil
 import struct
-import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -142,21 +141,26 @@ class DurableFolder:
 
     # -- who writes to it ------------------------------------------------------------------------------------------
 
-    def lock(self, patience: float = 10.0) -> None:
+    def lock(self) -> None:
         """Be the only program with a cluster that writes to the folder, until it ends or lets go.
-
-        ``patience``: seconds for which the peers of a program that has died may still write.
 
         Raises ``DurableError`` if another one has it.
         """
-        self._lock("lock", exclusive=True, until=0.0, what="another cluster uses it; expected one at a time")
-        try:
-            what = "peers of an earlier cluster still write to it; expected that they have ended"
-            self._lock("writers", exclusive=True, until=time.monotonic() + patience, what=what)
-        except DurableError:
-            self.unlock()
-            raise
-        os.close(self._locks.pop())  # the peers that are started now lock it
+        if not self._lock("lock", exclusive=True):
+            raise self._wrong("another cluster uses it; expected one at a time")
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no peer writes to the folder, once it is locked; those of a program that has died end soon."""
+        quiet = self._lock("writers", exclusive=True)
+        if quiet:
+            os.close(self._locks.pop())  # the peers that are started now lock it
+        return quiet
+
+    def check_quiet(self) -> None:
+        """Raise ``DurableError`` unless no peer writes to the folder."""
+        if not self.is_quiet:
+            raise self._wrong("peers of an earlier cluster still write to it; expected that they have ended")
 
     def lock_as_peer(self) -> None:
         """Note that this process writes to the folder until it ends.
@@ -164,25 +168,22 @@ class DurableFolder:
         Raises ``DurableError`` if the folder is not there, or of another format.
         """
         self.check()
-        self._lock("writers", exclusive=False, until=time.monotonic() + 10.0, what="another cluster begins to use it")
+        if not self._lock("writers", exclusive=False):
+            raise self._wrong("another cluster begins to use it; expected one at a time")
 
-    def _lock(self, name: str, *, exclusive: bool, until: float, what: str) -> None:
+    def _lock(self, name: str, *, exclusive: bool) -> bool:
         try:
             import fcntl  # noqa: PLC0415 - Windows has none
         except ModuleNotFoundError:
             raise self._wrong("this system has no locks of files; expected Linux or macOS") from None
         opened = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        while True:
-            try:
-                fcntl.flock(opened, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-            except OSError:
-                if time.monotonic() < until:
-                    time.sleep(0.05)
-                    continue
-                os.close(opened)
-                raise self._wrong(what) from None
-            self._locks.append(opened)
-            return
+        try:
+            fcntl.flock(opened, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except OSError:
+            os.close(opened)
+            return False
+        self._locks.append(opened)
+        return True
 
     def unlock(self) -> None:
         """Let go of the folder."""

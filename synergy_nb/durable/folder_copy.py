@@ -2,18 +2,20 @@
 
 Theory of operation
 -------------------
-A :class:`FolderCopy` is a copy holder like the backup at a peer: it subscribes to the component's output and receives its
-snapshots. It has the address ``FOLDER``, answers only what is written, and never dies; so whoever reads from the component
-is trimmed, and waits, as with any backup. It differs in three things. It keeps no rows in memory, but names *writes*,
-which its driver carries out in the background (:class:`Write`). It keeps the output back to its own last snapshot,
-although readers need it no more: after the death of all peers, nobody else knows in which order inputs were read. And
-nobody leaves it behind: if the disk is full, the stream waits (:mod:`~synergy_nb.dataflow.streams.hosting._snapshots`).
+A :class:`FolderCopy` is a copy holder like the backup at a peer: it subscribes to the component's output and receives
+its snapshots. It has the address ``FOLDER``, answers only what is written, and never dies; so logs are trimmed, and
+readers wait, as with any backup. It differs in three things. It keeps no rows in memory, but names *writes*, which its
+driver carries out in the background (:class:`Write`). It keeps the output back to its own last snapshot, although
+readers need it no more: after the death of all peers, nobody else knows in which order inputs were read. And nobody
+leaves it behind: if the disk is full, the stream waits (``hosting._snapshots``).
 
-Output and snapshots are in one series of files, in the order in which they came (:mod:`.component_files`). A file of more
-than :data:`SEGMENT` bytes is followed by another one, which begins with the last snapshot; a file is removed once all of
-its output is older than what readers and the last snapshot need. Pieces of a state that are small are written with each
-snapshot, others once, in files of their own. The files of an earlier epoch are removed once
-a snapshot of this one covers all that they have.
+Output and snapshots are in one series of files, in the order in which they came (:mod:`.component_files`). A file of
+more than :data:`SEGMENT` bytes is followed by another one, which begins with the last snapshot; a file is removed once
+all of its output is older than what readers and the last snapshot need. Pieces of a state that are small are written
+with each snapshot, others once, in files of their own. The files of an earlier epoch are removed once a snapshot of
+this one covers all that they have: until then they have the only record of the order of inputs that the component
+repeats (``test_durable_campaign``). How much that is, each record of output says (``Data.end``): a peer from which the
+component has moved may write to files of its epoch after they were removed.
 
 No IO, no clock.
 """
@@ -39,7 +41,7 @@ from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, OnLag, Output, Point, Reader
 from synergy_nb.durable.component_files import log_name, piece_name
 
-__all__ = ["FolderCopy", "Kept", "Write"]
+__all__ = ["FolderCopy", "FolderWork", "Write"]
 
 SEGMENT: Final = 1 << 20  # bytes after which a file of output and snapshots is followed by another one
 SMALL: Final = 64 << 10  # bytes of pieces that are written with each snapshot
@@ -52,7 +54,7 @@ class Write(NamedTuple):
     frame: Frame | None  # frame that is added to its end; None: the file is removed
 
 
-class Kept(NamedTuple):
+class FolderWork(NamedTuple):
     """What has to be done for a frame: writes first, then answers."""
 
     writes: list[Write]
@@ -95,7 +97,7 @@ class FolderCopy:
         since = self._copy.merge.received if self._copy.merge.joined else None
         return Subscribe(self.output, self.reader, since, OnLag.BLOCK)
 
-    def take(self, frame: Frame, now: float) -> Kept:
+    def take(self, frame: Frame, now: float) -> FolderWork:
         """Handle a frame of the component; ``now``: time in seconds."""
         match frame:
             case Data():
@@ -104,26 +106,26 @@ class FolderCopy:
                 return self._announce(frame)
             case PieceReply():
                 return self._piece(frame.piece)
-        return Kept([], [])
+        return FolderWork([], [])
 
     # -- output ----------------------------------------------------------------------------------------------------
 
-    def _data(self, data: Data, now: float) -> Kept:
+    def _data(self, data: Data, now: float) -> FolderWork:
         merge = self._copy.merge
         joined, began = merge.joined, self._copy.log_restarted(data)
         chunks, gap = self._copy.receive(data, now)
         merge = self._copy.merge
         if gap:
-            return Kept([], [self.begin()])
+            return FolderWork([], [self.begin()])
         self._trimmed = max(self._trimmed, data.trimmed)
         writes: list[Write] = []
         if chunks or (merge.joined and (began or not joined)):
             start = chunks[0].start if chunks else data.start
-            kept = Data(self.output, self.reader, start, tuple(chunks), began, data.trimmed)
+            kept = Data(self.output, self.reader, start, tuple(chunks), began, data.trimmed, self._repeats)
             self._add(writes, kept, sum(chunk.size for chunk in chunks))
             self._segments[-1] = self._segments[-1][0], merge.received
         supersedes = self._adopt(writes)
-        return Kept(writes, [self._ack()] if merge.joined else [], supersedes)
+        return FolderWork(writes, [self._ack()] if merge.joined else [], supersedes)
 
     def _ack(self) -> Ack:
         received = self._copy.merge.received
@@ -144,18 +146,18 @@ class FolderCopy:
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
-    def _announce(self, state: ComponentState) -> Kept:
+    def _announce(self, state: ComponentState) -> FolderWork:
         if state.number <= self._announced:
-            return Kept([], [self._ack()])
+            return FolderWork([], [self._ack()])
         self._announced = state.number
         self._coming = msgspec.structs.replace(state, enclosed=())
         self._small.update((piece.number, piece) for piece in state.enclosed)
         self._requested.clear()
         return self._go_on([])
 
-    def _piece(self, piece: Piece) -> Kept:
+    def _piece(self, piece: Piece) -> FolderWork:
         if piece.number not in self._requested:
-            return Kept([], [])
+            return FolderWork([], [])
         self._requested.discard(piece.number)
         writes: list[Write] = []
         self._store(writes, [piece])
@@ -167,16 +169,16 @@ class FolderCopy:
         writes += [Write(name, PieceReply(self.output, self.reader, piece)) for piece in pieces]
         self._stored.update((piece.number, name) for piece in pieces)
 
-    def _go_on(self, writes: list[Write]) -> Kept:
+    def _go_on(self, writes: list[Write]) -> FolderWork:
         """Request pieces that are missing, or write the snapshot if none is."""
         if self._coming is not None and not self._requested:
             missing = [each for each in _named(self._coming) if each not in self._stored and each not in self._small]
             self._requested.update(missing[:MOST_REQUESTED])
         if self._coming is not None and self._requested:
             asked = PieceRequest(self.output, self.reader, self._coming.number, tuple(sorted(self._requested)))
-            return Kept(writes, [asked])
+            return FolderWork(writes, [asked])
         supersedes = self._adopt(writes)
-        return Kept(writes, [self._ack()], supersedes)
+        return FolderWork(writes, [self._ack()], supersedes)
 
     def _adopt(self, writes: list[Write]) -> bool:
         """Write the snapshot that has come, if its pieces and all output before it are here.
@@ -209,7 +211,7 @@ class FolderCopy:
         if self._state is None:
             return
         least = min(self._trimmed, self._state.end)
-        gone = [name for name, end in self._segments[:-1] if end <= least]
+        gone = [name for name, end in self._segments[:-1] if end <= least and self._superseded]
         self._segments = [each for each in self._segments if each[0] not in gone]
         needed = {*_named(self._state), *(() if self._coming is None else _named(self._coming))}
         files = {self._stored[each] for each in self._stored if each in needed}

@@ -1,7 +1,7 @@
 """Records: frames of the data path in a file, each with its length and its checksum.
 
-A file is appended to by one process, which may be killed at any moment: so its last record may lack its end, and is then
-left out. Anything else that is wrong is damage, and the file is refused.
+A file is appended to by one process, which may be killed at any moment: so its last record may lack its end, and is
+then left out. Anything else that is wrong is damage, and the file is refused.
 
 Examples
 --------

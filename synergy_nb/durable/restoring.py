@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from synergy_nb.dataflow.streams.hosting.copies import Copy
-from synergy_nb.dataflow.streams.log.frames import ComponentState, Data, Frame, PieceReply
+from synergy_nb.dataflow.streams.log.frames import ComponentState, Data, PieceReply
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Determinant
@@ -32,28 +32,46 @@ def restored(files: Files, operator: str, limits: Limits = LIMITS) -> Restored |
 
     Raises ``DurableError`` if a file was damaged.
     """
+    epochs = [_Epoch(files, logs, packs) for _, logs, packs in files_of(operator, files.names())]
+    whole = [number for number, epoch in enumerate(epochs) if epoch.supersedes]
     copy: Copy | None = None
     orders: list[Determinant] = []
-    for _, logs, packs in files_of(operator, files.names()):
-        stored = {
-            frame.piece.number: frame.piece
-            for name in packs
-            for frame in unpacked(files.read(name), name)
-            if isinstance(frame, PieceReply)
-        }
-        frames = [frame for name in logs for frame in unpacked(files.read(name), name)]
-        for frame in frames:
-            if not isinstance(frame, Data | ComponentState):
-                continue
+    for epoch in epochs[whole[-1] :] if whole else epochs:
+        for frame in epoch.frames:
             if copy is None:
                 copy = Copy(frame.output, limits)
             elif frame.output.epoch > copy.output.epoch:
                 copy.follow(frame.output, 0.0)
-            orders += _replay(copy, frame, stored)
+            orders += _replay(copy, frame)
     return None if copy is None else Restored(copy, tuple(orders))
 
 
-def _replay(copy: Copy, frame: Frame, stored: dict[int, Piece]) -> list[Determinant]:
+class _Epoch:
+    """What the folder has of a component in one epoch: output and snapshots in their order, with all pieces."""
+
+    def __init__(self, files: Files, logs: list[str], packs: list[str]) -> None:
+        self.frames: list[Data | ComponentState] = []
+        # whether a snapshot covers all that the folder had of earlier epochs: no file is removed before
+        self.supersedes = bool(logs) and not logs[0].endswith(".0")
+        stored: dict[int, Piece] = {}
+        for name in packs:
+            found = (frame for frame in unpacked(files.read(name), name) if isinstance(frame, PieceReply))
+            stored.update((frame.piece.number, frame.piece) for frame in found)
+        repeats = ORIGIN
+        for frame in (frame for name in logs for frame in unpacked(files.read(name), name)):
+            if isinstance(frame, Data):
+                repeats = frame.end  # the same in each
+                self.frames.append(frame)
+            elif isinstance(frame, ComponentState):
+                pieces = stored | {piece.number: piece for piece in frame.enclosed}
+                named = [number for part in frame.parts for number in part.pieces]
+                if all(number in pieces for number in named):  # else a later one has replaced it
+                    whole = tuple(pieces[number] for number in named)
+                    self.frames.append(msgspec.structs.replace(frame, enclosed=whole))
+                    self.supersedes = self.supersedes or frame.end.position >= repeats.position
+
+
+def _replay(copy: Copy, frame: Data | ComponentState) -> list[Determinant]:
     """Have a copy take a frame; return the orders of inputs in it."""
     if isinstance(frame, Data):
         if not copy.merge.joined:  # files before this one were removed
@@ -61,10 +79,5 @@ def _replay(copy: Copy, frame: Frame, stored: dict[int, Piece]) -> list[Determin
         chunks, _ = copy.receive(frame, 0.0)
         copy.append(chunks, ORIGIN)
         return [each for chunk in chunks for each in chunk.determinants]
-    assert isinstance(frame, ComponentState)
-    pieces = stored | {piece.number: piece for piece in frame.enclosed}
-    named = [number for part in frame.parts for number in part.pieces]
-    if all(number in pieces for number in named):  # else it is an earlier snapshot, whose pieces are gone
-        whole = tuple(pieces[number] for number in named)
-        copy.snapshot(msgspec.structs.replace(frame, enclosed=whole), None)
+    copy.snapshot(frame, None)
     return list(frame.causes)

@@ -121,6 +121,8 @@ class Requests(Mapping[str, Request]):
             raise ValueError(f"request: {name!r}; expected an identifier that is not in use")
         if decided_by not in self._deciders:
             raise ValueError("availability: this peer places no replicas; expected none")
+        if self._session.config.durable:
+            _check_durable(plan, decided_by)
         self._discard_ended()
         if len(self._requests) >= MAX_RETAINED:
             raise ValueError(
@@ -152,8 +154,8 @@ class Requests(Mapping[str, Request]):
                 request, f"{routes} routes lead from its sources to its sinks; at most {MAX_ROUTES} can be probed"
             )
             return
-        # the other deciders place every operator of the plan, so nothing is shared; nor is it by an application that has
-        # to be restarted as it is
+        # the other deciders place every operator of the plan, so nothing is shared; nor is it by an application that
+        # has to be restarted as it is
         if decided_by != "composed" or self._session.config.durable:
             request.found([self._alternatives.as_requested(name, plan)])
         else:
@@ -359,6 +361,17 @@ class Requests(Mapping[str, Request]):
         self._claims.end(request)
         if self._requests.get(request.name) is request:
             del self._requests[request.name]
+
+
+def _check_durable(plan: Plan, decided_by: str) -> None:
+    """Raise ``ValueError`` if a folder could have no copy of some component of a plan."""
+    if decided_by == "active":
+        raise ValueError(
+            "availability: active replicas; expected none or backups, such as 'degree 2', as this cluster is durable"
+        )
+    for name, operator in plan.operators.items():
+        if operator.engine == "spark":
+            raise ValueError(f"operator {name!r}: engine: 'spark'; expected none, as this cluster is durable")
 
 
 def _count_routes(plan: Plan) -> int:

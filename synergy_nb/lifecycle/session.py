@@ -194,7 +194,7 @@ class Session(Protocol):
         """Set up the session of a request as it was decided, with this peer as its origin."""
         application, plan = request.name, request.alternative.plan
         attempt, roles = self.participation.ended.get(application, NEVER_ENDED).attempt + 1, decision.roles
-        if self.config.durable:  # no two attempts have the same epoch, so what a folder has of one is not that of another
+        if self.config.durable:  # no two attempts have an epoch in common: a folder tells them apart
             first = request.epoch + (attempt - 1) * EPOCHS_OF_ATTEMPT
             roles = msgspec.structs.replace(roles, epochs=dict.fromkeys(roles.peers, first))
         shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}

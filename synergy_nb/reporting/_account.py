@@ -136,6 +136,7 @@ def _stalls(account: Reasons) -> Iterator[str]:
 def _losses(account: Reasons) -> Iterator[str]:
     losses = account.losses
     yield from (f"too late: {counted(rows, 'row')} at {name}, dropped" for name, rows in losses.late.items() if rows)
+    yield from losses.restarts
     yield from (f"said by {name}: {text}" for name, text in losses.remarks.items())
     yield from (f"{skipped.heading(name)}: {skipped}" for name, skipped in losses.skipped.items())
     if account.asked.drops:

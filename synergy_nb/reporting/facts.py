@@ -23,6 +23,7 @@ from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.hot_spots import HotSpotAccounts
 from synergy_nb.reporting.refused_delays import RefusedDelay
 from synergy_nb.reporting.replica_streams import StreamEvent
+from synergy_nb.reporting.restarts import restarted
 from synergy_nb.reporting.stalls import OpenWaits, Stall, stalls
 from synergy_nb.reporting.troubles import Trouble, gathered
 from synergy_nb.reporting.uncovered import uncovered
@@ -465,11 +466,16 @@ class LossFacts(Subject):
         self.late: dict[str, int] = {}
         self.skipped: dict[str, events.SkippedLines] = {}
         self.remarks: dict[str, str] = {}  # source to what it has said last
+        self.restarts: list[str] = []  # what each restart has meant, in a sentence
         self.overdue: dict[str, int] = {}
 
     @HANDLERS.add
     def _late_rows(self, event: events.LateRows) -> None:
         self.late[event.operator] = event.dropped
+
+    @HANDLERS.add
+    def _restarted(self, event: events.ApplicationRestarted) -> None:
+        self.restarts.append(restarted(event.kept, event.lost))
 
     @HANDLERS.add
     def _source_remarked(self, event: events.SourceRemarked) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 __all__ = ["restarted"]
 
 
-def restarted(kept: bool, lost: Mapping[str, str]) -> str:  # noqa: FBT001 - the fields of one event
+def restarted(kept: bool, lost: Mapping[str, str]) -> str:
     """Return what an application goes on from, and what is lost; ``lost``: source to that, in words.
 
     Examples

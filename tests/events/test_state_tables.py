@@ -10,8 +10,8 @@ import pytest
 from spark_stream._query_states import QUERY_FOLLOWS, QueryState
 from spark_stream._runs import EXCHANGE_FOLLOWS, ExchangeState
 from synergy_nb.dataflow.streams.hosting import _held_roles as held_roles
-from synergy_nb.dataflow.streams.hosting.copies import READINESS_FOLLOWS, Readiness
 from synergy_nb.dataflow.streams.hosting._held_roles import RoleState
+from synergy_nb.dataflow.streams.hosting.copies import READINESS_FOLLOWS, Readiness
 from synergy_nb.dataflow.streams.log.log import CURSOR_FOLLOWS, CursorState
 from synergy_nb.dataflow.streams.log.merge import INPUT_FOLLOWS, InputState
 from synergy_nb.events import state_tables

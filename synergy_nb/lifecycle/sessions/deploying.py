@@ -202,7 +202,9 @@ class Deploying:
             graph.application,
             version_of(graph),
             {
-                operator: self._kept(_outlined(graph, plan, operator, producers, originals.get(operator, "")), plan, operator)
+                operator: self._kept(
+                    _outlined(graph, plan, operator, producers, originals.get(operator, "")), plan, operator
+                )
                 for operator, node in plan.operators.items()
                 if node.kind != TAP and graph.roles.peers[operator]
             },

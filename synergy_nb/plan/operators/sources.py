@@ -89,8 +89,8 @@ FORMATS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 #: give leaves the peer only when all copies of the source have it.
 HELD: Final = ("directory", "socket", "http", "sse", "websocket", "kafka")
 
-#: Connectors of which another reading, after the death of all peers, may have other rows: `HELD`, and those of rows that
-#: only a program, or the peer itself, has.
+#: Connectors of which another reading, after the death of all peers, may have other rows: `HELD`, and those of rows
+#: that only a program, or the peer itself, has.
 UNREPEATED: Final = (*HELD, "python", "peers")
 #: Formats of traces.
 FORMATS: Final = FORMATS_OF["trace"]

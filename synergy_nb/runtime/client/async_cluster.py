@@ -45,7 +45,7 @@ from synergy_nb.runtime.client.waiting_display import displays_waiting
 from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.identity.credential_folder import write_new
 from synergy_nb.runtime.identity.renewals import Renewals
-from synergy_nb.runtime.process._durable_applications import provide_contents
+from synergy_nb.runtime.process.durable_applications import provide_contents
 from synergy_nb.runtime.process.error_publisher import NEWCOMERS
 from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (

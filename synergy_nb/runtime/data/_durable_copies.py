@@ -1,8 +1,8 @@
 """The copies of a peer's components in a durable folder: written in a thread, read again after the death of all peers.
 
-Frames for the folder never leave the peer. What they ask to be written is written in the order in which they came, by one
-thread; only then the folder answers. If the disk takes nothing, the same write is tried again later, and the streams wait
-as for any backup that is slow.
+Frames for the folder never leave the peer. What they ask to be written is written in the order in which they came, by
+one thread; only then the folder answers. If the disk takes nothing, the same write is tried again later, and the
+streams wait as for any backup that is slow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from synergy_nb.dataflow.streams.log.frames import Frame
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.durable.component_files import files_of
 from synergy_nb.durable.folder import DurableFolder
-from synergy_nb.durable.folder_copy import FolderCopy, Kept
+from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
 from synergy_nb.durable.records import DurableError, packed
 from synergy_nb.durable.restoring import Restored, restored
 from synergy_nb.events import FolderBroken, Recorder
@@ -60,7 +60,7 @@ class DurableCopies:
         self._ends: dict[Key, Point] = {}  # components that were restored here: how far the folder had their output
         self._pending: dict[str, Deployment] = {}  # applications whose components are being read: what comes then
         self._read: set[tuple[str, str, int]] = set()  # application, operator and epoch of those that have been read
-        self._waiting: deque[tuple[Key, int, Kept]] = deque()  # component, its epoch, and what is to be written
+        self._waiting: deque[tuple[Key, int, FolderWork]] = deque()  # component, its epoch, and what is to be written
         self._busy = False
         self._tries = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="synergy durable")
@@ -112,7 +112,8 @@ class DurableCopies:
                 self._hosting.hold(each.copy, each.determinants)
         if not deployment.assignments:
             self._read = {each for each in self._read if each[0] != application}
-        self._converge(deployment)
+        if not self.defers(deployment):  # it may have more components than the one before
+            self._converge(deployment)
 
     def converged(self, deployment: Deployment) -> None:
         """Have the folder copy the components that execute here now, and no others."""
@@ -162,7 +163,7 @@ class DurableCopies:
             self._busy = True
             self._thread.submit(self._write, list(self._waiting))
 
-    def _write(self, batch: list[tuple[Key, int, Kept]]) -> None:
+    def _write(self, batch: list[tuple[Key, int, FolderWork]]) -> None:
         """Write in the thread, as far as the disk takes it."""
         done, error = 0, ""
         try:
@@ -173,7 +174,7 @@ class DurableCopies:
             error = f"{str(self._folder.path)!r}: {problem.strerror or problem}"
         self._on_loop(self._written, done, error)
 
-    def _write_one(self, application: str, operator: str, epoch: int, kept: Kept) -> None:
+    def _write_one(self, application: str, operator: str, epoch: int, kept: FolderWork) -> None:
         files = self._folder.files(application)
         try:
             while kept.writes:
@@ -233,4 +234,3 @@ class DurableCopies:
 
 def _kept(component: Component) -> bool:
     return component.role is Role.ACTIVE and FOLDER in component.copies and not component.failed
-

@@ -151,16 +151,18 @@ class Host:
             to_folder=self._to_folder,
         )
         self.hosting = self._driver.hosting
-        self._durable = durable and DurableCopies(
-            durable,
-            self.hosting,
-            runtime.loop,
-            runtime.clock,
-            runtime.record,
-            deliver=self._driver.hear,
-            converge=self._converge,
-            failed=failed,
-        )
+        self._durable: DurableCopies | None = None
+        if durable is not None:
+            self._durable = DurableCopies(
+                durable,
+                self.hosting,
+                runtime.loop,
+                runtime.clock,
+                runtime.record,
+                deliver=self._driver.hear,
+                converge=self._converge,
+                failed=failed,
+            )
         self.context = ExecutionContext(
             address=runtime.address,
             loop=runtime.loop,

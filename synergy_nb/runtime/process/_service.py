@@ -38,7 +38,7 @@ from synergy_nb.runtime.data.instances import SPAN
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process._calibration import Calibration
 from synergy_nb.runtime.process._delays import Delays
-from synergy_nb.runtime.process._durable_applications import keep_application
+from synergy_nb.runtime.process.durable_applications import keep_application
 from synergy_nb.runtime.process._guest_requests import GuestRequests
 from synergy_nb.runtime.process._machine_monitor import Counters, Row, read_counters, sample
 from synergy_nb.runtime.process._peer_contents import LOOKS, PeerContents
@@ -236,7 +236,7 @@ class Service:
             self.measuring.wake()
 
     def _is_over(self, report: Report) -> bool:
-        """Whether an application will not be started again: it has finished, its user has stopped it, or it never ran."""
+        """Whether an application is never started again: it has finished, its user has stopped it, or it never ran."""
         request = self.synergy.requests.get(report.application)
         match report.status:
             case Status.FINISHED:

@@ -129,8 +129,8 @@ class FetchContent(msgspec.Struct, frozen=True):
 class Submit(msgspec.Struct, frozen=True):
     """Start ``application`` from ``plan`` (``Plan.to_bytes()``), placed by ``placement``; a ``trial`` never starts.
 
-    It ends when its client has not renewed its ``lease`` for so many seconds; with 0 it goes on without its client. With
-    an ``epoch`` it goes on from what the durable folder has of an application of that id.
+    It ends when its client has not renewed its ``lease`` for so many seconds; with 0 it goes on without its client.
+    With an ``epoch`` it goes on from what the durable folder has of an application of that id.
     """
 
     application: str

@@ -68,6 +68,7 @@ ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 JOINING = 60.0  # seconds without progress after which starting fails; an overloaded machine is slow
 FREQUENT_PINGERS = 16  # peers for each core that can ping as often as peers on machines of their own
 LOOPBACK: Final = "127.0.0.1"
+WRITES_ON: Final = 10.0  # seconds for which the peers of a program that was killed may still write to its folder
 NOT_YET: Final = 1.0  # seconds for which a scheduler may not listen yet
 REVOKES: Final = 10.0  # seconds within which peers take what was revoked
 AGAIN: Final = 60.0  # least seconds between two looks for renewed credentials
@@ -80,7 +81,7 @@ NO_CERTIFICATES: Final = (
     "Security.temporary(), or none: peers that are started here get certificates of their own"
 )
 RUNNING: Final = "record: a peer runs on worker {} already; expected none, as a recording begins with its peers"
-NOT_DURABLE: Final = "the peers of this cluster run already; expected peers that are started here, or synergy up --durable"
+NOT_DURABLE: Final = "the peers of this cluster run already; expected peers started here, or synergy up --durable"
 MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
 OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
 #: Options of the protocols.
@@ -590,7 +591,13 @@ async def _durable(options: ClusterOptions, config: dict[str, Any]) -> DurableFo
         return None
     folder = DurableFolder(given)
     try:
-        await asyncio.to_thread(_opened, folder)
+        folder.prepare()
+        folder.lock()
+        until = time.monotonic() + WRITES_ON
+        while not folder.is_quiet and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        folder.check_quiet()
+        await asyncio.to_thread(_checked, folder)
     except DurableError as error:
         folder.unlock()
         raise ClusterError(str(error)) from None
@@ -599,9 +606,8 @@ async def _durable(options: ClusterOptions, config: dict[str, Any]) -> DurableFo
     return folder
 
 
-def _opened(folder: DurableFolder) -> None:
-    folder.prepare()
-    folder.lock()
+def _checked(folder: DurableFolder) -> None:
+    """Raise ``DurableError`` if anything in a folder is damaged."""
     folder.clean()
     for each in folder.applications():
         folder.check_application(each.id)

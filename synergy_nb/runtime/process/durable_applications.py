@@ -1,4 +1,4 @@
-"""What a durable folder has of applications beside their rows: kept by their origin, submitted again by a new cluster."""
+"""What a durable folder has of applications beside their rows: kept by origins, submitted again by a new cluster."""
 
 from __future__ import annotations
 

@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import polars as pl
 
 from synergy_experiments.flows.stream_world import StreamWorld
-from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment
-from synergy_nb.dataflow.streams.hosting.effects import SendFrame
+from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment, Role
+from synergy_nb.dataflow.streams.hosting.effects import Effect, SendFrame
+from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Frame
 from synergy_nb.dataflow.streams.log.values import ORIGIN
 from synergy_nb.durable.component_files import files_of
-from synergy_nb.durable.folder_copy import FolderCopy, Kept
+from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
 from synergy_nb.durable.records import packed
 from synergy_nb.durable.restoring import restored
-from synergy_nb.plan import Plan
 from synergy_nb.simulator.scripted_faults import Faults
 
 
@@ -41,6 +40,25 @@ class MemoryFiles:
         self.found.pop(name, None)
 
 
+def written(
+    files: MemoryFiles, operator: str, epoch: int, work: FolderWork, most: int | None = None, part: float | None = None
+) -> None:
+    """Write what a copy asks for; with ``most``, so many writes, and that share of the next one."""
+    for number, (name, frame) in enumerate(work.writes):
+        if most is not None and number >= most:
+            if frame is not None and part is not None:
+                data = packed(frame)
+                files.append(name, data[: int(part * len(data))])
+            return
+        if frame is None:
+            files.remove(name)
+        else:
+            files.append(name, packed(frame))
+    for known, logs, pieces in files_of(operator, files.names()) if work.supersedes else ():
+        for name in (*logs, *pieces) if known < epoch else ():
+            files.remove(name)
+
+
 class DurableWorld(StreamWorld):
     """Peers that have a folder; what they write reaches it after a while, or in part, if they die."""
 
@@ -50,7 +68,9 @@ class DurableWorld(StreamWorld):
         super().__init__(seed, peers, faults, **settings)
         self.disk: dict[str, MemoryFiles] = {}
         self.copies: dict[tuple[str, str, str], FolderCopy] = {}  # peer, application, operator
-        self.writing: dict[str, list[tuple[str, str, Kept]]] = {}  # peer: application, operator, what is not there yet
+        self.writing: dict[
+            str, list[tuple[str, str, FolderWork]]
+        ] = {}  # peer: application, operator, what is not there yet
         self.generation = 0
 
     # -- what a driver does ----------------------------------------------------------------------------------------
@@ -75,7 +95,7 @@ class DurableWorld(StreamWorld):
         return super()._with_techniques(application, without)
 
     def _converge(self, peer: str, deployment: Deployment) -> None:
-        def converge(hosting: Any) -> list[Any]:
+        def converge(hosting: Hosting) -> list[Effect]:
             application, files = deployment.application, self.disk.setdefault(deployment.application, MemoryFiles())
             for operator, assignment in deployment.assignments.items():
                 if assignment.active == peer and (application, operator) not in hosting.components and assignment.epoch:
@@ -86,7 +106,7 @@ class DurableWorld(StreamWorld):
             for (owner, operator), component in hosting.components.items():
                 key = peer, owner, operator
                 known = self.copies.get(key)
-                if component.role == 3 and (known is None or known.output != component.output):
+                if component.role is Role.ACTIVE and (known is None or known.output != component.output):
                     found = restored(files, operator)
                     repeats = ORIGIN if found is None else found.copy.log.end
                     self.copies[key] = copy = FolderCopy(component.output, repeats, self.segment, self.small)
@@ -116,25 +136,16 @@ class DurableWorld(StreamWorld):
         application, operator, kept = self.writing[peer].pop(0)
         self._write(application, operator, kept, peer)
         for answer in kept.answers:
-            self._at(peer, lambda hosting, answer=answer: hosting.receive(FOLDER, answer, self.now))
+            self._hear(peer, answer)
 
-    def _write(self, application: str, operator: str, kept: Kept, peer: str, most: int | None = None) -> None:
-        files = self.disk[application]
-        for number, (name, frame) in enumerate(kept.writes):
-            if most is not None and number >= most:  # it is killed here, in the middle of this write
-                if frame is not None:
-                    data = packed(frame)
-                    files.append(name, data[: self.rng.randrange(len(data))])
-                return
-            if frame is None:
-                files.remove(name)
-            else:
-                files.append(name, packed(frame))
-        if kept.supersedes:
-            epoch = self.copies[peer, application, operator].output.epoch
-            for known, logs, pieces in files_of(operator, files.names()):
-                for name in (*logs, *pieces) if known < epoch else ():
-                    files.remove(name)
+    def _hear(self, peer: str, answer: Frame) -> None:
+        self._at(peer, lambda hosting: hosting.receive(FOLDER, answer, self.now))
+
+    def _write(self, application: str, operator: str, work: FolderWork, peer: str, most: int | None = None) -> None:
+        """Write what a copy asks for; all of it, or up to the middle of a write in which the peer is killed."""
+        epoch = self.copies[peer, application, operator].output.epoch
+        part = self.rng.random() if most is not None else None
+        written(self.disk[application], operator, epoch, work, most, part)
 
     # -- the end of everything -------------------------------------------------------------------------------------
 
@@ -165,10 +176,6 @@ class DurableWorld(StreamWorld):
         self.deployments[application] = known
         self._publish(Deployment(application, known.version + 1, self._with_techniques(application, assignments)))
 
-
-def rows(table: pl.DataFrame) -> list[tuple[object, ...]]:
-    return table.rows()
-
-
-def sources(plan: Plan) -> list[str]:
-    return [name for name, operator in plan.operators.items() if operator.kind == "source"]
+    def collect_again(self, application: str, sink: str) -> None:
+        """Collect results at the present interval, which was endless before."""
+        self.after(0.05, self._collect, application, sink)

@@ -1,0 +1,1 @@
+"""Operators and the tuples that they execute on, their expressions, their memory, and what is measured of them."""

@@ -1,0 +1,23 @@
+"""A program with a durable cluster, which runs until it is killed: FOLDER PEERS, and the plan if it submits one."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+from synergy_nb import Cluster, Plan
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.runtime.process import starting
+
+
+def main(folder: str, peers: str, plan: str = "") -> None:
+    starting._pings = lambda _peers: 4.0 * PeerConfig().pings  # a busy machine takes nobody for dead
+    with Cluster(int(peers), cores=1.0, spark=False, durable=folder) as cluster:
+        if plan:
+            cluster.submit(Plan.from_yaml(Path(plan).read_text("utf-8")))
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

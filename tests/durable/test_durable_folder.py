@@ -1,0 +1,154 @@
+"""A durable folder says what it is; what it does not know, or is damaged, is refused and left as it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from synergy_nb.durable.folder import DurableFolder, KeptApplication
+from synergy_nb.durable.records import DurableError
+from synergy_nb.plan import source
+from synergy_nb.runtime.process.durable_applications import keep_application, provide_contents
+from synergy_nb.runtime.process.requests import Submit
+
+PLAN = source("packets", rate=10.0).filter("bytes > 1").sink("large")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DurableFolder:
+    made = DurableFolder(tmp_path / "folder")
+    made.prepare()
+    return made
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+
+
+def kept(folder: DurableFolder, name: str = "large-1-abcdef") -> None:
+    keep_application(folder, Submit(name, PLAN.to_bytes()), PLAN, 1.0)
+    folder.files(name).append("filter@0.0", b"")
+
+
+def checked(folder: DurableFolder) -> None:
+    DurableFolder(folder.path).prepare()
+    for each in folder.applications():
+        folder.check_application(each.id)
+
+
+def refused(folder: DurableFolder) -> str:
+    """Why a folder is refused; nothing in it has changed then."""
+    before = contents(folder.path)
+    with pytest.raises(DurableError) as error:
+        checked(folder)
+    assert contents(folder.path) == before
+    return str(error.value).removeprefix(f"durable: {str(folder.path)!r}: ")
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    said = "it has no readable file FORMAT; expected a durable folder or an empty one"
+    assert refused(DurableFolder(tmp_path)) == said
+
+
+def test_a_folder_of_another_version_is_refused(folder: DurableFolder) -> None:
+    (folder.path / "FORMAT").write_text("synergy_nb durable folder, version 7\n")
+    said = "FORMAT says 'synergy_nb durable folder, version 7'; expected 'synergy_nb durable folder, version 1'"
+    assert refused(folder) == said
+
+
+def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DurableError, match="File exists; expected a folder that exists or can be made"):
+        DurableFolder(tmp_path / "file").prepare()
+
+
+@pytest.mark.parametrize("at", [0, 5, 40])
+def test_a_damaged_application_is_refused(folder: DurableFolder, at: int) -> None:
+    kept(folder)
+    path = folder.path / "large-1-abcdef" / "application"
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    assert refused(folder).startswith("large-1-abcdef/application: it has another checksum than it states; expected")
+
+
+@pytest.mark.parametrize("at", [0, 9, 20])
+def test_a_damaged_file_of_a_component_is_refused(folder: DurableFolder, at: int) -> None:
+    kept(folder)
+    path = folder.path / "large-1-abcdef" / "filter@0.0"
+    stored = next((Path(__file__).parent / "version_1").rglob("*@*.0"))
+    data = bytearray(stored.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    assert refused(folder).startswith("large-1-abcdef: filter@0.0: the record at byte 0 has another checksum")
+
+
+def test_one_cluster_uses_it_at_a_time(folder: DurableFolder) -> None:
+    folder.lock()
+    with pytest.raises(DurableError, match="another cluster uses it; expected one at a time"):
+        DurableFolder(folder.path).lock()
+    folder.unlock()
+    DurableFolder(folder.path).lock()
+
+
+def test_peers_that_still_write_to_it_are_waited_for(folder: DurableFolder) -> None:
+    peer = DurableFolder(folder.path)
+    peer.lock_as_peer()
+    folder.lock()
+    assert not folder.is_quiet
+    with pytest.raises(DurableError, match="peers of an earlier cluster still write to it"):
+        folder.check_quiet()
+    peer.unlock()
+    folder.check_quiet()
+    DurableFolder(folder.path).lock_as_peer()
+
+
+def test_an_application_is_kept_until_it_is_dropped(folder: DurableFolder) -> None:
+    kept(folder)
+    keep_application(folder, Submit("large-1-abcdef", PLAN.to_bytes(), epoch=5), PLAN, 9.0)
+    (found,) = folder.applications()
+    assert (found.id, found.placement, found.submitted, found.epoch) == ("large-1-abcdef", "composed", 1.0, 5)
+    assert found.plan == PLAN.to_bytes()
+    folder.drop(found.id)
+    assert folder.applications() == []
+
+
+def test_functions_are_kept_with_the_plan(folder: DurableFolder) -> None:
+    folder.keep(KeptApplication("app", b"", "composed", 0.0), {"apply:mine@1": b"code"})
+    (found,) = folder.applications()
+    assert folder.content(found, "apply:mine@1") == b"code"
+    provide_contents(folder, found)
+    from synergy_nb.plan.functions.registry import forget, payload_of
+
+    assert payload_of("mine@1") == b"code"
+    forget("mine@1")
+
+
+def test_what_is_left_of_others_is_removed(folder: DurableFolder) -> None:
+    (folder.path / "gone").mkdir()
+    (folder.path / "gone" / "f@0.0").write_bytes(b"")
+    kept(folder)
+    folder.clean()
+    assert [each.name for each in folder.path.iterdir() if each.is_dir()] == ["large-1-abcdef"]
+
+
+def test_a_write_that_the_disk_does_not_take_leaves_the_file_as_it_was(
+    folder: DurableFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(folder)
+    files, write = folder.files("large-1-abcdef"), os.write
+    files.append("f@0.0", b"first")
+
+    def short(opened: int, data: memoryview) -> int:
+        if len(data) < 4:
+            raise OSError(28, "No space left on device")
+        return write(opened, data[:3])
+
+    monkeypatch.setattr(os, "write", short)
+    with pytest.raises(OSError, match="No space"):
+        files.append("f@0.0", b"second")
+    monkeypatch.undo()
+    assert files.read("f@0.0") == b"first"

@@ -1,0 +1,91 @@
+"""Peers, scheduler and notebook are killed, also while they restart: another cluster goes on, with each row once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from synergy_nb import Cluster, ClusterError, csv, source
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.durable.folder import DurableFolder
+from synergy_nb.runtime.process import starting
+from tests.waiting import asked_until
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have peers ask one another less often: on a busy machine they would take each other for dead."""
+    monkeypatch.setattr(starting, "_pings", lambda _peers: 4.0 * PeerConfig().pings)
+
+
+@contextlib.contextmanager
+def program(folder: Path, peers: int, plan: Path | None = None) -> Iterator[None]:
+    """A program with a durable cluster; at the end it is killed, with all that it has started."""
+    arguments = [str(folder), str(peers), *(() if plan is None else [str(plan)])]
+    command = [sys.executable, "-m", "tests.durable.durable_program", *arguments]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2], start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def append(path: Path, begin: int, end: int) -> None:
+    with path.open("a") as file:
+        file.writelines(f"{number / 1000},{number}\n" for number in range(begin, end))
+
+
+def values(path: Path) -> list[str]:
+    """Values of the rows of a CSV file that are complete."""
+    if not path.exists():
+        return []
+    return [line.split(",")[1] for line in path.read_text("utf-8").split("\n")[1:-1]]
+
+
+@pytest.mark.slow(20)
+def test_a_union_goes_on_after_the_death_of_everything_also_while_it_restarts(tmp_path: Path) -> None:
+    folder, out = tmp_path / "folder", tmp_path / "out.csv"
+    inputs = [tmp_path / "even.csv", tmp_path / "odd.csv"]
+    for path in inputs:
+        path.write_text("time,v\n")
+    columns = {"time": "time", "v": "int"}
+    streams = [
+        source("tail", path=str(path), format="csv", columns=columns, lateness="1 h", id=path.stem) for path in inputs
+    ]
+    plan = streams[0].union(streams[1], id="all").filter("v >= 0", id="f").sink("out", to=csv(out, every="50 ms"))
+    file = tmp_path / "plan.yaml"
+    file.write_text(plan.to_yaml())
+
+    def more(begin: int, end: int) -> None:
+        append(inputs[0], begin, end)
+        append(inputs[1], 10_000 + begin, 10_000 + end)
+
+    more(0, 300)
+    with program(folder, 3, file):
+        asked_until(lambda: len(values(out)) >= 100)
+        more(300, 600)
+    more(600, 900)
+    (known,) = DurableFolder(folder).applications()
+    with program(folder, 1):
+        asked_until(lambda: DurableFolder(folder).applications()[0].epoch > known.epoch)  # it is being restarted
+    more(900, 1200)
+    with Cluster(2, cores=1.0, spark=False, durable=folder) as cluster:
+        (application,) = cluster.applications.values()
+        assert application.id == known.id
+        assert application.plan.name == plan.name
+        with pytest.raises(ClusterError, match="another cluster uses it; expected one at a time"):
+            Cluster(1, durable=folder)
+        asked_until(lambda: len(values(out)) >= 2400)
+        assert "restarted from its durable folder; nothing is lost" in str(application.explain())
+        application.stop()
+        asked_until(lambda: not DurableFolder(folder).applications())
+    found = sorted(map(int, values(out)))
+    assert found == [*range(1200), *range(10_000, 11_200)]

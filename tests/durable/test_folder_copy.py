@@ -1,0 +1,136 @@
+"""What is written of a component: which files there are, and which are removed when they are not needed any more."""
+
+from __future__ import annotations
+
+import zlib
+
+from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest
+from synergy_nb.dataflow.streams.log.state_pieces import Part, Piece
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Output, Point, chunks_of
+from synergy_nb.dataflow.tuples import START
+from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
+from synergy_nb.durable.restoring import restored
+from tests.durable.durable_world import MemoryFiles, written
+from tests.streams.items import batch
+
+
+class Kept:
+    """A copy in a folder in memory, all of which is written at once."""
+
+    def __init__(self, epoch: int = 0, repeats: Point = ORIGIN, files: MemoryFiles | None = None) -> None:
+        self.files = MemoryFiles() if files is None else files
+        self.output = Output("app", "f", epoch)
+        self.copy = FolderCopy(self.output, repeats, segment=200, small=100)
+        self.end = ORIGIN
+
+    def take(self, frame: Data | ComponentState | PieceReply) -> FolderWork:
+        work = self.copy.take(frame, 0.0)
+        written(self.files, "f", self.output.epoch, work)
+        return work
+
+    def begin(self, start: Point = ORIGIN) -> FolderWork:
+        self.end = start
+        return self.take(Data(self.output, self.copy.reader, start, (), True))
+
+    def emit(self, rows: int, trimmed: Point = ORIGIN) -> FolderWork:
+        chunks: tuple[Chunk, ...] = tuple(chunks_of([batch(self.end.position, rows)], self.end))
+        start, self.end = self.end, chunks[-1].end
+        return self.take(Data(self.output, self.copy.reader, start, chunks, False, trimmed))
+
+    def save(self, number: int, pieces: tuple[Piece, ...] = (), enclosed: tuple[Piece, ...] = ()) -> FolderWork:
+        parts = (Part(0, tuple(piece.number for piece in pieces)),) if pieces else ()
+        state = ComponentState(
+            self.output, self.copy.reader, number, {0: self.end}, self.end, ORIGIN, b"h", parts, enclosed
+        )
+        return self.take(state)
+
+
+def piece_of(number: int, size: int) -> Piece:
+    data = b"x" * size
+    return Piece(number, data, zlib.crc32(data))
+
+
+def point(position: int) -> Point:
+    return Point(position, START)
+
+
+def test_output_is_acknowledged_once_it_is_to_be_written_and_is_read_again_as_it_was() -> None:
+    kept = Kept()
+    kept.begin()
+    work = kept.emit(3)
+    assert [type(each) for each in work.answers] == [Ack]
+    assert work.writes
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert found.copy.log.end == point(3)
+    assert found.copy.state is None
+
+
+def test_pieces_that_are_missing_are_requested_and_the_snapshot_counts_when_they_are_there() -> None:
+    kept = Kept()
+    kept.begin()
+    kept.emit(3)
+    piece = piece_of(7, 500)
+    (asked,) = kept.save(0, (piece,)).answers
+    assert isinstance(asked, PieceRequest)
+    assert asked.pieces == (7,)
+    assert restored(kept.files, "f").copy.state is None  # type: ignore[union-attr]
+    (ack,) = kept.take(PieceReply(kept.output, kept.copy.reader, piece)).answers
+    assert isinstance(ack, Ack)
+    assert ack.snapshot == 0
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert found.copy.pieces == {7: piece.data}
+
+
+def test_files_and_pieces_that_nobody_needs_are_removed() -> None:
+    kept = Kept()
+    kept.begin()
+    for number in range(6):
+        kept.emit(20, trimmed=kept.end)
+        kept.save(number, (piece_of(number, 400),), (piece_of(number, 400),))
+    assert len(kept.files.names()) <= 4
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert found.copy.state is not None
+    assert found.copy.state.number == 5
+    assert found.copy.log.end == kept.end
+
+
+def test_output_back_to_the_last_snapshot_stays_though_no_reader_needs_it() -> None:
+    kept = Kept()
+    kept.begin()
+    kept.save(0)
+    for _ in range(8):
+        kept.emit(20, trimmed=kept.end)
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert found.copy.log.start == ORIGIN
+
+
+def test_an_earlier_epoch_stays_until_a_snapshot_covers_what_the_folder_had_of_it() -> None:
+    first = Kept()
+    first.begin()
+    first.save(0)
+    first.emit(10)
+    second = Kept(1, first.end, first.files)
+    second.begin()
+    second.save(0)  # before it has repeated anything
+    assert any(name.startswith("f@0.") for name in first.files.names())
+    second.emit(10)
+    second.save(1)
+    assert not any(name.startswith("f@0.") for name in first.files.names())
+
+
+def test_what_a_replaced_component_writes_late_does_not_count() -> None:
+    first = Kept()
+    first.begin()
+    first.emit(10)
+    second = Kept(1, first.end, first.files)
+    second.begin()
+    second.emit(10)
+    second.save(0)
+    first.emit(5)  # to a file that was removed
+    found = restored(first.files, "f")
+    assert found is not None
+    assert (found.copy.log.start, found.copy.log.end) == (ORIGIN, point(10))
