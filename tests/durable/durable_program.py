@@ -12,7 +12,7 @@ from synergy_nb.runtime.process import starting
 
 
 def main(folder: str, peers: str, plan: str = "") -> None:
-    starting._pings = lambda _peers: 4.0 * PeerConfig().pings  # a busy machine takes nobody for dead
+    starting._pings = lambda peers: 4.0 * PeerConfig().pings  # a busy machine takes nobody for dead
     with Cluster(int(peers), cores=1.0, spark=False, durable=folder) as cluster:
         if plan:
             cluster.submit(Plan.from_yaml(Path(plan).read_text("utf-8")))

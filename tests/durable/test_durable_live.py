@@ -22,7 +22,7 @@ from tests.waiting import asked_until
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have peers ask one another less often: on a busy machine they would take each other for dead."""
-    monkeypatch.setattr(starting, "_pings", lambda _peers: 4.0 * PeerConfig().pings)
+    monkeypatch.setattr(starting, "_pings", lambda peers: 4.0 * PeerConfig().pings)
 
 
 @contextlib.contextmanager

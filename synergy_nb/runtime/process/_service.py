@@ -38,7 +38,6 @@ from synergy_nb.runtime.data.instances import SPAN
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process._calibration import Calibration
 from synergy_nb.runtime.process._delays import Delays
-from synergy_nb.runtime.process.durable_applications import keep_application
 from synergy_nb.runtime.process._guest_requests import GuestRequests
 from synergy_nb.runtime.process._machine_monitor import Counters, Row, read_counters, sample
 from synergy_nb.runtime.process._peer_contents import LOOKS, PeerContents
@@ -48,6 +47,7 @@ from synergy_nb.runtime.process._peer_metrics import PeerMetrics
 from synergy_nb.runtime.process._peer_recorder import PeerRecorder
 from synergy_nb.runtime.process._peer_reports import Advertised, LoadReports, MeasuredOverheads, SparkReports
 from synergy_nb.runtime.process._profiles import Profiles
+from synergy_nb.runtime.process.durable_applications import keep_application
 from synergy_nb.runtime.process.error_publisher import ErrorPublisher
 from synergy_nb.runtime.process.peer_commands import Commands
 from synergy_nb.runtime.process.requests import (

@@ -591,13 +591,7 @@ async def _durable(options: ClusterOptions, config: dict[str, Any]) -> DurableFo
         return None
     folder = DurableFolder(given)
     try:
-        folder.prepare()
-        folder.lock()
-        until = time.monotonic() + WRITES_ON
-        while not folder.is_quiet and time.monotonic() < until:
-            await asyncio.sleep(0.05)
-        folder.check_quiet()
-        await asyncio.to_thread(_checked, folder)
+        await asyncio.to_thread(_opened, folder)
     except DurableError as error:
         folder.unlock()
         raise ClusterError(str(error)) from None
@@ -606,8 +600,14 @@ async def _durable(options: ClusterOptions, config: dict[str, Any]) -> DurableFo
     return folder
 
 
-def _checked(folder: DurableFolder) -> None:
-    """Raise ``DurableError`` if anything in a folder is damaged."""
+def _opened(folder: DurableFolder) -> None:
+    """Have this program use a folder alone; raise ``DurableError`` if it cannot, or if anything is damaged."""
+    folder.prepare()
+    folder.lock()
+    until = time.monotonic() + WRITES_ON
+    while not folder.is_quiet and time.monotonic() < until:
+        time.sleep(0.05)
+    folder.check_quiet()
     folder.clean()
     for each in folder.applications():
         folder.check_application(each.id)
