@@ -6,13 +6,16 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from synergy_nb import Cluster, Plan
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.runtime.process import starting
 
 
 def main(folder: str, peers: str, plan: str = "") -> None:
-    starting._pings = lambda peers: 4.0 * PeerConfig().pings  # a busy machine takes nobody for dead
+    patch = pytest.MonkeyPatch()  # so that a busy machine takes nobody for dead
+    patch.setattr(starting, "_pings", lambda peers: 4.0 * PeerConfig().pings)
     with Cluster(int(peers), cores=1.0, spark=False, durable=folder) as cluster:
         if plan:
             cluster.submit(Plan.from_yaml(Path(plan).read_text("utf-8")))
