@@ -18,7 +18,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.notebook import views
 from synergy_nb.plan import Plan, PlanError, QoS, source
 from synergy_nb.plan.functions.declaring import Wake, aggregate, function, keyed
-from synergy_nb.plan.operators.destinations import csv, jsonl, kafka, parquet
+from synergy_nb.plan.operators.destinations import csv, delta, duckdb, jsonl, kafka, parquet, sqlite, websocket
 
 if TYPE_CHECKING:
     from synergy_nb import explore
@@ -73,6 +73,8 @@ __all__ = [
     "aggregate",
     "connect_cluster",
     "csv",
+    "delta",
+    "duckdb",
     "edit",
     "explore",
     "function",
@@ -85,8 +87,10 @@ __all__ = [
     "runs",
     "source",
     "sql",
+    "sqlite",
     "start_cluster",
     "watch",
+    "websocket",
 ]
 __version__ = "0.1.0"
 

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from synergy_nb.connectors._appended_file import AppendedFile
+from synergy_nb.connectors._database_tables import DuckTable, SqliteTable
+from synergy_nb.connectors._delta_tables import DeltaTable
 from synergy_nb.connectors._disk import Disk
+from synergy_nb.connectors._message_writers import MessageWriter
 from synergy_nb.connectors._parquet_folder import ParquetFolder
 from synergy_nb.connectors._topic_writer import TopicWriter
 from synergy_nb.connectors.secret_values import Secrets, discreet
@@ -31,9 +34,19 @@ def writer_of(
 
     Raises ``ValueError`` if the destination names a secret that is not there.
     """
-    if to["format"] == "kafka":
-        named = Secrets(secrets_of_destination(to), secrets or {})
-        return discreet(TopicWriter(to, stream, named), named, ("open", "write", "commit", "close"))
-    if to["format"] == "parquet":
-        return ParquetFolder(to["path"], columns, stream, to.get("partition"), disk)
-    return AppendedFile(to["path"], columns, stream, to["format"], disk)
+    named = Secrets(secrets_of_destination(to), secrets or {})
+    match to["format"]:
+        case "parquet":
+            return ParquetFolder(to["path"], columns, stream, to.get("partition"), disk)
+        case "duckdb":
+            return DuckTable(to, columns, stream)
+        case "sqlite":
+            return SqliteTable(to, columns, stream)
+        case "delta":
+            return DeltaTable(to, columns, stream)
+        case "websocket":
+            return discreet(MessageWriter(to, named), named, ("open", "write", "commit", "close"))
+        case "kafka":
+            return discreet(TopicWriter(to, stream, named), named, ("open", "write", "commit", "close"))
+        case _:
+            return AppendedFile(to["path"], columns, stream, to["format"], disk)

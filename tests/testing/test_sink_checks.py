@@ -10,10 +10,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb as duck
 import polars as pl
 import pytest
 
-from synergy_nb import SinkUnavailable, SinkWriter, csv, jsonl, parquet
+from synergy_nb import SinkUnavailable, SinkWriter, csv, delta, duckdb, jsonl, parquet, sqlite
 from synergy_nb.connectors.sink_writers import writer_of
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import Batch
@@ -49,11 +50,50 @@ def values(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_sinks_of_the_house_keep_the_protocol(
     make: Callable[[Path], SinkWriter], read: Callable[[Path], pl.DataFrame]
 ) -> None:
-    check_sink(make, read, kills=15)
+    check_sink(make, read, kills=12)
+
+
+def of_duckdb(place: Path) -> list[dict[str, Any]]:
+    with duck.connect(str(place / "rows")) as database:
+        found = database.execute("SELECT time, v, text FROM large").fetchall()
+    return [dict(zip(COLUMNS, row, strict=True)) for row in found]
+
+
+def of_sqlite(place: Path) -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(place / "rows")) as database:
+        return [{"v": v, "text": text} for v, text in database.execute("SELECT v, text FROM large")]
+
+
+def of_delta(place: Path) -> pl.DataFrame:
+    deltalake = pytest.importorskip("deltalake")
+    return pl.DataFrame(
+        deltalake.QueryBuilder()
+        .register("large", deltalake.DeltaTable(str(place / "rows")))
+        .execute("SELECT v, text FROM large")
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "read", "kills"),
+    [
+        (house(duckdb, "rows", table="large", key="v"), of_duckdb, 3),  # .1 s to open a file
+        (house(sqlite, "rows", table="large"), of_sqlite, 12),
+        (house(sqlite, "rows", table="large", key=["text", "v"]), of_sqlite, 12),
+        (house(delta, "rows"), of_delta, 12),
+    ],
+    ids=["duckdb", "sqlite", "sqlite upsert", "delta"],
+)
+def test_tables_keep_the_protocol(
+    make: Callable[[Path], SinkWriter],
+    read: Callable[[Path], pl.DataFrame | list[dict[str, Any]]],
+    kills: int,
+) -> None:
+    check_sink(make, read, kills=kills)
 
 
 def test_a_file_of_json_lines_keeps_the_protocol() -> None:
-    check_sink(house(jsonl, "rows"), lambda place: values(lines_of(place)), kills=15)
+    check_sink(house(jsonl, "rows"), lambda place: values(lines_of(place)), kills=12)
 
 
 class Table(SinkWriter):
@@ -159,7 +199,7 @@ class Forgets(Table):
         (TwoSteps, r"sink, killed before line \d+ of .*: row v=.* is there 2 times; expected once"),
         (PointFirst, r"sink, killed before line \d+ of .*: row v=.* is there 0 times; expected once"),
         (Keeps, r"sink, closed with rows that were not committed: row v=2.* is there 1 times; expected 0 times"),
-        (LetsIn, r"open: a second writer is let in, and the first one commits"),
+        (LetsIn, r"open: a second writer is let in, and both commit; expected SinkUnavailable"),
         (Forgets, r"open, a new writer: \(7, 0\); expected \(8, \d+\), as it was committed"),
     ],
 )

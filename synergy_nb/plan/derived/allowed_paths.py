@@ -155,4 +155,5 @@ def _paths(operator: Operator) -> Iterator[NamedPath]:
             elif parameter.type is TABLE and isinstance(value, Mapping) and "path" in value:
                 yield NamedPath(operator.id, name, str(value["path"]), "query" in value)
             elif parameter.type is DESTINATION and isinstance(value, Mapping):
-                yield NamedPath(operator.id, name, str(value.get("path", value.get("topic"))), written=True)
+                place = next(str(value[each]) for each in ("path", "topic", "url") if each in value)
+                yield NamedPath(operator.id, name, place, written=True)

@@ -15,19 +15,36 @@ from synergy_nb.plan.operators.parameter_types import (
     ADDRESSES,
     COLUMN,
     FLAG,
+    HEADERS,
     MECHANISMS,
     NAME,
     PATH,
     POSITIVE,
     SECRET,
     TEXT,
+    WEBSOCKET,
     ValueType,
     choice,
+    columns,
 )
 from synergy_nb.plan.terms.column_types import PLAIN, family
 from synergy_nb.plan.terms.units import WrongValue, WrongValues, format_duration, nearest
 
-__all__ = ["DESTINATION", "DESTINATIONS", "PERIOD", "check_columns", "csv", "jsonl", "kafka", "parquet", "place_of"]
+__all__ = [
+    "DESTINATION",
+    "DESTINATIONS",
+    "PERIOD",
+    "check_columns",
+    "csv",
+    "delta",
+    "duckdb",
+    "jsonl",
+    "kafka",
+    "parquet",
+    "place_of",
+    "sqlite",
+    "websocket",
+]
 
 #: Name of the folders of a period, and so of a column that readers of such a folder add.
 PERIOD: Final = "period"
@@ -61,6 +78,12 @@ _ACCOUNT: Final[Mapping[str, DestinationOption]] = {
     "user": DestinationOption(TEXT),
     "password": DestinationOption(SECRET),
 }
+_TABLE: Final = {
+    "path": _PATH,
+    "table": DestinationOption(NAME, needed=True),
+    "key": DestinationOption(columns(1)),
+    "every": DestinationOption(POSITIVE, 1.0),
+}
 
 #: Format to its options by name.
 DESTINATIONS: Final[Mapping[str, Mapping[str, DestinationOption]]] = {
@@ -75,13 +98,24 @@ DESTINATIONS: Final[Mapping[str, Mapping[str, DestinationOption]]] = {
         "mechanism": DestinationOption(choice(*MECHANISMS), MECHANISMS[0]),
         "every": DestinationOption(POSITIVE, 1.0),
     },
+    "duckdb": _TABLE,
+    "sqlite": _TABLE,
+    "delta": {"path": _PATH, "every": DestinationOption(POSITIVE, 10.0)},
+    "websocket": {
+        "url": DestinationOption(WEBSOCKET, needed=True),
+        "headers": DestinationOption(HEADERS),
+        "every": DestinationOption(POSITIVE, 0.1),
+    },
 }
+_EXAMPLES: Final = {each: f"{each}('results.{each}', table='large')" for each in ("duckdb", "sqlite")}
 _EXPECTED: Final = "a destination such as parquet('folder'), csv('file.csv') or jsonl('file.jsonl')"
 
 
 def place_of(to: Mapping[str, Any]) -> str:
     """What a destination is called in errors."""
-    return repr(to["path"]) if "path" in to else f"topic {to['topic']!r}"
+    if "topic" in to:
+        return f"topic {to['topic']!r}"
+    return repr(to["path"] if "path" in to else to["url"])
 
 
 def _destination(value: Any) -> dict[str, Any]:
@@ -98,7 +132,8 @@ def _destination(value: Any) -> dict[str, Any]:
     for name, option in options.items():
         given = value.get(name, option.default)
         if given is None and option.needed:
-            wrongs.append(WrongValue(given, f"a {name}, as in {form}('...')", None, f".{name}"))
+            example = _EXAMPLES.get(form, f"{form}('...')")
+            wrongs.append(WrongValue(given, f"a {name}, as in {example}", None, f".{name}"))
         elif given is not None:
             try:
                 found[name] = option.type.parse(given)
@@ -124,15 +159,20 @@ def _written(value: Mapping[str, Any]) -> dict[str, Any]:
 DESTINATION: Final = ValueType("destination", _destination, _written)
 
 
+#: What the formats are called that hold no lists and structs.
+_FLAT: Final = {"csv": "a CSV file", "sqlite": "a table of SQLite"}
+
+
 def check_columns(to: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, str] | None:
     """Return a column of a stream that a format cannot hold, and what was expected; None if it holds all."""
     form = to["format"]
-    if form == "csv":
-        for name, kind in columns.items():
-            if family(kind) not in PLAIN:
-                return name, f"columns of type {', '.join(PLAIN)} in a CSV file, not {kind}; parquet and jsonl hold it"
-    if "key" in to and to["key"] not in columns:
-        return to["key"], f"a column of the stream as the key: {', '.join(columns)}"
+    for name, kind in columns.items() if form in _FLAT else ():
+        if family(kind) not in PLAIN:
+            return name, f"columns of type {', '.join(PLAIN)} in {_FLAT[form]}, not {kind}; parquet and jsonl hold it"
+    key = to.get("key", [])
+    for name in [key] if isinstance(key, str) else key:
+        if name not in columns:
+            return name, f"a key of columns of the stream: {', '.join(columns)}"
     if "partition" in to:
         for name in columns:
             if name.casefold() == PERIOD:
@@ -265,6 +305,112 @@ def kafka(
         "kafka", topic=topic, servers=servers, key=key, tls=tls, user=user, password=password, mechanism=mechanism,
         every=every,
     )  # fmt: skip
+
+
+def duckdb(
+    path: str | PathLike[str], table: str, *, key: str | Iterable[str] | None = None, every: Any = None
+) -> dict[str, Any]:
+    """Return a table of a DuckDB file as the destination of a sink.
+
+    Rows are written by transactions, each with the point of the stream where it ends; so each row of the stream is
+    written once, whoever is killed at which moment.
+
+    Parameters
+    ----------
+    path
+        File, which is made. All peers that may execute the sink must have access to it.
+    table
+        Table, which is made, or has these columns.
+    key
+        Columns by which a row replaces the one before it: of the rows with the same values there, the table has the
+        last. A table that is there needs a primary key of these columns. Default: the table has all rows.
+    every
+        Longest time until a row is in the table, ``"1 s"`` by default.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> from synergy_nb import duckdb, source
+    >>> sums = source("packets").aggregate(by="link", window="1 min", total="sum(bytes)")
+    >>> plan = sums.sink(to=duckdb("flows.duckdb", "sums", key=["link", "window_start"]))
+    """
+    return _of_user("duckdb", path=path, table=table, key=key, every=every)
+
+
+def sqlite(
+    path: str | PathLike[str], table: str, *, key: str | Iterable[str] | None = None, every: Any = None
+) -> dict[str, Any]:
+    """Return a table of a SQLite file as the destination of a sink, as :func:`duckdb` one of DuckDB.
+
+    Times, dates and decimals are text there.
+
+    Parameters
+    ----------
+    path, table, key, every
+        File, table, columns of a key, and longest time until a row is there, see :func:`duckdb`.
+
+    Examples
+    --------
+    >>> from synergy_nb import source, sqlite
+    >>> plan = source("packets").filter("bytes > 1000").sink(to=sqlite("flows.sqlite", "large"))
+    """
+    return _of_user("sqlite", path=path, table=table, key=key, every=every)
+
+
+def delta(path: str | PathLike[str], *, every: Any = None) -> dict[str, Any]:
+    """Return a Delta table as the destination of a sink; peers need the package ``deltalake`` (extra ``delta``).
+
+    Each commit is a version of the table, with the point of the stream where its rows end; so each row of the stream is
+    there once, whoever is killed at which moment.
+
+    Parameters
+    ----------
+    path
+        Folder, which is made.
+    every
+        Longest time until a row is in the table, ``"10 s"`` by default.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> from synergy_nb import delta, source
+    >>> plan = source("packets").filter("bytes > 1000").sink(to=delta("large"))
+    """
+    return _of_user("delta", path=path, every=every)
+
+
+def websocket(url: str, *, headers: Mapping[str, str] | None = None, every: Any = None) -> dict[str, Any]:
+    """Return a WebSocket as the destination of a sink: each row is a message, an object in JSON, at least once.
+
+    Parameters
+    ----------
+    url
+        Server to which the peer connects, ``"wss://board.local/rows"``.
+    headers
+        Further headers of the request, where ``${mine}`` stands for a secret.
+    every
+        Longest time until a row is sent, ``"100 ms"`` by default.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> from synergy_nb import source, websocket
+    >>> board = websocket("wss://board.local/rows", headers={"Authorization": "Bearer ${board}"})
+    >>> plan = source("packets").filter("bytes > 1000").sink(to=board)
+    """
+    return _of_user("websocket", url=url, headers=headers, every=every)
 
 
 def _of_user(form: str, **options: Any) -> dict[str, Any]:

@@ -722,10 +722,9 @@ SINK: Final = Declaration(
     kind="sink",
     help="Delivers the stream as a result under its `name`, and writes it `to` a destination if it has one. In Python "
     "it makes the plan, with the QoS requirement as arguments.",
-    note="A destination is a format with its options: a folder of Parquet files, a CSV file, a file of JSON lines or a "
-    "Kafka topic, into which each row is written once, whoever is killed at which moment. In Python, `parquet(...)`, "
-    '`csv(...)`, `jsonl(...)` and `kafka(...)` of `synergy_nb` make them, as in `to=parquet("everything", partition='
-    '"1 hour")`. [Sinks](sinks.md) says what each guarantees.',
+    note="A destination is a format with its options, such as a folder of Parquet files, a table of DuckDB or a "
+    "WebSocket. In Python, functions of `synergy_nb` with the name of the format make them, as in "
+    '`to=parquet("everything", partition="1 hour")`. [Sinks](sinks.md) has all, and says what each guarantees.',
     python=(
         'query = slow.sink("everything", delay="2 s")',
         'query = slow.sink("everything", to={"format": "parquet", "path": "everything", "partition": "1 hour"})',
@@ -738,10 +737,9 @@ SINK: Final = Declaration(
         "name": Parameter(NAME, "name of the result", "result"),
         "to": Parameter(
             DESTINATION,
-            "destination to which the results are written: `{format: parquet, path: FOLDER, partition: 1 h}` (the "
-            "partition may be left out), `{format: csv, path: FILE}`, `{format: jsonl, path: FILE}` or "
-            "`{format: kafka, topic: NAME, servers: ['HOST:PORT']}`; with `every: "
-            "10 s` a row waits so long at most",
+            "destination to which the results are written, such as `{format: parquet, path: FOLDER}`, `{format: csv, "
+            "path: FILE}` or `{format: sqlite, path: FILE, table: NAME}`; with `every: 10 s` a row waits so long at "
+            "most",
             None,
             "no destination: a peer retains the results for its readers",
             named=False,
