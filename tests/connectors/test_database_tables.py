@@ -133,7 +133,7 @@ def test_wrong_options_are_one_error() -> None:
     for to, said in (
         ({"format": "sqlite", "path": "x"}, "to.table: missing; expected a table, as in sqlite('results.sqlite', "),
         (sqlite("x", "t"), "to: 'all'; expected columns of type"),
-        (duckdb("x", "t", key="no"), "to: 'no'; expected a key of columns of the stream: "),
+        (duckdb("x", "t", key="no"), "to: 'no'; expected columns of the stream as the key: "),
     ):
         with pytest.raises(PlanError) as raised:
             rows.sink(to=to)

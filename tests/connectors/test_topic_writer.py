@@ -174,5 +174,5 @@ def test_a_destination_in_a_topic_is_the_same_in_python_and_as_a_file() -> None:
     written: dict[str, Any] = {}
     exec(plan.to_python(), written)
     assert written["query"].operators["sink"].params["to"] == to
-    with pytest.raises(PlanError, match="a column of the stream as the key"):
+    with pytest.raises(PlanError, match="columns of the stream as the key"):
         source("packets").sink("out", to=kafka("large", "a:1", key="none"))

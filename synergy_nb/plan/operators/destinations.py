@@ -172,7 +172,7 @@ def check_columns(to: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[st
     key = to.get("key", [])
     for name in [key] if isinstance(key, str) else key:
         if name not in columns:
-            return name, f"a key of columns of the stream: {', '.join(columns)}"
+            return name, f"columns of the stream as the key: {', '.join(columns)}"
     if "partition" in to:
         for name in columns:
             if name.casefold() == PERIOD:
