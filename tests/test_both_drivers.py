@@ -30,8 +30,9 @@ from tests.waiting import DEADLINE
 PEERS = 3
 
 
-def _plan(name: str) -> Plan:
-    packets = source("packets", seed=1, rate="200 tuples/s", count=400, id="packets")
+def _plan(name: str, count: int | None = None) -> Plan:
+    """Packets that go on for ever, or so many of them."""
+    packets = source("packets", seed=1, rate="200 tuples/s", count=count, id="packets")
     return packets.filter("bytes > 100", id="large").sink(name, delay="30 s", availability="degree 2", id="out")
 
 
@@ -93,12 +94,12 @@ def test_states_name_all_peers_and_what_they_execute(either: Any) -> None:
 
 @pytest.mark.slow
 def test_rows_go_to_a_loop_or_to_a_table(either: Any) -> None:
-    application = either.submit(_plan("loop"))
+    application = either.submit(_plan("loop", 200))
     assert application.cluster is either
     assert application.setup_s > 0.0
     (first,) = islice(application, 1)
     rest = application.results()
-    whole = either.submit(_plan("whole")).results()
+    whole = either.submit(_plan("whole", 200)).results()
     assert first.vstack(rest).rows() == whole.rows()
     replication, looped = application.notices
     assert replication.startswith("Replicas cover large. The application ends when peer-")

@@ -40,6 +40,8 @@ from tests.waiting import DEADLINE, run_loop, until
 
 PEERS = 4
 PACKETS = source("packets", seed=1, rate="500 tuples/s", count=1000, id="packets")
+# The same rows, for longer than any machine needs, until they are told to hurry.
+SLOW_PACKETS = source("packets", seed=1, rate="500 tuples/s", count=1000, speed=0.01, id="packets")
 
 
 @function(columns={"kB": "float"}, deterministic=True)
@@ -128,14 +130,17 @@ def test_a_function_goes_on_exactly_where_its_peer_has_died(
     live = driver == "cluster"
     made: Any = Cluster(peers=PEERS, cores=1, spark=False) if live else Simulation(peers=PEERS, seed=1)
     with made as peers:
+        packets = SLOW_PACKETS if live else PACKETS
         application = peers.submit(
-            STREAMS[name](PACKETS).sink(name, id="out", availability="degree 2"), origin="peer-1"
+            STREAMS[name](packets).sink(name, id="out", availability="degree 2"), origin="peer-1"
         )
         first = list(islice(application, 1)) if name == "keys" else []
         if application.graph["own"] in (application.origin, application.graph["packets"]):
             peers.move(application.id, "own", application.backups["own"][0])
         at = application.graph["own"]
         peers.kill(at)
+        if live:
+            peers.pace(application, "packets", 10_000)
         rest = application.results()
         assert application.graph["own"] != at
         assert pl.concat([*first, rest]).equals(wanted[name])

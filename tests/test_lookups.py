@@ -113,11 +113,12 @@ def test_a_table_that_is_read_again_is_a_stream_of_readings(availability: str) -
 @pytest.mark.slow
 def test_live_peers_look_up_and_go_on_when_one_is_killed() -> None:
     with Cluster(5, cores=1.0, spark=False) as cluster:
-        application = cluster.submit(query(SITES, "degree 2"), origin="peer-1")
+        application = cluster.submit(query(SITES, "degree 2", "2 min"), origin="peer-1")
         assert application.graph["located"] == "peer-3"
         results = iter(application)
         tables = [next(results)]
         cluster.kill("peer-3")
+        cluster.pace(application, "packets", 1000)  # the rest comes at once
         tables.extend(results)
-        assert rows(pl.concat(tables)) == wanted()
+        assert rows(pl.concat(tables)) == wanted("2 min")
         assert application.explain().takeovers

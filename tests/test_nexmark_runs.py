@@ -17,6 +17,8 @@ from tests.quick_cases import quick_first
 
 #: 30 s of event time in 1.5 s.
 PACED: Final = {**EVENTS, "rate": 80.0, "count": 2400, "speed": 20.0, "heartbeat": 0.2}
+#: Two minutes of event time at its own pace, of which the test has the rest come at once.
+LONG: Final = {**PACED, "count": 9600, "speed": 1.0}
 #: The first is quick: windows, their keys, and a join of these.
 ORDER: Final = ("q8", *(name for name in NAMES if name != "q8"))
 
@@ -54,11 +56,13 @@ def test_a_query_is_right_through_a_move_and_a_death_in_a_simulation(name: str) 
 @pytest.mark.parametrize("name", ["q5", "q6"])
 def test_a_query_is_right_through_a_move_and_a_death_on_live_peers(name: str) -> None:
     with Cluster(peers=5, cores=1, spark=False) as cluster:
-        plan = with_backups(name, **PACED)
+        plan = with_backups(name, **LONG)
         application = cluster.submit(plan, origin="peer-1")
         tables = iter(application)
         rows: list[pl.DataFrame] = []
         disturbed(cluster, application, plan, lambda: rows.extend(islice(tables, 1)))
+        for each in plan.sources:
+            cluster.pace(application, each, 1000)
         rows += tables
-        assert comparable(pl.concat(rows)) == by_duckdb(name, events(**PACED))
+        assert comparable(pl.concat(rows)) == by_duckdb(name, events(**LONG))
         assert application.explain().takeovers

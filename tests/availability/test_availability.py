@@ -158,10 +158,10 @@ def test_sampling_states_its_error_and_keeps_to_it() -> None:
 def test_exact_evaluation_takes_milliseconds() -> None:
     rng = random.Random(3)
     groups = {f"o{number}": tuple(rng.sample(PEERS, 2)) for number in range(9)}
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(20):
         availability(groups, ExactlyFailed(PEERS, 3))
-    assert (time.perf_counter() - began) / 20 < 0.02
+    assert (time.thread_time() - began) / 20 < 0.02
 
 
 # -- the degree for a target -------------------------------------------------------------------------------------------

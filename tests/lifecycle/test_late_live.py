@@ -9,9 +9,9 @@ from synergy_nb.events import ApplicationContinued, ApplicationPaused, PeerDecla
 from tests.waiting import asked_until
 
 
-def query(at: str, availability: str | None = None, speed: float | None = 1.0) -> Plan:
-    """A query for which its source sets the pace, with the source and the filter at one peer each."""
-    packets = source("packets", rate="500 tuples/s", duration="4 s", seed=3, speed=speed, id="packets", at="peer-3")
+def query(at: str, availability: str | None = None, speed: float = 1.0) -> Plan:
+    """A query for which its source sets the pace, until it is told to hurry; source and filter are at one peer each."""
+    packets = source("packets", rate="100 tuples/s", duration="2 min", seed=3, speed=speed, id="packets", at="peer-3")
     large = packets.filter("bytes > 100", id="large", at=at)
     return large.aggregate("source", "500 ms", total="sum(bytes)", id="by").sink("out", availability=availability)
 
@@ -22,13 +22,14 @@ def declared(cluster: Cluster, peer: str) -> bool:
 
 
 def rows(application: Application) -> list[tuple[object, ...]]:
+    """All rows of an application that has them already, or whose source gives the rest at once."""
     return application.results().sort("source", "window_end").rows()
 
 
 @pytest.mark.slow
 def test_a_query_without_backups_is_paused_while_a_peer_is_stopped() -> None:
     with Cluster(4, cores=1.0, spark=False) as cluster:
-        undisturbed = rows(cluster.submit(query("peer-2", speed=None), origin="peer-1"))
+        undisturbed = rows(cluster.submit(query("peer-2", speed=0.0), origin="peer-1"))
         application = cluster.submit(query("peer-2"), origin="peer-1")
         application.head(5)
         cluster.suspend("peer-2")
@@ -37,6 +38,7 @@ def test_a_query_without_backups_is_paused_while_a_peer_is_stopped() -> None:
         assert "large" in application.reason
         assert application.explain().outcome == f"paused: {application.reason}"
         cluster.resume("peer-2")
+        cluster.pace(application, "packets", 1000)
         assert rows(application) == undisturbed
         assert application.wait() == "finished"
         happened = [type(each) for each in application.events()]
@@ -46,7 +48,7 @@ def test_a_query_without_backups_is_paused_while_a_peer_is_stopped() -> None:
 @pytest.mark.slow(30)
 def test_a_query_leads_on_when_its_stopped_origin_continues() -> None:
     with Cluster(5, cores=1.0, spark=False) as cluster:
-        undisturbed = rows(cluster.submit(query("peer-2", speed=None), origin="peer-1"))
+        undisturbed = rows(cluster.submit(query("peer-2", speed=0.0), origin="peer-1"))
         application = cluster.submit(query("peer-2", "degree 2"), origin="peer-1")
         application.head(5)
         cluster.suspend("peer-1")
@@ -54,6 +56,7 @@ def test_a_query_leads_on_when_its_stopped_origin_continues() -> None:
         asked_until(lambda: application.status == "paused")
         assert application.reason == "waiting for peer-1, which leads it and does not answer"
         cluster.resume("peer-1")
+        cluster.pace(application, "packets", 1000)
         assert rows(application) == undisturbed
         assert application.wait() == "finished"
         assert application.origin == "peer-1"

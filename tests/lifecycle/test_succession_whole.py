@@ -132,8 +132,8 @@ def test_peers_hold_what_they_have_committed_under_a_successor(availability: str
 # -- clients -----------------------------------------------------------------------------------------------------------
 
 
-def query() -> Plan:
-    packets = source("packets", rate="500 tuples/s", duration="8 s", seed=3, id="packets", at="peer-3")
+def query(duration: str = "8 s", speed: float = 1.0) -> Plan:
+    packets = source("packets", rate="500 tuples/s", duration=duration, speed=speed, seed=3, id="packets", at="peer-3")
     totals = packets.filter("bytes > 100", id="large").aggregate("source", "500 ms", total="sum(bytes)", id="by")
     return totals.sink("out", id="out", at="peer-2")
 
@@ -170,8 +170,8 @@ def test_sinks_of_a_plan_may_be_at_several_peers() -> None:
 @pytest.mark.slow
 def test_live_clients_find_the_peer_that_leads_after_the_origin_was_killed() -> None:
     with Cluster(5, cores=1.0, spark=False) as cluster:
-        undisturbed = cluster.submit(query(), origin="peer-2").results()
-        application = cluster.submit(query(), origin="peer-1")
+        undisturbed = cluster.submit(query("2 min", speed=0.0), origin="peer-2").results()
+        application = cluster.submit(query("2 min"), origin="peer-1")
         assert (application.origin, application.graph["out"]) == ("peer-1", "peer-2")
         for operator, peer in dict(application.graph).items():
             if peer == "peer-1":  # what dies with it has no copy
@@ -187,6 +187,7 @@ def test_live_clients_find_the_peer_that_leads_after_the_origin_was_killed() -> 
         target = "peer-5" if application.graph["by"] == "peer-4" else "peer-4"
         cluster.move(application, "by", target)
         assert application.graph["by"] == target
+        cluster.pace(application, "packets", 1000)  # the rest comes at once
         assert application.results().equals(undisturbed), "nothing is lost, nothing comes twice"
         assert application.wait() == "finished"
 

@@ -32,9 +32,9 @@ pytestmark = pytest.mark.slow
 
 COST: Final = "2 ms"  # of a tuple: a peer executes less than 500 of them a second
 LIMIT: Final = "1500 ms"
-STEADY: Final = [(80.0, 200.0)]  # seconds and tuples/s
-RISING: Final = [(4.0, 100.0), (76.0, 400.0)]
-FLOOD: Final = [(5.0, 100.0), (75.0, 600.0)]
+STEADY: Final = [(120.0, 200.0)]  # seconds and tuples/s
+RISING: Final = [(4.0, 100.0), (116.0, 400.0)]
+FLOOD: Final = [(5.0, 100.0), (115.0, 600.0)]
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def pairs_of(application: Application) -> list[oracle.Row]:
 def test_the_windows_of_a_top_k_leave_a_hot_spot_half_full_and_its_rows_are_those_of_duckdb(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    rates = [(80.0, 300.0)]
+    rates = [(120.0, 300.0)]
     trace, other = tmp_path / "trace.parquet", tmp_path / "other.parquet"
     written(trace, rates, SPEED)
     written(other, FLOOD)

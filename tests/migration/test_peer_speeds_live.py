@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 SLOWER = 2.0
 COST = "5 ms"
-RATES = [(4.0, 80.0), (76.0, 130.0)]  # .8 and 1.3 at the slow peer, .4 and .65 at others
+RATES = [(4.0, 80.0), (116.0, 130.0)]  # .8 and 1.3 at the slow peer, .4 and .65 at others
 
 
 def slow_down(monkeypatch: pytest.MonkeyPatch, slow: str, measured: Mapping[str, MeasuredOverheads]) -> None:

@@ -18,6 +18,7 @@ from synergy_nb.runtime.process import _service as service
 from synergy_nb.runtime.process._plugin import runtime_of
 from synergy_nb.runtime.process._profiles import STABLE_AFTER, Profiles
 from tests.two_hosts import Pair, play, reading, trace
+from tests.waiting import DEADLINE
 
 on_loop = play  # how the tests that are coroutines run
 
@@ -173,7 +174,7 @@ def test_a_running_peer_keeps_its_profiles_in_the_directory(monkeypatch: pytest.
                         published.set()
 
                 monkeypatch.setattr(host.synergy.streams, "profile", profile)
-                await asyncio.wait_for(published.wait(), 20.0)
+                await asyncio.wait_for(published.wait(), DEADLINE)
                 said = {entry.name: dict(entry.attributes) for entry in host.synergy.directory.registered}
                 await running.stop()
             finally:

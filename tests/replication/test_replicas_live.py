@@ -13,8 +13,9 @@ from synergy_nb.plan import plan
 from synergy_nb.plan.builder import Stream
 
 
-def query(availability: str | None = "degree 2") -> Plan:
-    packets = source("packets", rate="1000 tuples/s", duration="6 s", seed=3, id="packets", at="peer-1")
+def query(availability: str | None = "degree 2", speed: float = 1.0) -> Plan:
+    """A query of two minutes, in which a peer is killed, or of no time at all."""
+    packets = source("packets", rate="200 tuples/s", duration="2 min", speed=speed, seed=3, id="packets", at="peer-1")
     large = packets.filter("bytes > 100", id="large", at="peer-3")
     totals = large.aggregate("source", "500 ms", n="count(*)", total="sum(bytes)", id="by", at="peer-3")
     return totals.filter("n > 1", id="several", at="peer-4").sink("out", availability=availability)
@@ -23,7 +24,7 @@ def query(availability: str | None = "degree 2") -> Plan:
 @pytest.mark.slow
 def test_an_application_goes_on_as_if_its_primaries_had_not_been_killed() -> None:
     with Cluster(5, cores=1.0, spark=False) as cluster:
-        undisturbed = cluster.submit(query(None), origin="peer-1").results()
+        undisturbed = cluster.submit(query(None, speed=0.0), origin="peer-1").results()
         application = cluster.submit(query(), origin="peer-1")
         where, backups = application.graph, application.backups
         assert (where["large"], where["by"], where["several"]) == ("peer-3", "peer-3", "peer-4")
@@ -36,6 +37,7 @@ def test_an_application_goes_on_as_if_its_primaries_had_not_been_killed() -> Non
         state = cluster.states()["peer-3"]
         assert state is not None
         os.kill(state.pid, signal.SIGKILL)
+        cluster.pace(application, "packets", 1000)  # the rest comes at once
         tables.extend(results)
         assert pl.concat(tables).equals(undisturbed), "nothing is lost, nothing comes twice"
         assert application.status == "finished"

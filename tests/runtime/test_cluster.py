@@ -212,8 +212,8 @@ def test_an_interrupt_ends_a_cell_at_once_and_loses_nothing(cluster: Cluster) ->
     main = threading.main_thread().ident
     assert main is not None
     for _ in range(3):
-        threading.Timer(0.15, signal.pthread_kill, (main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.15, signal.pthread_kill, (main, signal.SIGINT)).start()
             application.results()
     rest.set()
     assert application.results()["v"].to_list() == numbers(200)["v"].to_list()
@@ -495,7 +495,7 @@ def test_a_closed_cluster_returns_the_last_known_states() -> None:
     with Cluster(peers=1, spark=False) as closing:
         application = closing.submit(source("packets", count=10, speed=0).sink("all"))
         rows = application.results().height
-        assert application.wait(10.0) == "finished"
+        assert application.wait(DEADLINE) == "finished"
     assert application.status == "finished"
     assert application.reason == ""
     assert application.qos()["tuples"] == rows == 10
@@ -704,7 +704,7 @@ def test_of_an_application_whose_results_have_all_come_only_these_stay(cluster: 
 @pytest.mark.slow
 def test_results_of_a_failed_application_are_not_lost() -> None:
     with Cluster(peers=3, cores=1.0) as cluster:
-        plan = source("packets", rate="500 tuples/s", duration="1 min", speed=1, at="peer-3").sink("all")
+        plan = source("packets", rate="500 tuples/s", duration="1 h", speed=1, at="peer-3").sink("all")
         application = cluster.submit(plan, origin="peer-1")
         _until(lambda: application.results(wait=False).height > 0)
         cluster.kill("peer-3")
@@ -716,7 +716,7 @@ def test_results_of_a_failed_application_are_not_lost() -> None:
 @pytest.mark.slow
 def test_a_reader_is_told_that_the_peer_of_the_sink_is_dead() -> None:
     with Cluster(peers=2, cores=1.0) as cluster:
-        plan = source("packets", rate="500 tuples/s", duration="10 min", speed=1).sink("all")
+        plan = source("packets", rate="500 tuples/s", duration="1 h", speed=1).sink("all")
         application = cluster.submit(plan, origin="peer-2")
         assert application.head(3).height == 3
         cluster.kill("peer-2")

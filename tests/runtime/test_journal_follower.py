@@ -239,14 +239,15 @@ def test_peers_measure_themselves_while_they_are_followed(cluster: Cluster) -> N
     assert measured.memory > 1 << 20
     assert measured.promised == 0
     assert measured.cores > 0
-    plan = source("packets", rate="500 tuples/s", duration="2 s").filter("bytes > 100").sink("few", delay="5 s")
-    application = cluster.submit(plan)
+    packets = source("packets", rate="100 tuples/s", duration="5 min")
+    application = cluster.submit(packets.filter("bytes > 100").sink("few", delay="5 s"))
 
     def at_work(events: list[Event]) -> bool:
         measured = [part for event in events if isinstance(event, PeerMeasured) for part in event.components]
         return {part.operator for part in measured if part.output_rate > 0} >= {"source", "filter"}
 
     heard(follower, at_work)
+    cluster.pace(application, "source", 1000)  # the rest comes at once
     application.results()
     heard(follower, lambda events: any(isinstance(event, ApplicationFinished) for event in events))
     promised = [event.promised for event in follower.journal if isinstance(event, PeerMeasured)]

@@ -28,7 +28,8 @@ STAYING = ("peer-1", "peer-2", "peer-3")  # with all that has no replicas: sinks
 KILLED, HANGING = "peer-4", "peer-5"
 RATE = 400.0
 SECONDS = 4.0
-UNDISTURBED, DISTURBED = 0.0, 1.0  # speeds of the sources
+UNDISTURBED, DISTURBED = 0.0, 0.02  # speeds of the sources
+HURRIED = 1.0 / DISTURBED  # factor of their pace after the first move, which has all the time that it needs
 
 
 def packets(seed: int, name: str, speed: float) -> Stream:
@@ -173,13 +174,17 @@ def test_whatever_happens_to_peers_and_links_each_query_gives_the_rows_of_the_un
 
         asked = plans(seed, DISTURBED, rng)
         running = {name: cluster.submit(plan, origin="peer-1") for name, plan in asked.items()}
+        cluster.move(running["chain"], "traffic", "peer-6")  # while all is well
+        for application in running.values():
+            for each in application.plan.sources:
+                if each in application.graph:  # else it reads a stream of another application
+                    cluster.pace(application, each, HURRIED)
         with ThreadPoolExecutor(20) as pool:
             disturbed = Disturbed(cluster, client, running, pool, rng)
             faults = [disturbed.hang, disturbed.kill, *[disturbed.cut] * 3, *[disturbed.move] * 5]
             rng.shuffle(faults)
-            faults.insert(0, lambda: cluster.move(running["chain"], "traffic", "peer-6"))  # while all is well
             total = expected["chain"].height
-            due = [total * (number + 0.5) / (len(faults) + 1) for number in range(len(faults))]
+            due = [total * (number + 1.5) / (len(faults) + 2) for number in range(len(faults))]
             others: dict[str, Future[pl.DataFrame]] = {
                 name: pool.submit(collected, application) for name, application in running.items() if name != "chain"
             }
