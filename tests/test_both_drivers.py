@@ -25,6 +25,7 @@ from synergy_nb.reporting.one_sided import (
 )
 from synergy_nb.widgets.qos_view import QoSView
 from tests.conftest import ROOT
+from tests.peer_states import state_of, states_of
 from tests.waiting import DEADLINE
 
 PEERS = 3
@@ -80,15 +81,14 @@ def test_what_only_one_has_is_said_by_the_other(cluster: Cluster, simulation: Si
 @pytest.mark.slow
 def test_states_name_all_peers_and_what_they_execute(either: Any) -> None:
     application = either.submit(_plan("states"))
-    states = either.states()
-    assert list(states) == list(either.peers) == [f"peer-{number}" for number in range(1, PEERS + 1)]
+    names = [f"peer-{number}" for number in range(1, PEERS + 1)]
+    assert list(either.states()) == list(either.peers) == names
     assert set(either.names.values()) == set(either.peers)
-    at = states[application.graph["large"]]
-    assert at is not None
+    at = state_of(either, application.graph["large"])
     assert application.id in at.applications
     assert "large" in {part["operator"] for part in at.components if part["application"] == application.id}
     assert (at.cores, at.discipline) == (1.0, "fcfs")
-    assert application.origin in states
+    assert application.origin in names
     application.stop()
 
 
@@ -197,8 +197,7 @@ def test_an_endless_stream_is_taken_in_parts_and_is_gone_when_it_is_stopped(eith
     assert application.head(20).height == 20
     application.stop()
     assert application.status == "stopped"
-    states = [state for state in either.states().values() if state is not None]
-    assert all(application.id not in state.applications for state in states)
+    assert all(application.id not in state.applications for state in states_of(either).values())
 
 
 def test_a_filter_reads_a_running_stream_that_has_all_its_rows(either: Any) -> None:

@@ -36,6 +36,7 @@ from synergy_nb.plan.functions.declaring import OwnFunction
 from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.process._plugin import runtime_of
 from synergy_nb.runtime.process._service import Service
+from tests.peer_states import state_of
 from tests.waiting import DEADLINE, run_loop, until
 
 PEERS = 4
@@ -370,9 +371,8 @@ def test_what_a_function_uses_is_memory_of_its_operator(cluster: Cluster) -> Non
     endless = source("packets", seed=1, rate="100 tuples/s", id="packets").apply(_holds, id="own")
     holding = cluster.submit(endless.sink("holding"))
     assert next(iter(holding))["x"][0] == 102_400_000
-    state = cluster.states()[holding.graph["own"]]
-    assert state is not None
-    used = [each["memory_bytes"] for each in state.components if each["operator"] == "own"]
+    components = state_of(cluster, holding.graph["own"]).components
+    used = [each["memory_bytes"] for each in components if each["operator"] == "own"]
     assert used[0] > 102_400_000
     holding.stop()
     with pytest.raises(ClusterError, match="its process needs more than 64 MB; expected less, or more memory= of the "):

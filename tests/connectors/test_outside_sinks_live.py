@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import polars as pl
@@ -60,9 +58,7 @@ def test_the_backup_of_a_sink_goes_on_in_its_folder_though_its_peer_is_killed_wi
         ]
         push(500)
         asked_until(lambda: rows(folder))
-        state = cluster.states()["peer-2"]
-        assert state is not None
-        os.kill(state.pid, signal.SIGKILL)
+        cluster.kill("peer-2")
         while application.status == "running" and application.graph["sink"] == "peer-2":
             push(20)
         assert application.status == "running", application.reason

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
-import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -28,12 +26,6 @@ COLUMNS = {"time": "time", "n": "int"}
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have peers ask one another less often: on a busy machine they would take each other for dead."""
     monkeypatch.setattr(starting, "_pings", lambda peers: 4.0 * PeerConfig().pings)
-
-
-def kill(cluster: Cluster, peer: str) -> None:
-    state = cluster.states()[peer]
-    assert state is not None
-    os.kill(state.pid, signal.SIGKILL)
 
 
 def write(path: Path, start: int, stop: int) -> None:
@@ -67,7 +59,7 @@ def test_a_tail_goes_on_at_its_byte_where_its_peer_is_killed_and_where_it_moves(
         has(application, 1000)
         with path.open("r+b") as file:  # whoever reads from the beginning would see it
             file.write(b"x" * 1000)
-        kill(cluster, first)
+        cluster.kill(first)
         write(path, 1000, 1500)
         has(application, 1500)
         second = application.graph["rows"]
@@ -105,7 +97,7 @@ def test_the_files_of_a_folder_come_once_each_though_the_peer_that_reads_them_is
         put("c", 1000, 300_000)
         application.head(1001)
         first = application.graph["rows"]
-        kill(cluster, first)  # within a file
+        cluster.kill(first)  # within a file
         put("d", 300_000, 301_000)
         has(application, 301_000)
         assert application.graph["rows"] != first
@@ -190,7 +182,7 @@ def test_what_a_socket_has_given_is_there_once_though_its_peer_is_killed() -> No
             server.send(objects(0, 500, "socket"))
             has(application, 500)
             first = application.graph["lines"]
-            kill(cluster, first)
+            cluster.kill(first)
             server.accept()  # the peer that goes on
             server.send(objects(500, 1000, "socket"))
             has(application, 1000)

@@ -11,6 +11,7 @@ import pytest
 
 from synergy_nb import Application, Cluster, ClusterError, Feed, Plan, connect_cluster, source
 from synergy_nb.plan.builder import Stream
+from tests.peer_states import states_of
 from tests.waiting import asked_until
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
@@ -24,7 +25,7 @@ def cluster() -> Iterator[Cluster]:
 
 def read(cluster: Cluster, application: Application, operator: str) -> int:
     """Tuples that the component of an operator has read."""
-    states = [state for state in cluster.states().values() if state is not None]
+    states = states_of(cluster).values()
     found = [each for state in states for each in state.components if each["application"] == application.id]
     return next((int(each["tuples_in"]) for each in found if each["operator"] == operator), 0)
 

@@ -9,6 +9,7 @@ import pytest
 
 from synergy_nb import Cluster, NotAdmitted, Plan, source
 from synergy_nb.plan.builder import Stream
+from tests.peer_states import states_of
 
 
 def stem() -> Stream:
@@ -27,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
 
 def components(cluster: Cluster) -> dict[tuple[str, str], dict[str, Any]]:
     """What is measured of each component, by application and operator."""
-    states = [state for state in cluster.states().values() if state is not None]
+    states = states_of(cluster).values()
     return {(each["application"], each["operator"]): each for state in states for each in state.components}
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -177,9 +175,7 @@ def test_live_clients_find_the_peer_that_leads_after_the_origin_was_killed() -> 
             if peer == "peer-1":  # what dies with it has no copy
                 cluster.move(application, operator, "peer-3")
         application.head(20)
-        state = cluster.states()["peer-1"]
-        assert state is not None
-        os.kill(state.pid, signal.SIGKILL)
+        cluster.kill("peer-1")
         assert application.status == "running", application.reason
         assert application.origin == "peer-2"
         assert cluster.applications[application.id].status == "running"

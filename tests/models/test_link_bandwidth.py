@@ -22,6 +22,7 @@ from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.process.starting import start_cluster
 from synergy_nb.simulator.network import TransitStub, transit_stub
 from tests.memory_comm import Net, run
+from tests.peer_states import state_of
 from tests.simulated import Ring
 
 A, B = "mem://a", "mem://b"
@@ -200,9 +201,7 @@ def test_live_a_busy_link_is_measured_by_its_own_traffic() -> None:
         packets = source("packets", seed=1, count=200_000, speed=0, at="peer-1")
         application = cluster.submit(packets.sink("all"), origin="peer-2")
         assert application.results().height == 200_000
-        state = cluster.states()["peer-2"]
-        assert state is not None
-        configured, measured = state.links[cluster.peers["peer-1"]]
+        configured, measured = state_of(cluster, "peer-2").links[cluster.peers["peer-1"]]
         assert configured == 5e6
         recorded = cluster.events().of(LinkMeasured)
         assert [(each.peer, each.subject, each.configured) for each in recorded[-1:]] == [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 from synergy_nb import Cluster, ClusterError, Feed, Plan, source
 from synergy_nb.runtime.process import starting
+from tests.waiting import DEADLINE
 
 ROWS_AT_ONCE, ROUNDS = 40, 12
 COLUMNS = ["k", "n", "total"]
@@ -55,8 +54,7 @@ def test_results_continue_before_any_peer_knows_that_two_of_three_replicas_have_
         where = application.graph
         replicas = [where[name] for name in ("sums", "sums~1", "sums~2")]
         assert len({*replicas, "peer-1"}) == 4, "replicas are apart, and not where all depends on one peer anyway"
-        states = cluster.states()
-        killed, stopped = (state.pid for peer in replicas[:2] if (state := states[peer]) is not None)
+        killed, stopped = replicas[:2]
         results = iter(application)
         tables: list[pl.DataFrame] = []
 
@@ -70,17 +68,17 @@ def test_results_continue_before_any_peer_knows_that_two_of_three_replicas_have_
 
         advance(lambda number: number < 4)
         try:
-            os.kill(killed, signal.SIGKILL)
+            cluster.kill(killed)
             advance(lambda number: 4 <= number < 8)
-            os.kill(stopped, signal.SIGSTOP)
+            cluster.suspend(stopped)
             advance(lambda number: number >= 8)
             feed.close()
             tables.extend(results)
             assert application.graph == where, "nobody knows of a death"
         finally:
-            os.kill(stopped, signal.SIGCONT)
+            cluster.resume(stopped)
         assert pl.concat(tables).select(COLUMNS).sort(COLUMNS).rows() == expected(ROUNDS)
-        assert application.status == "finished"
+        assert application.wait(DEADLINE) == "finished"
         assert not application.explain().replicas_lost
 
 
@@ -101,28 +99,23 @@ def test_a_lost_replica_is_rebuilt_and_then_the_other_one_is_killed() -> None:
                 tables.append(next(results))
             pushed += 1
 
-        def kill(peer: str) -> None:
-            state = cluster.states()[peer]
-            assert state is not None
-            os.kill(state.pid, signal.SIGKILL)
-
         advance()
         advance()
         first, other = where["sums"], where["sums~1"]
         lost = {name for name, peer in where.items() if peer == first}
-        kill(first)
+        cluster.kill(first)
         while not lost <= application.explain().rebuilt.keys():
             advance()
         now = application.graph
         assert now.keys() == where.keys()
         assert first not in now.values()
-        kill(other)
+        cluster.kill(other)
         for _ in range(4):
             advance()
         feed.close()
         tables.extend(results)
         assert expected(pushed) == pl.concat(tables).select(COLUMNS).sort(COLUMNS).rows()
-        assert application.status == "finished"
+        assert application.wait(DEADLINE) == "finished"
 
 
 @pytest.mark.slow
@@ -145,11 +138,9 @@ def test_a_backup_between_active_replicas_takes_over_although_its_primary_dies_w
             while number and sum(table.height for table in tables) < 3 * number:
                 tables.append(next(results))
             if number == 3:
-                state = cluster.states()[before["sums"]]
-                assert state is not None
-                os.kill(state.pid, signal.SIGKILL)
+                cluster.kill(before["sums"])
         feed.close()
         tables.extend(results)
         assert expected(8) == pl.concat(tables).select(COLUMNS).sort(COLUMNS).rows()
-        assert application.status == "finished"
+        assert application.wait(DEADLINE) == "finished"
         assert application.graph["sums"] == backup

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import polars as pl
 import pytest
 
 from synergy_nb import Application, Cluster, ClusterError, Plan, source
 from synergy_nb.plan import plan
 from synergy_nb.plan.builder import Stream
+from tests.waiting import DEADLINE
 
 
 def query(availability: str | None = "degree 2", speed: float = 1.0) -> Plan:
@@ -34,13 +32,11 @@ def test_an_application_goes_on_as_if_its_primaries_had_not_been_killed() -> Non
         tables = [next(results)]
         while sum(table.height for table in tables) < 100:
             tables.append(next(results))
-        state = cluster.states()["peer-3"]
-        assert state is not None
-        os.kill(state.pid, signal.SIGKILL)
+        cluster.kill("peer-3")
         cluster.pace(application, "packets", 1000)  # the rest comes at once
         tables.extend(results)
         assert pl.concat(tables).equals(undisturbed), "nothing is lost, nothing comes twice"
-        assert application.status == "finished"
+        assert application.wait(DEADLINE) == "finished"
         assert application.graph == where | {"large": backups["large"][0], "by": backups["by"][0]}
         account = application.explain()
         assert account.takeovers
@@ -65,9 +61,7 @@ def test_sharers_follow_a_stream_whose_peer_is_killed() -> None:
         assert sharer.explain().shared == {"by": (owner.id, "by")}
         shared = collected(sharer, [], 10)
         heir = owner.backups["by"][0]
-        state = cluster.states()["peer-3"]
-        assert state is not None
-        os.kill(state.pid, signal.SIGKILL)
+        cluster.kill("peer-3")
         while not owner.explain().takeovers:
             own = collected(owner, own, len(own) + 1)
         while not sharer.explain().moves:

@@ -44,6 +44,7 @@ from synergy_nb.runtime.process import starting
 from synergy_nb.runtime.process._plugin import runtime_of
 from synergy_nb.runtime.process.requests import Fetch, FetchedResults, pack, unpack
 from synergy_nb.widgets._stage_picture import state_at
+from tests.peer_states import states_of
 from tests.waiting import DEADLINE
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
@@ -211,10 +212,14 @@ def test_an_interrupt_ends_a_cell_at_once_and_loses_nothing(cluster: Cluster) ->
     _until(lambda: application.results(wait=False).height > 0)  # Polars takes a signal that comes while it works
     main = threading.main_thread().ident
     assert main is not None
+
+    def interrupted() -> None:
+        threading.Timer(0.15, signal.pthread_kill, (main, signal.SIGINT)).start()
+        application.results()
+
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            threading.Timer(0.15, signal.pthread_kill, (main, signal.SIGINT)).start()
-            application.results()
+            interrupted()
     rest.set()
     assert application.results()["v"].to_list() == numbers(200)["v"].to_list()
     application.stop()
@@ -248,7 +253,7 @@ def test_results_of_a_stopped_application_are_those_so_far(cluster: Cluster) -> 
 
 def test_a_submission_that_is_given_up_leaves_no_application(cluster: Cluster) -> None:
     def applications() -> set[str]:
-        return {name for state in cluster.states().values() if state is not None for name in state.applications}
+        return {name for state in states_of(cluster).values() for name in state.applications}
 
     before = applications()
     with pytest.raises(ClusterError, match="does not answer"):
@@ -695,9 +700,13 @@ def test_waiting_too_long_says_for_what(cluster: Cluster) -> None:
 def test_of_an_application_whose_results_have_all_come_only_these_stay(cluster: Cluster) -> None:
     application = cluster.submit(by_key(), feeds={"numbers": numbers(200).iter_slices(100)})
     application.results()
-    assert application.status == "finished"
-    states = [state for state in cluster.states().values() if state is not None]
-    assert not [part for each in states for part in each.components if part["application"] == application.id]
+    assert application.wait(DEADLINE) == "finished"
+
+    def parts() -> list[Any]:
+        states = states_of(cluster).values()
+        return [part for each in states for part in each.components if part["application"] == application.id]
+
+    _until(lambda: not parts())
     assert application.qos()["tuples"] == application.results().height
 
 

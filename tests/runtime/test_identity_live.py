@@ -28,6 +28,7 @@ from synergy_nb.runtime.identity.renewals import REVOKE, Renewals
 from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._plugin import client_links, connector
 from synergy_nb.runtime.transport.link import DISMISSED, LinkDown, LinkLimits, Links, RemoteError
+from tests.peer_states import state_of
 from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
@@ -142,7 +143,7 @@ def test_a_sender_is_who_its_certificate_says_whatever_its_hello_says(cluster: C
         asyncio.run(attempt())
     (noted,) = [event for event in journaled(cluster, LinkRefused) if name in event.reason][:1]
     assert noted.subject == liar.identity.id
-    assert cluster.states()["peer-2"] is not None  # the link of the true one goes on
+    assert state_of(cluster, "peer-2")  # the link of the true one goes on
 
 
 def test_who_answers_at_an_address_that_its_certificate_does_not_have_is_refused(cluster: Cluster, at: str) -> None:
@@ -333,7 +334,7 @@ def test_certificates_are_renewed_and_links_go_on(cluster: Cluster, at: str, mon
     renewed = [cluster.security.credentials.certificate, *held.certificates.values()]
     assert not set(renewed) & set(certificates)
     assert [identity_in(each) for each in renewed] == [identity_in(each) for each in certificates]
-    assert cluster.states()["peer-1"] is not None
+    assert state_of(cluster, "peer-1")
     assert links.by_address[at] is before
 
     async def anew() -> bytes:

@@ -19,6 +19,7 @@ from synergy_nb.lifecycle.sessions.deploying import remaining_times
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.plan.checks.requirements import DISCIPLINES
 from synergy_nb.reporting.explanation import Explanation
+from tests.peer_states import states_of
 from tests.stream_bench import Bench, work_of
 from tests.stream_schedules import stream, table
 
@@ -214,7 +215,7 @@ def test_plans_that_become_one_state_the_same_discipline() -> None:
 def test_live_peers_execute_by_the_discipline_of_their_cluster_or_of_the_plan() -> None:
     packets = source("packets", seed=1, rate="1000 tuples/s", duration="1 s", speed=0)
     with Cluster(2, discipline="edf", spark=False) as cluster:
-        assert {state.discipline for state in cluster.states().values() if state is not None} == {"edf"}
+        assert {state.discipline for state in states_of(cluster).values()} == {"edf"}
         one = cluster.submit(packets.filter("bytes > 1000").sink("one"))
         other = cluster.submit(packets.filter("bytes > 1200").sink("other", delay="1 min", scheduling="least_slack"))
         assert one.results().height > other.results().height > 0

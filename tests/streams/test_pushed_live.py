@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from itertools import count, islice
 from queue import SimpleQueue
 
@@ -14,13 +12,7 @@ from synergy_nb import Application, Cluster, Feed, source
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import BackupRestored
 from synergy_nb.runtime.process import starting
-from tests.waiting import asked_until
-
-
-def kill(cluster: Cluster, peer: str) -> None:
-    state = cluster.states()[peer]
-    assert state is not None
-    os.kill(state.pid, signal.SIGKILL)
+from tests.waiting import DEADLINE, asked_until
 
 
 def restored(application: Application) -> int:
@@ -58,20 +50,20 @@ def test_rows_that_are_pushed_while_the_peer_of_their_source_is_killed_come_once
         cluster.cut(first, backup)
         push(500)
         assert application.head(1000).height == 1000, "readers have what the backup has not"
-        kill(cluster, first)
+        cluster.kill(first)
         while application.status == "running" and application.graph["readings"] == first:
             push(20)
         assert application.status == "running", application.reason
         asked_until(lambda: restored(application))
         push(500)
         second = application.graph["readings"]
-        kill(cluster, second)
+        cluster.kill(second)
         while application.status == "running" and application.graph["readings"] == second:
             push(20)
         push(500)
         feed.close()
         assert application.results()["v"].to_list() == list(range(pushed))
-        assert application.status == "finished"
+        assert application.wait(DEADLINE) == "finished"
         assert f"its backup took over from {second}" in str(application.explain())
 
 
@@ -94,7 +86,7 @@ def test_rows_of_generators_and_tables_come_once_each_though_the_peer_of_their_s
         assert application.graph["made"] == application.graph["known"] == "peer-2"
         give(500)
         assert application.head(100).height == 100
-        kill(cluster, "peer-2")
+        cluster.kill("peer-2")
         while application.status == "running" and "peer-2" in application.graph.values():
             give(20)
         give(500)
@@ -102,4 +94,4 @@ def test_rows_of_generators_and_tables_come_once_each_though_the_peer_of_their_s
         found = application.results()["v"].to_list()
         assert [v for v in found if v >= 0] == list(range(next(numbers)))
         assert [v for v in found if v < 0] == table["v"].to_list()
-        assert application.status == "finished"
+        assert application.wait(DEADLINE) == "finished"

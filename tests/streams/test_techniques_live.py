@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import polars as pl
 import pytest
 
 from synergy_nb import Cluster, Feed, source
 from synergy_nb.events import TakenOver
+from tests.peer_states import state_of
+from tests.waiting import DEADLINE
 
 ROUNDS, ROWS = 8, 20
 COLUMNS = {"side": "str", "v": "int"}
@@ -38,18 +37,15 @@ def test_a_backup_takes_over_from_a_killed_peer_and_every_row_is_there_once(tech
             advance(number)
         primary, (backup,) = application.graph["u"], application.backups["u"]
         assert len({primary, backup, "peer-1"}) == 3, "what is killed has neither sources nor the sink"
-        state, other = cluster.states()[primary], cluster.states()[backup]
-        assert state is not None
-        assert other is not None
-        executed = {str(part["operator"]) for part in other.components}
+        executed = {str(part["operator"]) for part in state_of(cluster, backup).components}
         assert ("u" in executed) == (technique == "ordered"), "only a backup in deterministic order executes"
-        os.kill(state.pid, signal.SIGKILL)
+        cluster.kill(primary)
         for number in range(ROUNDS // 2, ROUNDS):
             advance(number)
         for feed in feeds.values():
             feed.close()
         tables.extend(results)
-        assert application.status == "finished"
+        assert application.wait(DEADLINE) == "finished"
         assert application.graph["u"] == backup
         assert any(isinstance(event, TakenOver) for event in application.events())
     rows = pl.concat(tables).select("side", "v").sort("side", "v").rows()
