@@ -17,7 +17,7 @@ KINDS = ("ApplicationFailed", "ApplicationPaused", "ApplicationContinued", "Peer
 
 def query(speed: float) -> Plan:
     """A query whose tuples go from one peer to the other, and back."""
-    packets = source("packets", rate="200 tuples/s", duration="10 s", seed=3, speed=speed, id="packets", at="there")
+    packets = source("packets", rate="200 tuples/s", duration="2 min", seed=3, speed=speed, id="packets", at="there")
     large = packets.filter("bytes > 100", id="large", at="here")
     return large.aggregate("source", "500 ms", total="sum(bytes)", id="by", at="there").sink("out", id="out", at="here")
 
@@ -36,6 +36,7 @@ def divided(
     application = cluster.submit(query(1.0), origin="here")
     application.head(5)
     subprocess.run(["sh", "-c", f"{cut} && sleep {seconds} && {heal}"], check=True)
+    cluster.pace(application, "packets", 1000)  # the rest comes at once
     rows = application.results().sort("source", "window_end").rows()
     status = str(application.wait())
     counts = Counter(type(each).__name__ for each in cluster.events())

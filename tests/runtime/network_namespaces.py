@@ -25,6 +25,13 @@ def inside(name: str, *command: str) -> list[str]:
     return ["ip", "netns", "exec", name, *command]
 
 
+def _remove_left_over(name: str) -> None:
+    """Delete a namespace that a killed run has left, without which this one would skip its test; not one in use."""
+    there = subprocess.run(["ip", "netns", "pids", name], capture_output=True, check=False, timeout=DEADLINE)
+    if there.returncode == 0 and not there.stdout.strip():
+        run("ip", "netns", "delete", name)
+
+
 @contextmanager
 def namespaces_made(names: Sequence[str], *commands: Sequence[str]) -> Iterator[None]:
     """Make namespaces and, by ``commands``, what connects them; skip the test where that is not possible."""
@@ -33,6 +40,7 @@ def namespaces_made(names: Sequence[str], *commands: Sequence[str]) -> Iterator[
     with ExitStack() as stack:
         try:
             for name in names:
+                _remove_left_over(name)
                 run("ip", "netns", "add", name)
                 stack.callback(subprocess.run, ["ip", "netns", "delete", name], check=False)
             for command in commands:
