@@ -20,12 +20,13 @@ import pytest
 from distributed import LocalCluster
 
 from synergy_nb import Cluster, Simulation, connect_cluster, csv, function, source
-from synergy_nb.events import WaitBegun, WaitEnded, Why
+from synergy_nb.events import Event, WaitBegun, WaitEnded, Why
 from synergy_nb.plan import Plan
 from synergy_nb.recording._event_words import said
 from synergy_nb.reporting.bottlenecks import bottleneck
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.client.following import follow_journals
+from tests.following import heard
 from tests.waiting import DEADLINE, run_loop
 
 PEERS = 3
@@ -54,18 +55,13 @@ def told(application: Any, pattern: str) -> str:
 def first_wait(application: Any, why: Why) -> WaitBegun:
     """Wait until a component of a live application waits for a reason, without reading any result."""
     found: list[WaitBegun] = []
-    there, caught = threading.Event(), follow_journals(application.cluster)
 
-    def look() -> None:
-        with caught.reading:
-            waits = (event for event in caught.journal if isinstance(event, WaitBegun))
-            found.extend(event for event in waits if event.subject == application.id and event.why is why)
-        if found:
-            there.set()
+    def there(events: list[Event]) -> bool:
+        waits = (event for event in events if isinstance(event, WaitBegun))
+        found.extend(event for event in waits if event.subject == application.id and event.why is why)
+        return bool(found)
 
-    leave = caught.listen(look)
-    assert there.wait(DEADLINE)
-    leave()
+    heard(follow_journals(application.cluster), there)
     return found[0]
 
 
@@ -160,6 +156,8 @@ def test_a_suspended_peer_is_named(either: Any) -> None:
     application = either.submit(work.sink("suspended", id="out", at="peer-1"), origin="peer-1")
     application.head(5)
     either.suspend("peer-3")
+    if isinstance(either, Cluster):
+        first_wait(application, Why.INPUT)  # each question waits for the peer that does not answer
     for _ in range(int(2 * DEADLINE)):
         found = str(application.explain())
         if "out waits for work at peer-3, and that peer does not answer" in found:

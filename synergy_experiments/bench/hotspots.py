@@ -262,7 +262,7 @@ def _with_state(keys: int, filling: float, rate: float, moves: int, every: float
 
 def hotspots(*, small: bool = False) -> dict[str, Any]:
     """Share of tuples beyond the limit with prediction, by reaction and without migration; delays in a migration."""
-    seconds, repeats = (6.0, 1) if small else (40.0, 2)
+    seconds, repeats = (2.0, 1) if small else (40.0, 2)
     before = machine_load()
     found, trace = counts()
     length = round(seconds * SPEED)

@@ -6,6 +6,8 @@ import pytest
 
 from synergy_nb import Application, Cluster, Plan, source
 from synergy_nb.events import ApplicationContinued, ApplicationPaused, PeerDeclaredDead
+from synergy_nb.runtime.client.following import follow_journals
+from tests.following import heard
 from tests.waiting import asked_until
 
 
@@ -16,9 +18,13 @@ def query(at: str, availability: str | None = None, speed: float = 1.0) -> Plan:
     return large.aggregate("source", "500 ms", total="sum(bytes)", id="by").sink("out", availability=availability)
 
 
-def declared(cluster: Cluster, peer: str) -> bool:
-    """Whether another peer has declared a peer dead."""
-    return any(isinstance(each, PeerDeclaredDead) for each in cluster.events(peer))
+def until_declared(cluster: Cluster, peer: str) -> None:
+    """Wait until another peer has declared a peer dead."""
+    address = cluster.peers[peer]
+    heard(
+        follow_journals(cluster),
+        lambda events: any(isinstance(each, PeerDeclaredDead) and each.subject == address for each in events),
+    )
 
 
 def rows(application: Application) -> list[tuple[object, ...]]:
@@ -52,9 +58,9 @@ def test_a_query_leads_on_when_its_stopped_origin_continues() -> None:
         application = cluster.submit(query("peer-2", "degree 2"), origin="peer-1")
         application.head(5)
         cluster.suspend("peer-1")
-        asked_until(lambda: declared(cluster, "peer-1"))
-        asked_until(lambda: application.status == "paused")
-        assert application.reason == "waiting for peer-1, which leads it and does not answer"
+        until_declared(cluster, "peer-1")
+        asked_until(lambda: application.reason == "waiting for peer-1, which leads it and does not answer")
+        assert application._asynchronous.last.status == "paused"  # a question would take five seconds more
         cluster.resume("peer-1")
         cluster.pace(application, "packets", 1000)
         assert rows(application) == undisturbed

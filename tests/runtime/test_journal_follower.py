@@ -19,6 +19,7 @@ from synergy_nb.runtime.client.following import follow_journals
 from synergy_nb.runtime.client.journal_follower import JournalFollower
 from synergy_nb.runtime.process.requests import FollowJournal, JournalPart, pack, unpack
 from synergy_nb.runtime.transport.link import LinkDown
+from tests.following import heard
 from tests.waiting import DEADLINE, run_loop, turns, until
 
 
@@ -210,19 +211,6 @@ async def test_the_follower_ends_with_its_last_listener() -> None:
 def cluster() -> Iterator[Cluster]:
     with Cluster(peers=2) as started:
         yield started
-
-
-def heard(follower: JournalFollower, condition: Callable[[list[Event]], object]) -> None:
-    """Wait in this thread until what has been followed fulfils ``condition``."""
-    news = threading.Event()
-    leave = follower.listen(news.set)
-    while True:
-        with follower.reading:
-            if condition(list(follower.journal)):
-                break
-        assert news.wait(DEADLINE), "nothing new came"
-        news.clear()
-    leave()
 
 
 @pytest.mark.slow

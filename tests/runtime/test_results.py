@@ -115,7 +115,7 @@ class Peer:
     async def events(self, subject: str = "") -> Events:
         return Events()
 
-    async def troubles(self, since: float) -> list[Event]:
+    async def account(self, application: str) -> list[Event]:
         return []
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -26,8 +25,8 @@ class Journals(Protocol):
     async def events(self, subject: str = "") -> Events:
         """Return the events in the peers' journals."""
 
-    async def troubles(self, since: float) -> list[Event]:
-        """Return the errors in the journals of the peers since a time in seconds."""
+    async def account(self, application: str) -> list[Event]:
+        """Return the events about an application in the peers' journals, and all errors since the first of them."""
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -45,9 +44,7 @@ async def explained(journals: Journals, state: ApplicationState) -> Explanation:
 
     ``state``: state of the application, as its origin knows it.
     """
-    events = await journals.events(state.application)
-    since = min((event.time for event in events), default=-math.inf)
-    found = [*events, *await journals.troubles(since)]
+    found = await journals.account(state.application)
     return Explanation(state.application, found, journals.names, (state.status, state.reason), time.time())
 
 

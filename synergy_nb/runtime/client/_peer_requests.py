@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -197,12 +198,25 @@ class PeerRequests:
         """
         return Events(await self._journaled("events", self.peers.get(subject, subject)), self.names)
 
-    async def troubles(self, since: float) -> list[Event]:
-        """Return the errors in the journals of all peers that answer, since a time in seconds."""
-        return await self._journaled("troubles", since)
+    async def account(self, application: str) -> list[Event]:
+        """Return the events about an application by time, and then all errors since the first of them.
+
+        A peer that does not answer is waited for once: it is not asked for its errors.
+        """
+        about = await self._journals("events", application, self.peers.values())
+        found = _by_time(about)
+        since = min((event.time for event in found), default=-math.inf)
+        return [*found, *_by_time(await self._journals("troubles", since, about))]
 
     async def _journaled(self, operation: str, request: object, peers: Iterable[str] | None = None) -> list[Event]:
         addresses = [self.peers[name] for name in (self.peers if peers is None else peers)]
+        return _by_time(await self._journals(operation, request, addresses))
+
+    async def _journals(self, operation: str, request: object, addresses: Iterable[str]) -> dict[str, list[Event]]:
         answers = await self._request_all(operation, msgspec.msgpack.encode(request), addresses)
-        found = map(decode_events, answers.values())
-        return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))
+        return {address: decode_events(answer) for address, answer in answers.items()}
+
+
+def _by_time(journals: Mapping[str, list[Event]]) -> list[Event]:
+    found = itertools.chain.from_iterable(journals.values())
+    return sorted(found, key=lambda event: (event.time, event.peer, event.sequence))
