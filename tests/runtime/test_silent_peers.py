@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synergy_nb.control.roles import Roles
-from synergy_nb.events import REFUSED
+from synergy_nb.events import REFUSED, ApplicationStopped, LinkBroken, encode_events
 from synergy_nb.plan import source
 from synergy_nb.runtime.client import _peer_requests as peer_requests
 from synergy_nb.runtime.client._led_application import LedApplication
@@ -45,6 +45,30 @@ async def test_a_request_is_repeated_while_the_peer_is_silent() -> None:
     links = Scripted(2)
     assert await Client(links).request_while_alive("peer-1", "ask") == b"answer"
     assert links.asked == [("tcp://1", "ask")] * 3
+
+
+class Journals(Scripted):
+    """Links to peers of which one never answers; the others have an event of an application, and an error each."""
+
+    async def request(self, to: str, operation: str, payload: bytes, timeout: float) -> bytes:
+        self.asked.append((to, operation))
+        if to == "tcp://2":
+            raise TimeoutError
+        event = ApplicationStopped(5.0, to, "a") if operation == "events" else LinkBroken(7.0, to, "x", reason="broken")
+        return encode_events([event])
+
+
+async def test_an_account_waits_for_a_silent_peer_once() -> None:
+    """Its errors are not asked for, which would take as long once more."""
+    links = Journals(0)
+    found = await Client(links).account("a")
+    assert [(type(event), event.peer) for event in found] == [
+        (ApplicationStopped, "tcp://1"),
+        (ApplicationStopped, "tcp://3"),
+        (LinkBroken, "tcp://1"),
+        (LinkBroken, "tcp://3"),
+    ]
+    assert [to for to, _ in links.asked].count("tcp://2") == 1
 
 
 async def test_a_connection_that_broke_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
