@@ -60,7 +60,6 @@ def test_a_query_leads_on_when_its_stopped_origin_continues() -> None:
         cluster.suspend("peer-1")
         until_declared(cluster, "peer-1")
         asked_until(lambda: application.reason == "waiting for peer-1, which leads it and does not answer")
-        assert application._asynchronous.last.status == "paused"  # a question would take five seconds more
         cluster.resume("peer-1")
         cluster.pace(application, "packets", 1000)
         assert rows(application) == undisturbed
