@@ -18,7 +18,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.notebook import views
 from synergy_nb.plan import Plan, PlanError, QoS, source
 from synergy_nb.plan.functions.declaring import Wake, aggregate, function, keyed
-from synergy_nb.plan.operators.destinations import csv, delta, duckdb, jsonl, kafka, parquet, sqlite, websocket
+from synergy_nb.plan.operators.destinations import csv, delta, duckdb, jsonl, kafka, mqtt, parquet, sqlite, websocket
 
 if TYPE_CHECKING:
     from synergy_nb import explore
@@ -81,6 +81,7 @@ __all__ = [
     "jsonl",
     "kafka",
     "keyed",
+    "mqtt",
     "parquet",
     "plan",
     "readings",

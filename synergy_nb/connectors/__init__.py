@@ -9,6 +9,7 @@ from synergy_nb.connectors._databases import QuerySource
 from synergy_nb.connectors._directories import DirectorySource
 from synergy_nb.connectors._event_streams import EventSource
 from synergy_nb.connectors._kafka_topics import TopicSource
+from synergy_nb.connectors._mqtt import MessageSource
 from synergy_nb.connectors._sockets import SocketSource
 from synergy_nb.connectors._tails import TailSource
 from synergy_nb.connectors._web_pages import PageSource
@@ -23,6 +24,7 @@ _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str], Secr
     "directory": DirectorySource,
     "http": PageSource,
     "kafka": TopicSource,
+    "mqtt": MessageSource,
     "socket": SocketSource,
     "sql": QuerySource,
     "sse": EventSource,

@@ -10,6 +10,7 @@ from synergy_nb.connectors._database_tables import DuckTable, SqliteTable
 from synergy_nb.connectors._delta_tables import DeltaTable
 from synergy_nb.connectors._disk import Disk
 from synergy_nb.connectors._message_writers import MessageWriter
+from synergy_nb.connectors._mqtt import MqttWriter
 from synergy_nb.connectors._parquet_folder import ParquetFolder
 from synergy_nb.connectors._topic_writer import TopicWriter
 from synergy_nb.connectors.secret_values import Secrets, discreet
@@ -46,6 +47,8 @@ def writer_of(
             return DeltaTable(to, columns, stream)
         case "websocket":
             return discreet(MessageWriter(to, named), named, ("open", "write", "commit", "close"))
+        case "mqtt":
+            return discreet(MqttWriter(to, named), named, ("open", "write", "commit", "close"))
         case "kafka":
             return discreet(TopicWriter(to, stream, named), named, ("open", "write", "commit", "close"))
         case _:

@@ -60,7 +60,7 @@ def test_several_sinks_of_one_stream_have_destinations() -> None:
         ("a.csv", r"to: 'a.csv'; expected a destination such as parquet\('folder'\), csv\('file.csv'\) or jsonl"),
         (
             {"format": "parket", "path": "a"},
-            r"to.format: 'parket'; expected one of parquet, csv, jsonl, kafka, duckdb, sqlite",
+            r"to.format: 'parket'; expected one of parquet, csv, jsonl, kafka, mqtt, duckdb, sqlite",
         ),
         ({"format": "csv"}, r"to.path: missing; expected a path, as in csv\('...'\)"),
         (

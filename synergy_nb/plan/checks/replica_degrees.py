@@ -28,6 +28,7 @@ OWN_PEER: Final = "peers"  # connector of sources whose rows are about the peer 
 UNREPEATABLE: Final = (
     "python",
     OWN_PEER,
+    "mqtt",
     "socket",
     "sse",
     "websocket",

@@ -12,6 +12,7 @@ from os import PathLike
 from typing import Any, Final, NamedTuple
 
 from synergy_nb.plan.operators.parameter_types import (
+    ADDRESS,
     ADDRESSES,
     COLUMN,
     FLAG,
@@ -40,6 +41,7 @@ __all__ = [
     "duckdb",
     "jsonl",
     "kafka",
+    "mqtt",
     "parquet",
     "place_of",
     "sqlite",
@@ -97,6 +99,13 @@ DESTINATIONS: Final[Mapping[str, Mapping[str, DestinationOption]]] = {
         **_ACCOUNT,
         "mechanism": DestinationOption(choice(*MECHANISMS), MECHANISMS[0]),
         "every": DestinationOption(POSITIVE, 1.0),
+    },
+    "mqtt": {
+        "topic": DestinationOption(TEXT, needed=True),
+        "server": DestinationOption(ADDRESS, needed=True),
+        "retain": DestinationOption(FLAG, False),
+        **_ACCOUNT,
+        "every": DestinationOption(POSITIVE, 0.1),
     },
     "duckdb": _TABLE,
     "sqlite": _TABLE,
@@ -173,6 +182,8 @@ def check_columns(to: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[st
     for name in [key] if isinstance(key, str) else key:
         if name not in columns:
             return name, f"columns of the stream as the key: {', '.join(columns)}"
+    if form == "mqtt" and set(to["topic"]) & {"+", "#"}:
+        return to["topic"], "a topic without '+' and '#', which are patterns for readers"
     if "partition" in to:
         for name in columns:
             if name.casefold() == PERIOD:
@@ -304,6 +315,49 @@ def kafka(
     return _of_user(
         "kafka", topic=topic, servers=servers, key=key, tls=tls, user=user, password=password, mechanism=mechanism,
         every=every,
+    )  # fmt: skip
+
+
+def mqtt(
+    topic: str,
+    server: str,
+    *,
+    retain: bool | None = None,
+    tls: bool | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    every: Any = None,
+) -> dict[str, Any]:
+    """Return a topic of an MQTT broker as the destination of a sink.
+
+    Each row is a message, an object in JSON. A row is there at least once: those whose commit was interrupted are sent
+    again.
+
+    Parameters
+    ----------
+    topic, server
+        Topic, and the broker, ``"broker.local:1883"``.
+    retain
+        Whether the broker keeps the last row for those who ask later.
+    tls
+        Whether the connection is encrypted.
+    user, password
+        Account: its name, and the name of the secret with its password.
+    every
+        Longest time until a row is sent, ``"100 ms"`` by default.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> from synergy_nb import mqtt, source
+    >>> plan = source("packets").filter("bytes > 1000").sink(to=mqtt("net/large", "broker.local:1883"))
+    """
+    return _of_user(
+        "mqtt", topic=topic, server=server, retain=retain, tls=tls, user=user, password=password, every=every
     )  # fmt: skip
 
 

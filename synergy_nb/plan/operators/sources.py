@@ -83,11 +83,12 @@ FORMATS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "sse": ("json",),
     "websocket": ("json",),
     "kafka": ("avro", "framed-avro", "json"),
+    "mqtt": ("json",),
     "sql": ("sql",),
 }
 #: Connectors whose rows another reading need not repeat in the same order, even from the same position. So what they
 #: give leaves the peer only when all copies of the source have it.
-HELD: Final = ("directory", "socket", "http", "sse", "websocket", "kafka")
+HELD: Final = ("directory", "socket", "http", "sse", "websocket", "kafka", "mqtt")
 
 #: Connectors of which another reading, after the death of all peers, may have other rows: `HELD`, and those of rows
 #: that only a program, or the peer itself, has.
@@ -467,6 +468,22 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         "mechanism": Parameter(choice(*MECHANISMS), "how the brokers are shown the password", MECHANISMS[0]),
         **_OF_OBJECTS,
     },
+    "mqtt": {
+        "server": Parameter(ADDRESS, "broker: `broker.local:1883`"),
+        "topic": Parameter(
+            TEXT, "topic whose messages are objects in JSON, or a pattern: `meters/+/power`, `meters/#`"
+        ),
+        "topic_as": Parameter(COLUMN, "column that gets the topic of the message", None, "none"),
+        "session": Parameter(
+            TEXT,
+            "name of a session, which the broker keeps: it sends later what comes while nobody reads. One source at a "
+            "time may have it",
+            None,
+            "none: what comes while nobody reads is lost",
+        ),
+        **_ACCOUNT,
+        **_OF_OBJECTS,
+    },
     "packets": {
         "seed": Parameter(integer(0), "seed of all random choices: equal parameters give equal packets", 0),
         "rate": Parameter(RATE, "mean rate, packets per second of event time", DEFAULT_RATE),
@@ -639,6 +656,8 @@ def _source(it: Derivation) -> Schema | None:
     clock = params.setdefault("time", next((name for name in TIME_NAMES if name in columns), "time"))
     if columns.pop(clock, "time") not in _CLOCKS:
         it.wrong("time", clock, f"a column of type time, date, int or float, not {params['columns'][clock]}")
+    if connector == "mqtt" and it.params.get("topic_as", clock) not in (clock, *columns):
+        it.wrong("topic_as", it.params["topic_as"], f"one of the columns {', '.join(columns)}")
     if connector == "sql":
         _check_database(it)
     if connector == "kafka":
