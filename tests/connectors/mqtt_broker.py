@@ -42,7 +42,7 @@ class MqttBroker:
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
-                broker._serve(self.rfile, self.connection)
+                broker.serve(self.rfile, self.connection)
 
         class Server(socketserver.ThreadingTCPServer):
             allow_reuse_address = True
@@ -83,7 +83,7 @@ class MqttBroker:
             session.sent += 1
             session.connection.sendall(_packet(PUBLISH, 0b10, body))
 
-    def _serve(self, stream: Any, connection: socket.socket) -> None:
+    def serve(self, stream: Any, connection: socket.socket) -> None:
         session: _Session | None = None
         while (head := stream.read(1)) and head[0] >> 4 != DISCONNECT:
             kind, flags, body = head[0] >> 4, head[0] & 15, stream.read(_length(stream))
