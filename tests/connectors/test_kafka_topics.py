@@ -67,6 +67,7 @@ def polled(source: Source, wanted: int | None = None) -> tuple[list[int], Polled
     raise AssertionError(f"{found} are all that came; expected {wanted} rows")
 
 
+@pytest.mark.slow
 def test_a_topic_keeps_the_protocol(brokers: Brokers) -> None:
     brokers.make("one")
     brokers.put("one", [row(n) for n in range(5)])
@@ -81,6 +82,7 @@ def test_brokers_that_do_not_answer_are_tried_again(monkeypatch: pytest.MonkeyPa
         declared("kafka", servers="127.0.0.1:1", topic="one").open(None)
 
 
+@pytest.mark.slow
 def test_partitions_are_merged_by_event_time(brokers: Brokers) -> None:
     """However they come, a reading from any position has the rows in the same order."""
     brokers.make("three", 3)
@@ -99,6 +101,7 @@ def test_partitions_are_merged_by_event_time(brokers: Brokers) -> None:
     again.close()
 
 
+@pytest.mark.slow
 def test_a_partition_that_is_far_ahead_waits(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_kafka_topics, "AHEAD", 10)
     monkeypatch.setattr(_kafka_topics, "MOST_MESSAGES", 5)
@@ -118,6 +121,7 @@ def test_a_partition_that_is_far_ahead_waits(brokers: Brokers, monkeypatch: pyte
     assert most <= 15
 
 
+@pytest.mark.slow
 def test_malformed_messages_are_counted_and_marks_of_deleted_keys_are_not(brokers: Brokers) -> None:
     brokers.make("bad", 2)
     brokers.put("bad", [row(0), None, b"{", row(1)], 0)
@@ -153,6 +157,7 @@ def test_the_latest_messages_are_those_that_come(brokers: Brokers) -> None:
     successor.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "before"), [("avro", b""), ("framed-avro", b"\0\0\0\0\7")])
 def test_messages_in_avro(brokers: Brokers, form: str, before: bytes) -> None:
     name = f"orders-{form}"
@@ -174,6 +179,7 @@ def test_messages_in_avro(brokers: Brokers, form: str, before: bytes) -> None:
     check_source(lambda: topic(brokers, name, format=form, schema=ORDER, ends=True, tolerance=0.9))
 
 
+@pytest.mark.slow
 def test_brokers_that_go_and_come_are_said_and_waited_for(brokers: Brokers) -> None:
     brokers.make("gone")
     brokers.put("gone", [row(0)])
@@ -207,6 +213,7 @@ def test_what_is_lost_is_said(brokers: Brokers) -> None:
     assert gone == "topic 'lost': partition 4 is not there any more: its rows are lost"
 
 
+@pytest.mark.slow
 def test_a_partition_that_stops_is_named(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_kafka_topics, "SILENT_S", 0.0)
     brokers.make("stops", 2)

@@ -95,11 +95,13 @@ def keeps_the_protocol(address: str) -> None:
     reader.close()
 
 
+@pytest.mark.slow
 def test_a_source_reads_what_a_destination_writes(broker: MqttBroker) -> None:
     keeps_the_protocol(broker.address)
     assert len(broker.received) == 700
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/usr/sbin/mosquitto").exists(), reason="on Debian: apt-get install mosquitto")
 def test_a_source_reads_what_a_destination_writes_by_mosquitto(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as address:

@@ -118,6 +118,7 @@ class _Broken:
     Producer = Breaking
 
 
+@pytest.mark.slow
 def test_what_is_whole_is_not_written_again_and_a_stream_that_grows_goes_on(brokers: Brokers) -> None:
     brokers.make("whole", 3)
     to = kafka("whole", brokers.servers)
@@ -129,6 +130,7 @@ def test_what_is_whole_is_not_written_again_and_a_stream_that_grows_goes_on(brok
     assert write(to, (1,), "another stream") == 0
 
 
+@pytest.mark.slow
 def test_rows_with_one_key_are_in_one_partition_in_order(brokers: Brokers) -> None:
     brokers.make("keys", 4)
     reader = writing(kafka("keys", brokers.servers, key="text"))
@@ -142,6 +144,7 @@ def test_rows_with_one_key_are_in_one_partition_in_order(brokers: Brokers) -> No
     assert sum(bool(part) for part in parts) > 1
 
 
+@pytest.mark.slow
 def test_brokers_that_are_gone_make_it_unavailable(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers.make("gone")
     to = kafka("gone", brokers.servers)
