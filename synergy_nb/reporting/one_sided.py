@@ -25,6 +25,9 @@ ONLY_LIVE: Final[Mapping[str, str]] = {
 ONLY_LIVE_APPLICATION: Final[Mapping[str, str]] = {
     "share": _NOBODY,
     "to_parquet": "a simulation writes nothing by itself; results().write_parquet(path) does",
+    "to_csv": "a simulation writes nothing by itself; results().write_csv(path) does",
+    "to_jsonl": "a simulation writes nothing by itself; results().write_ndjson(path) does",
+    **dict.fromkeys(("to_dask", "to_spark", "write_to"), "results() of a simulation returns all rows at once"),
 }
 _TIME: Final = "time passes by itself on live peers; only a Simulation has virtual time"
 #: Names of a Simulation that a Cluster does not have, with the reason.

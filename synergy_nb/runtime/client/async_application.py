@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import math
 import uuid
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,8 @@ import msgspec
 import polars as pl
 
 from synergy_nb.control.identity import NotAllowed, is_name
-from synergy_nb.dataflow.sinks.protocol import SinkFailed
+from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
+from synergy_nb.dataflow.sources import FIRST_WAIT_S, longer
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.errors import user_facing
 from synergy_nb.events import Why
@@ -35,6 +38,7 @@ from synergy_nb.reporting.uncovered import notices_of
 from synergy_nb.runtime.client._accounts import explained, replayed
 from synergy_nb.runtime.client._led_application import ClusterAccess, LedApplication
 from synergy_nb.runtime.client._pushing import Pushing
+from synergy_nb.runtime.client._result_writers import ResultWriter, writer_for
 from synergy_nb.runtime.client._results import Results, missed_notice, rows_of, why_discarded, why_endless, why_none
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.result_files import ResultFile
@@ -352,37 +356,157 @@ class AsyncApplication(LedApplication):
         ClusterError
             If earlier rows were read by a loop, or are lost; if the file cannot be written; or as by :meth:`results`.
         """
+        return await self._to_file(path, sink, ".parquet")
+
+    @displays_waiting(lambda it, *_, **__: f"writing the results of {it.id}")
+    async def to_csv(self, path: str | PathLike[str], sink: str | None = None) -> int:
+        """Write all results to a CSV file on this machine, as :meth:`to_parquet` does; return the number of rows.
+
+        Parameters
+        ----------
+        path, sink
+            File, and operator id of the sink, see :meth:`to_parquet`.
+
+        Raises
+        ------
+        ClusterError
+            As :meth:`to_parquet`.
+        """
+        return await self._to_file(path, sink, ".csv")
+
+    @displays_waiting(lambda it, *_, **__: f"writing the results of {it.id}")
+    async def to_jsonl(self, path: str | PathLike[str], sink: str | None = None) -> int:
+        """Write all results to a file of JSON lines, as :meth:`to_parquet` does; return the number of rows.
+
+        Parameters
+        ----------
+        path, sink
+            File, and operator id of the sink, see :meth:`to_parquet`.
+
+        Raises
+        ------
+        ClusterError
+            As :meth:`to_parquet`.
+        """
+        return await self._to_file(path, sink, ".jsonl")
+
+    async def to_dask(self, sink: str | None = None, *, partitions: int = 1) -> Any:
+        """Return all results as a Dask data frame, after the stream has ended; they are in memory, as :meth:`results`.
+
+        Parameters
+        ----------
+        sink
+            Operator id of the sink; needed only where the plan has several.
+        partitions
+            Number of partitions of the frame.
+
+        Raises
+        ------
+        ClusterError
+            As :meth:`results`.
+        """
+        rows = await self.results(sink)
+        frames = await asyncio.to_thread(importlib.import_module, "dask.dataframe")
+        return frames.from_pandas(rows.to_pandas(), npartitions=partitions, sort=False)
+
+    async def to_spark(self, session: Any, sink: str | None = None) -> Any:
+        """Return all results as a Spark data frame, after the stream has ended.
+
+        Parameters
+        ----------
+        session
+            Spark session, such as :meth:`Cluster.spark_session` returns.
+        sink
+            Operator id of the sink; needed only where the plan has several.
+
+        Raises
+        ------
+        ClusterError
+            As :meth:`results`.
+        """
+        rows = await self.results(sink)
+        return await asyncio.to_thread(session.createDataFrame, rows.to_arrow())
+
+    @displays_waiting(lambda it, *_, **__: f"writing the results of {it.id}")
+    async def write_to(self, to: SinkWriter | Feed | Callable[[pl.DataFrame], object], sink: str | None = None) -> int:
+        """Pass all results on while they arrive, until the stream has ended; return the number of rows.
+
+        While a destination is unavailable, it is tried again, and the stream waits. After an error or an interrupt, the
+        same call goes on. :meth:`results` does not return these rows.
+
+        Parameters
+        ----------
+        to
+            A :class:`~synergy_nb.SinkWriter` of your own, which has each row once if it remembers its point; the
+            :class:`~synergy_nb.Feed` of another plan; or a function, which is called with one Polars table after the
+            other, in a thread.
+        sink
+            Operator id of the sink; needed only where the plan has several.
+
+        Raises
+        ------
+        TypeError
+            If ``to`` is none of these.
+        ClusterError
+            If earlier rows were read by a loop, or are lost; if the destination fails; or as by :meth:`results`. Errors
+            of a function are raised as they are.
+
+        Examples
+        --------
+        >>> from synergy_nb import Cluster, source
+        >>> with Cluster(peers=2) as cluster:
+        ...     packets = source("packets", count=100, speed=0, seed=1)
+        ...     application = cluster.submit(packets.sink("all"))
+        ...     heights = []
+        ...     rows = application.write_to(lambda table: heights.append(table.height))
+        >>> rows, sum(heights)
+        (100, 100)
+        """
+        name, writer = self.sink(sink), writer_for(to)
+        passed = ResultWriter(writer, type(writer).__name__, self._results[name].begins)
+        await _patiently(passed.open)
+        try:
+            return await self._pass_on(name, passed)
+        except (SinkFailed, SinkUnavailable) as error:
+            raise ClusterError(f"{self.id}: the results cannot be written: {error}") from None
+
+    async def _to_file(self, path: str | PathLike[str], sink: str | None, suffix: str) -> int:
         name = self.sink(sink)
         await self._refuse_endless(name)
         results, columns = self._results[name], self.plan.schema(name)
         stream = f"{self.plan.stream_name(name)} of {self.id}"
         try:
-            file = await asyncio.to_thread(ResultFile, Path(path), columns, stream, results.begins, ".parquet")
+            file = await asyncio.to_thread(ResultFile, Path(path), columns, stream, results.begins, suffix)
+            return await self._pass_on(name, file)
         except (OSError, SinkFailed) as error:
+            if isinstance(error, ClusterError):
+                raise
             raise ClusterError(f"{self.id}: {str(path)!r} cannot be written: {error}") from None
-        complete = False
+
+    async def _pass_on(self, name: str, to: ResultWriter) -> int:
+        """Pass the results of a sink on until there are no more; return the number of rows."""
+        results, complete = self._results[name], False
+        call = _in_thread if isinstance(to, ResultFile) else _patiently
         try:
             for table in results.stored:
-                await _completed(asyncio.to_thread(file.add, table))
+                await call(partial(to.add, table))
             while True:
                 while results.arrived:
-                    await _completed(asyncio.to_thread(file.add, results.arrived[0], results.arrived_from))
+                    await call(partial(to.add, results.arrived[0], results.arrived_from))
                     self._looped += results.arrived.popleft().height
                 if self._complete(name):
                     break
                 await self._fetch(name, 1.0)
                 if not results.arrived and not self._complete(name):
                     await self._still_wanted()
+            if results.ended and not isinstance(to, ResultFile):
+                await call(to.end)
             complete = True
-            await _completed(asyncio.to_thread(file.close, complete=True, ended=results.ended))
-        except (OSError, SinkFailed) as error:
-            if isinstance(error, ClusterError):
-                raise
-            raise ClusterError(f"{self.id}: {str(path)!r} cannot be written: {error}") from None
+            await _in_thread(partial(to.close, complete=True, ended=results.ended))
         finally:
             if not complete:
-                await _completed(asyncio.to_thread(file.close, complete=False))
-        return file.rows
+                await _in_thread(partial(to.close, complete=False))
+        return to.rows
 
     @displays_waiting(lambda it, *_, **__: f"collecting results of {it.id}")
     async def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
@@ -671,7 +795,7 @@ class AsyncApplication(LedApplication):
         return await replayed(self.cluster, await self.state(), self.plan, self.origin)
 
 
-async def _completed(work: Awaitable[None]) -> None:
+async def _completed(work: Awaitable[object]) -> None:
     """Wait for work in a thread, also where the task is cancelled meanwhile: nobody else may go on before it has ended.
 
     It is cancelled then.
@@ -682,3 +806,18 @@ async def _completed(work: Awaitable[None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
+
+
+async def _in_thread(call: Callable[[], object]) -> None:
+    await _completed(asyncio.to_thread(call))
+
+
+async def _patiently(call: Callable[[], object]) -> None:
+    """Call again, at growing intervals, what is unavailable."""
+    wait = FIRST_WAIT_S
+    while True:
+        try:
+            return await _in_thread(call)
+        except SinkUnavailable:
+            await asyncio.sleep(wait)
+            wait = longer(wait)

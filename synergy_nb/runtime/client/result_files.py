@@ -11,19 +11,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import polars as pl
-
 from synergy_nb.connectors.sink_writers import writer_of
 from synergy_nb.dataflow.sinks.protocol import SinkFailed
-from synergy_nb.dataflow.sinks.writing import SinkReader
-from synergy_nb.dataflow.streams.log.values import ORIGIN, Point, chunks_of
-from synergy_nb.dataflow.tuples import END, Batch, Punctuation
+from synergy_nb.runtime.client._result_writers import ResultWriter
 
 __all__ = ["FORMATS", "ResultFile"]
 
@@ -31,7 +25,7 @@ FORMATS: Final = (".parquet", ".csv", ".jsonl", ".ndjson")
 EVERY_S: Final = 2.0  # longest time for which a row waits for a commit while others follow, seconds
 
 
-class ResultFile:
+class ResultFile(ResultWriter):
     """A file of the results of a sink.
 
     ``columns``: column to type of the results; ``stream``: what they are, see
@@ -51,12 +45,10 @@ class ResultFile:
         suffix = suffix or path.suffix.lower()
         self._parquet = suffix == ".parquet"
         form = "parquet" if self._parquet else "csv" if suffix == ".csv" else "jsonl"
-        self._lock = threading.Lock()
-        self._read_to = Point(begins, ORIGIN.until)
         writer = writer_of({"format": form, "path": str(self.part)}, columns, stream)
-        self._reader = SinkReader(writer, repr(str(self.part)), EVERY_S)
+        super().__init__(writer, repr(str(self.part)), begins, EVERY_S)
         try:
-            self._reader.open(self._read_to)
+            self.open()
         except SinkFailed:  # rows of an earlier run
             self._reader.close()
             if not self._written_before():
@@ -67,57 +59,13 @@ class ResultFile:
 
     def _open_new(self) -> None:
         try:
-            self._reader.open(self._read_to)
+            self.open()
         except BaseException:
             self._reader.close()
             self._discard()
             raise
 
-    def add(self, table: pl.DataFrame, position: int | None = None) -> None:
-        """Add the rows that follow.
-
-        ``position``: position of the first one in the stream, if it is known. Raises ``SinkFailed`` if rows before it
-        are lacking.
-        """
-        with self._lock:
-            if position is not None and position != self._read_to.position:
-                raise SinkFailed(
-                    f"rows {self._read_to.position} to {position - 1} of the stream are not retained any more, or went "
-                    "to a loop; expected a call before any of them"
-                )
-            chunks = chunks_of([Batch(table, self._read_to.position, 0.0)], self._read_to)
-            while chunks:
-                self._reader.write(chunks, time.monotonic())
-                if self._reader.must_commit(time.monotonic()):
-                    self._reader.commit()
-                chunks = [each for each in chunks if each.end > self._reader.read_to]
-            self._read_to = self._reader.read_to
-
-    @property
-    def rows(self) -> int:
-        """Number of rows in it."""
-        return self._reader.committed.position
-
-    def close(self, *, complete: bool, ended: bool = False) -> None:
-        """Write what waits; if the rows are ``complete``, give the file its name.
-
-        ``ended``: whether the stream has ended with the rows that it was given. Raises ``SinkFailed`` if an earlier run
-        has written more rows of it.
-        """
-        with self._lock:
-            try:
-                self._reader.commit()
-                if ended or (complete and not self.rows):
-                    end = Punctuation(END, self._read_to.position, 0.0)
-                    self._reader.write(chunks_of([end], self._read_to), time.monotonic())
-                    self._reader.commit()
-                if complete:
-                    self._name()
-            finally:
-                self._reader.close()
-            self.complete = complete
-
-    def _name(self) -> None:
+    def _finish(self) -> None:
         """Give the rows the name of the file."""
         if self._parquet:
             self._merge()
@@ -125,6 +73,7 @@ class ResultFile:
             self.part.touch()
             self.part.replace(self.path)
         self._discard()
+        self.complete = True
 
     def _merge(self) -> None:
         """Make one Parquet file of all parts."""
