@@ -14,8 +14,8 @@ from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.log.values import ORIGIN
 from tests.campaigns import ALL
 from tests.connectors.broken_disk import COLUMNS, Killed, stream
+from tests.connectors.file_destinations import EACH, EXPECTED, ROWS, SIZES, found
 from tests.connectors.power_loss import PowerDisk
-from tests.connectors.test_sink_commits import EACH, EXPECTED, ROWS, SIZES, found
 
 SEEDS = range(3000) if ALL else range(141, 201)  # for each destination; these few found all that was found
 STEPS = 40  # steps after which a process ends, at most

@@ -23,11 +23,29 @@ __all__ = ["SinkFailed", "SinkUnavailable", "SinkWriter"]
 
 
 class SinkUnavailable(SynergyError, OSError):
-    """The destination of a sink cannot be written to at present: it is retried until it can."""
+    """The destination of a sink cannot be written to at present: it is retried until it can.
+
+    Examples
+    --------
+    >>> from synergy_nb import SinkUnavailable
+    >>> raise SinkUnavailable("shop.sqlite: database is locked")
+    Traceback (most recent call last):
+        ...
+    synergy_nb.dataflow.sinks.protocol.SinkUnavailable: shop.sqlite: database is locked
+    """
 
 
 class SinkFailed(SynergyError, ValueError):
-    """The destination of a sink can never be written to: the application fails, and the error names the sink."""
+    """The destination of a sink can never be written to: the application fails, and the error names the sink.
+
+    Examples
+    --------
+    >>> from synergy_nb import SinkFailed
+    >>> raise SinkFailed("shop.sqlite: column 'v' is missing; expected one of type INTEGER")
+    Traceback (most recent call last):
+        ...
+    synergy_nb.dataflow.sinks.protocol.SinkFailed: shop.sqlite: column 'v' is missing; expected one of type INTEGER
+    """
 
 
 class SinkWriter(abc.ABC):
