@@ -8,7 +8,8 @@ An application that runs may be *on hold*, in any of these states: a user has pa
 It is moved and taken over meanwhile as any other one. Notebooks and views see *on hold* in place of *running*.
 
 =================  =================================================================================================
-discovering        the directory is asked for the peers of its components, and for its streams that run already
+discovering        the directory is asked for the peers of its components, and for its streams that run already; at
+                   first, and again when it is restarted after a death
 deciding           probes find peers for its operators, which a placement may have proposed before
 establishing       the peers of a graph commit resources and deploy its components
 running            its sources emit
@@ -77,7 +78,8 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
-_ENDS = {State.FINISHED, State.FAILED, State.STOPPED}
+# an application that is restarted after a death is composed anew
+_ENDS = {State.FINISHED, State.FAILED, State.STOPPED, State.DISCOVERING}
 
 #: State to the states that may follow it.
 FOLLOWS: Final[StateTable[State]] = MappingProxyType(

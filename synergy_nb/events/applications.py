@@ -45,6 +45,7 @@ __all__ = [
     "OperatorFailed",
     "OriginSucceeded",
     "PartPrepared",
+    "RestartBegun",
     "ResultsMissed",
     "SessionExpired",
     "SessionLeft",
@@ -290,6 +291,14 @@ class SourceRemarked(RequestEvent, frozen=True, gc=False):
 
     operator: str
     text: str
+
+
+class RestartBegun(RequestEvent, frozen=True, gc=False):
+    """A peer has died that executed what has no backup: the application is composed anew."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    reason: str
 
 
 class ApplicationRestarted(RequestEvent, frozen=True, gc=False):

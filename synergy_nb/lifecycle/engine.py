@@ -82,6 +82,7 @@ class Requests(Mapping[str, Request]):
         session.on_setup_ended.append(self._promises.set_up)
         session.on_setup_ended.append(self._setup_ended)
         session.on_ended.append(self._ended)
+        session.on_restart.append(self._begin_again)
         session.succession.on_succeeded.append(self._succeeded)
         session.succession.on_superseded.append(self._superseded)
 
@@ -293,7 +294,7 @@ class Requests(Mapping[str, Request]):
 
     def _try_again(self, request: Request, reason: str) -> None:
         """Start again with a request that nobody has refused, unless its peers have been silent for too long."""
-        if self._peer.now - request.submitted >= self._session.config.patience:
+        if self._peer.now - request.asked >= self._session.config.patience:
             self._reject(request, reason)
             return
         self._begin_anew(request, reason)
@@ -344,6 +345,16 @@ class Requests(Mapping[str, Request]):
             self._begin_anew(request, refusal)
         else:
             self._decider(request).next(request, refusal, self._decided)
+
+    def _begin_again(self, request: Request, reason: str) -> None:
+        """Compose an application anew whose session a death has ended."""
+        self._decider(request).release(request)
+        self._claims.end(request)
+        if request.decided_by != "composed" or self._session.config.durable:
+            request.found([self._alternatives.as_requested(request.name, request.plan)])
+        else:
+            self._claims.claim(request)
+        self._wait(request, reason)
 
     def _ended(self, request: Request) -> None:
         """Have the decider release what it holds for an application that has ended."""

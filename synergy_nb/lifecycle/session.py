@@ -68,7 +68,7 @@ from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
-from synergy_nb.plan.derived.lost_rows import lost_rows
+from synergy_nb.plan.derived.lost_rows import lost_rows, restarts
 from synergy_nb.plan.derived.stream_sharing import provider
 
 __all__ = ["EPOCHS_OF_ATTEMPT", "Session"]
@@ -109,6 +109,8 @@ class Session(Protocol):
         # listeners, called when the set-up of a request has ended: with an empty text if its application runs, else
         # with the reason why the set-up has failed
         self.on_setup_ended: list[Callable[[Request, str], None]] = []
+        # listeners, called with each application that is to be composed anew, as a peer has died, and with the reason
+        self.on_restart: list[Callable[[Request, str], None]] = []
         # listeners, called with each application of this origin that has ended after its set-up
         self.on_ended: list[Callable[[Request], None]] = []
         self.members: dict[str, Member] = {}  # records of the applications in which this peer takes part, by id
@@ -135,7 +137,7 @@ class Session(Protocol):
         self.takeovers = TakeOvers(
             self.changes,
             self._fail,
-            AwaitedPeers(peer, self._led, self.config.patience, self._fail),
+            AwaitedPeers(peer, self._led, self.config.patience, self._lose),
             shared=lambda name: self.sharers.awaited(name),  # noqa: PLW0108 - made below
             cannot_take_over=self.copies.cannot_take_over,
             incomplete=lambda name: self.rebuilds.streams.incomplete(name),  # noqa: PLW0108 - likewise
@@ -153,7 +155,7 @@ class Session(Protocol):
         self.copies.on_ready.extend((self.moves.ready, self.rebuilds.ready))
         self.copies.on_failed.append(self.moves.failed)
         self.lost = LostComponents(
-            self.changes, self.moves, self.rebuilds, self.takeovers, self._fail, self._said_ended,
+            self.changes, self.moves, self.rebuilds, self.takeovers, self._fail, self._lose, self._said_ended,
         )  # fmt: skip
         self.sharers = SharedStreams(self.changes, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
         self.holds = Holds(self.changes, self.sharers.sharers)  # applications that users have paused
@@ -165,7 +167,7 @@ class Session(Protocol):
         )  # fmt: skip
         self.succession = Succession(self.changes, leading, placed)  # leadership after the death of an origin
         self.verdicts = Verdicts(
-            self.changes, self.takeovers, self.moves, self.rebuilds, self.sharers, self.succession, self._fail,
+            self.changes, self.takeovers, self.moves, self.rebuilds, self.sharers, self.succession, self._lose,
         )  # fmt: skip
         self.handlers = {
             Confirmed: self._source_confirmed,
@@ -287,7 +289,7 @@ class Session(Protocol):
         shared = {tap: list(provider(plan.operators[tap], graph.roles.peers[tap]) or ()) for tap in graph.shared}
         producers = {tap: [producer[:3] for producer in made] for tap, made in graph.shared.items()}
         self.peer.record(events.ApplicationRunning, graph.application, peers=peers, shared=shared, producers=producers)
-        if request.epoch:
+        if request.epoch or request.restarts:
             lost = lost_rows(request.plan)
             self.peer.record(events.ApplicationRestarted, graph.application, kept=self.config.durable, lost=lost)
         self.peer.instruct(request.report())
@@ -329,6 +331,21 @@ class Session(Protocol):
             self._end_application(application, State.FAILED, reason)
         else:
             self._setup_failed(application, attempt, reason)
+
+    def _lose(self, application: str, attempt: int, reason: str) -> None:
+        """Restart an application that cannot go on after a death, or fail it, as its plan says."""
+        request = self._led.get(application)
+        if request is None or request.graph.attempt != attempt:
+            return
+        if not request.running or not restarts(request.plan, durable=self.config.durable):
+            self._fail(application, attempt, reason)
+            return
+        self.peer.record(events.RestartBegun, application, reason=reason)
+        self._end_session(request, reason)
+        request.restart(self.peer.now)
+        self.peer.instruct(request.report())
+        for listener in self.on_restart:
+            listener(request, reason)
 
     # -- end ---------------------------------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class Stream(Methods):
         self, name: str | None = None, *, to: Any = None, delay: Any = None,
         miss_rate: Any = None, throughput: Any = None, availability: Any = None, replica_distance: Any = None,
         memory: Any = None, scheduling: str | None = None, overdue: str | None = None, hotspots: str | None = None,
-        **profile: Any,
+        on_death: str | None = None, **profile: Any,
     ) -> Plan:  # fmt: skip
         """Make a plan whose result is this stream.
 
@@ -155,6 +155,10 @@ class Stream(Methods):
             Mode of hot spots, where an operator has no time left until ``delay``: ``"on"``, operators leave the peer;
             ``"observe"``, the journal states what would leave, and nothing moves; ``"off"``, its operators cause no
             migration, and none of them moves. Default: the mode of each peer; a peer never does more than its own.
+        on_death
+            What happens when a peer dies that executes an operator without a backup: ``"restart"``, the application is
+            composed anew, and goes on from what its sources still have; or ``"fail"``. Default: ``"restart"`` in a
+            durable cluster, where it goes on from its folder, else ``"fail"``.
         profile
             Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
 
@@ -169,6 +173,7 @@ class Stream(Methods):
         qos = _not_none(
             delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability,
             replica_distance=replica_distance, memory=memory, scheduling=scheduling, overdue=overdue, hotspots=hotspots,
+            on_death=on_death,
         )  # fmt: skip
         return _built([end], qos, name or "plan")
 
@@ -232,7 +237,7 @@ def plan(*plans: Plan, name: str | None = None, order: Sequence[str] | None = No
     """Combine plans to one with several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
 
     It contains common streams once. For fields that ``qos`` omits, the strictest requirement of ``plans`` applies;
-    their ``scheduling``, ``overdue`` and ``hotspots`` must be equal.
+    their ``scheduling``, ``overdue``, ``hotspots`` and ``on_death`` must be equal.
 
     Parameters
     ----------

@@ -100,6 +100,7 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.SinkFinished: lambda e: f"the end of the stream has reached {e.operator}",
     events.OperatorFailed: lambda e: f"{e.operator} failed: {e.reason}",
     events.ComponentFailed: lambda e: f"{e.operator} cannot continue: {e.reason}",
+    events.RestartBegun: lambda e: f"is composed anew: {e.reason}",
     events.ApplicationRestarted: lambda e: restarted(e.kept, e.lost),
     events.ApplicationPaused: lambda e: f"paused: {events.awaited_text(e.awaited)}",
     events.ApplicationContinued: lambda e: f"continues after {seconds(e.seconds)} of {events.awaited_text(e.awaited)}",

@@ -474,6 +474,10 @@ class LossFacts(Subject):
         self.late[event.operator] = event.dropped
 
     @HANDLERS.add
+    def _restart_begun(self, event: events.RestartBegun) -> None:
+        self.restarts.append(f"composed anew: {self._names.readable(event.reason)}")
+
+    @HANDLERS.add
     def _restarted(self, event: events.ApplicationRestarted) -> None:
         self.restarts.append(restarted(event.kept, event.lost))
 
@@ -532,6 +536,7 @@ class OutcomeFacts(Subject):
         self.released = False
         self._going = "running"  # what it is while it goes on
         self._orphaned = ""
+        self._again: float | None = None  # time at which it began to be composed anew, seconds; None: it never did
         self._request = request  # which has the event before this subject
 
     @HANDLERS.add
@@ -550,8 +555,13 @@ class OutcomeFacts(Subject):
     @HANDLERS.add
     def _application_running(self, event: events.ApplicationRunning) -> None:
         self.outcome, self.began = self._going, event.time
-        if self._request.submitted is not None:
-            self.setup_s = event.time - self._request.submitted
+        asked = self._request.submitted if self._again is None else self._again
+        if asked is not None:
+            self.setup_s = event.time - asked
+
+    @HANDLERS.add
+    def _restart_begun(self, event: events.RestartBegun) -> None:
+        self.outcome, self._again = "being composed", event.time
 
     @HANDLERS.add
     def _application_paused(self, event: events.ApplicationPaused) -> None:

@@ -284,7 +284,7 @@ def test_arguments_of_the_wrong_kind_are_refused_at_once() -> None:
         source("packets").filter("TRUE", costs=1)
     expected = (
         "sink: unknown argument 'dely'; expected one of name, to, delay, miss_rate, throughput, availability, "
-        "replica_distance, memory, scheduling, overdue, hotspots, id, cost, selectivity, at, engine; "
+        "replica_distance, memory, scheduling, overdue, hotspots, on_death, id, cost, selectivity, at, engine; "
         "did you mean 'delay'"
     )
     with pytest.raises(TypeError, match=expected):

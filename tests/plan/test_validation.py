@@ -350,7 +350,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         (
             "qos.dely: '5 s'; expected one of "
             "the fields delay, miss_rate, throughput, availability, replica_distance, memory, scheduling, overdue, "
-            "hotspots; did you mean 'delay'?"
+            "hotspots, on_death; did you mean 'delay'?"
         ),
     ),
 ]

@@ -34,6 +34,8 @@ class LostComponents:
         takeovers: TakeOvers,
         # callback with (application, attempt, reason) when an application that this peer leads cannot go on
         fail: Callable[[str, int, str], None],
+        # callback with the same for one whose peer has forgotten it, as after a death
+        lose: Callable[[str, int, str], None],
         # callback with an application that this peer leads, and a peer that says that its successor has ended it
         said_ended: Callable[[str, str], None],
     ) -> None:
@@ -46,6 +48,7 @@ class LostComponents:
         self._rebuilds = rebuilds
         self._takeovers = takeovers
         self._fail = fail
+        self._lose = lose
         self._said_ended = said_ended
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Lost: self._lost}
 
@@ -101,4 +104,4 @@ class LostComponents:
             if self._takeovers.begin(application, sender, message.reason, lost, forgot=forgot):
                 self._changes.dismiss(application, (sender,))
                 return
-        self._fail(application, message.attempt, message.reason)
+        (self._lose if forgot else self._fail)(application, message.attempt, message.reason)

@@ -49,6 +49,7 @@ class Request:
         "_waits_because",
         "alternative",
         "alternatives",
+        "asked",
         "began",
         "decided_by",
         "delays",
@@ -65,6 +66,7 @@ class Request:
         "plan",
         "reason",
         "refused_by",
+        "restarts",
         "rights",
         "rounds",
         "sharable_soon",
@@ -93,7 +95,8 @@ class Request:
         self.name = name
         self.plan = plan
         self.decided_by = decided_by
-        self.submitted = now
+        self.submitted = self.asked = now  # `asked`: when it began to be composed, at first or again
+        self.restarts = 0  # number of times that it was composed anew after a death
         self.spread = spread
         self.trial = trial
         self.lease = lease
@@ -217,6 +220,12 @@ class Request:
         self.alternatives, self.alternative = None, Alternative(self.plan)
         if self._state is not State.DISCOVERING:
             self.enter(State.DISCOVERING)
+
+    def restart(self, now: float) -> None:
+        """A death has ended its session: it is composed anew."""
+        self.restarts += 1
+        self.asked = now
+        self.begin_anew()
 
     def wait(self, reason: str) -> bool:
         """It waits before it is looked up again; returns whether it has waited for another reason before, or none."""

@@ -25,6 +25,7 @@ __all__ = [
     "EQUAL",
     "HOTSPOTS",
     "LEAST_MEMORY",
+    "ON_DEATH",
     "OVERDUE",
     "QOS_FIELDS",
     "QOS_TYPES",
@@ -40,8 +41,10 @@ DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
 OVERDUE: Final = ("keep", "drop")
 #: What peers may do about hot spots: predict and migrate, predict and journal only, or nothing.
 HOTSPOTS: Final = ("on", "observe", "off")
+#: What the death of a peer means to an application that has no backup of what it executed.
+ON_DEATH: Final = ("restart", "fail")
 #: Fields for which no value is the strictest: they must be equal where plans are combined.
-EQUAL: Final = ("scheduling", "overdue", "hotspots")
+EQUAL: Final = ("scheduling", "overdue", "hotspots", "on_death")
 #: Fields that need a delay limit: the value that needs none, and the reason why the others do.
 _NEEDS_DELAY: Final[Mapping[str, tuple[str | None, str]]] = {
     "miss_rate": (None, "misses are the tuples that are later than the delay limit"),
@@ -77,6 +80,7 @@ QOS_TYPES: Final[Mapping[str, ValueType]] = {
     "scheduling": choice(*DISCIPLINES),
     "overdue": choice(*OVERDUE),
     "hotspots": choice(*HOTSPOTS),
+    "on_death": choice(*ON_DEATH),
 }
 QOS_FIELDS: Final = tuple(QOS_TYPES)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from synergy_nb.plan.query_plan import Plan
 
-__all__ = ["lost_rows"]
+__all__ = ["lost_rows", "restarts"]
 
 _LOST = {
     "python": "rows that its program had not sent; its stream ends with those that had come",
@@ -28,3 +28,21 @@ def lost_rows(plan: Plan) -> dict[str, str]:
     """
     connectors = {name: str(plan.operators[name].params.get("connector")) for name in plan.sources}
     return {name: _LOST[connector] for name, connector in connectors.items() if connector in _LOST}
+
+
+def restarts(plan: Plan, *, durable: bool) -> bool:
+    """Whether an application is restarted when a peer dies that executes an operator without a backup.
+
+    ``durable``: whether its cluster is durable. One whose rows only a program has is not.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> packets = source("packets")
+    >>> [restarts(packets.sink(on_death=what), durable=False) for what in (None, "fail", "restart")]
+    [False, False, True]
+    >>> restarts(packets.sink(), durable=True)
+    True
+    """
+    pushed = any(plan.operators[name].params.get("connector") == "python" for name in plan.sources)
+    return not pushed and (plan.qos.on_death or ("restart" if durable else "fail")) == "restart"

@@ -44,6 +44,9 @@ class QoS(msgspec.Struct, frozen=True):
     hotspots
         Mode of hot spots of its components, an element of :data:`~synergy_nb.plan.checks.requirements.HOTSPOTS`; None:
         that of each peer.
+    on_death
+        What the death of a peer without backups means, an element of
+        :data:`~synergy_nb.plan.checks.requirements.ON_DEATH`; None: restart in a durable cluster, else fail.
 
     Examples
     --------
@@ -69,6 +72,7 @@ class QoS(msgspec.Struct, frozen=True):
     scheduling: str | None = None
     overdue: str | None = None
     hotspots: str | None = None
+    on_death: str | None = None
 
     @property
     def numbers(self) -> dict[str, float]:
