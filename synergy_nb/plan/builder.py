@@ -156,7 +156,7 @@ class Stream(Methods):
             ``"observe"``, the journal states what would leave, and nothing moves; ``"off"``, its operators cause no
             migration, and none of them moves. Default: the mode of each peer; a peer never does more than its own.
         on_death
-            What happens when a peer dies that executes an operator without a backup: ``"restart"``, the application is
+            Effect of the death of a peer that executes an operator without a backup: ``"restart"``, the application is
             composed anew, and goes on from what its sources still have; or ``"fail"``. Default: ``"restart"`` in a
             durable cluster, where it goes on from its folder, else ``"fail"``.
         profile

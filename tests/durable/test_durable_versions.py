@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from synergy_nb.durable.folder import DiskFiles, DurableFolder, KeptApplication
+from synergy_nb.plan import Plan
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.durable.durable_world import DurableWorld, MemoryFiles
 from tests.moving_schedules import undisturbed
@@ -38,7 +39,7 @@ def test_an_application_goes_on_from_the_folder_of_an_earlier_version(path: Path
     folder = DurableFolder(path)
     folder.check()
     (kept,) = folder.applications()
-    assert kept.plan == PLAN.to_bytes()
+    assert Plan.from_bytes(kept.plan).to_bytes() == PLAN.to_bytes()  # later versions may add fields
     assert kept.id == "app"
     folder.check_application("app")
     files = folder.files("app")

@@ -98,7 +98,7 @@ def test_events_that_are_no_errors_have_no_sentence() -> None:
 def test_every_number_of_a_requirement_is_in_the_account() -> None:
     said = ""
     for name in QoS.__struct_fields__:
-        if name not in ("scheduling", "overdue", "hotspots"):
+        if name not in ("scheduling", "overdue", "hotspots", "on_death"):
             said = str(Explanation("r", [msgspec.structs.replace(ASKED, qos={name: 3e7})], {}))
             assert "requirements: " in said, name
     assert "at most 30 MB of memory for each operator" in said

@@ -45,7 +45,7 @@ class QoS(msgspec.Struct, frozen=True):
         Mode of hot spots of its components, an element of :data:`~synergy_nb.plan.checks.requirements.HOTSPOTS`; None:
         that of each peer.
     on_death
-        What the death of a peer without backups means, an element of
+        Effect of the death of a peer without backups, an element of
         :data:`~synergy_nb.plan.checks.requirements.ON_DEATH`; None: restart in a durable cluster, else fail.
 
     Examples
