@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from synergy_experiments.bench.measurements import machine_load, measurement, spread
-from synergy_experiments.bench.throughput import query, ran, reference, tuples, written
+from synergy_experiments.bench.rivals import reference
+from synergy_experiments.bench.throughput import query, ran, tuples, written
 from synergy_nb.durable.folder import DurableFolder
 from synergy_nb.runtime.client.cluster import Cluster
 

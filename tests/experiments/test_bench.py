@@ -54,6 +54,7 @@ DETAIL = {
     "state": {"keys", "ratio"},
     "takeover": {"tries", "lost", "doubled", "later", "detected", "beyond"},
     "replicas": {"tries", "lost", "doubled", "later", "within_a_hop", "parts", "without_losses"},
+    "durable": {"seconds", "of_these_starting_peers", "with_to_without", "tuples/s"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "prediction": {"us", "target", "load"},
     "day": {"applications", "growing", "objects", "memory_mb"},
