@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from synergy_nb.plan.operators.destinations import DESTINATIONS
 from synergy_nb.plan.operators.sources import CONNECTORS
 
 COLUMNS = {"time": "time", "n": "int", "word": "str"}
+SCHEMA = """{"type": "record", "name": "Row", "fields": [
+    {"name": "time", "type": "long"}, {"name": "n", "type": "long"}, {"name": "word", "type": "string"}]}"""
 #: A value of each parameter, other than its default; by connector where that matters.
 VALUES: dict[str, Any] = {
     "columns": COLUMNS, "time": "time", "time_unit": "ms", "quotes": False, "strict": True, "tolerance": "5 %",
@@ -22,13 +25,14 @@ VALUES: dict[str, Any] = {
     "links": ["X", "Y"], "duration": "1 min", "count": 100, "alpha": 1.5, "zipf": 0.5, "flags": True, "start": 5.0,
     "table": "bid", "interval": "2 s", "name": "mine", "servers": ["one.local:9092", "two.local:9092"], "tls": True,
     "topic": "rows", "topics": ["rows"], "user": "ann", "password": "shop", "path": "rows.csv", "key": "n",
-    "partition": "1 hour", "mechanism": "PLAIN",
+    "partition": "1 hour", "mechanism": "PLAIN", "server": "one.local:9000",
+    "database": "shop", "retain": True, "session": "mine", "topic_as": "word",
 }  # fmt: skip
 OF: dict[str, dict[str, Any]] = {
     "trace": {"format": "csv"},
     "directory": {"path": "rows/*.csv", "format": "csv"},
     "tail": {"format": "csv"},
-    "kafka": {"start": "earliest", "format": "json"},
+    "kafka": {"start": "earliest", "format": "avro", "schema": SCHEMA},
     "sql": {"path": "rows.sqlite"},
     "http": {"url": "https://shop.example/?token=${shop}", "format": "csv"},
     "sse": {"url": "https://shop.example/rows"},
@@ -37,14 +41,15 @@ OF: dict[str, dict[str, Any]] = {
     "duckdb": {"key": ["n", "word"]},
     "sqlite": {"key": ["word"]},
 }
-#: Parameters that exclude others, or of which the connector has no second value.
-ALONE = {"sql": ("address", "url", "user", "password", "tls")}
+#: Parameters that exclude others.
+OF_SERVERS = ("server", "database", "tls", "user", "password")
 
 
-def parameters(name: str, known: Any) -> dict[str, Any]:
-    """A value of each parameter that is known of here; those that are needed are among them."""
+def parameters(name: str, known: Any, without: Sequence[str] = ()) -> dict[str, Any]:
+    """A value of each parameter."""
     values = {**VALUES, **OF.get(name, {})}
-    return {each: values[each] for each in known if each in values and each not in ALONE.get(name, ())}
+    assert not set(known) - set(values), "a parameter has no value here: state one"
+    return {each: values[each] for each in known if each not in without}
 
 
 def same_again(plan: Plan) -> None:
@@ -56,9 +61,12 @@ def same_again(plan: Plan) -> None:
     assert made == plan
 
 
-@pytest.mark.parametrize("connector", [each for each in CONNECTORS if each != "python"])
-def test_a_source_is_the_same_in_yaml_and_in_python(connector: str) -> None:
-    params = parameters(connector, CONNECTORS[connector])
+@pytest.mark.parametrize(
+    ("connector", "without"),
+    [*((each, ()) for each in CONNECTORS if each not in ("python", "sql")), ("sql", OF_SERVERS), ("sql", ("path",))],
+)
+def test_a_source_is_the_same_in_yaml_and_in_python(connector: str, without: Sequence[str]) -> None:
+    params = parameters(connector, CONNECTORS[connector], without)
     plan = synergy_nb.source(connector, **params).sink("out")
     held = plan.operators["source"].params
     assert set(held) >= set(params), "a parameter that is stated is in the plan"
