@@ -323,3 +323,36 @@ def test_the_page_lists_what_only_one_has() -> None:
     page = (ROOT / "docs" / "simulation.md").read_text("utf-8")
     for name in (*ONLY_LIVE, *ONLY_LIVE_APPLICATION, *ONLY_SIMULATED, *ONLY_SIMULATED_APPLICATION):
         assert f"`{name}`" in page.partition("## Beside a cluster")[2].partition("\n## ")[0], name
+
+
+# -- a plan in place of another one ------------------------------------------------------------------------------------
+
+
+def test_rows_of_a_plan_that_takes_the_place_of_another_one_follow_those_of_that(either: Any) -> None:
+    def plan(least: int, **stated: Any) -> Plan:
+        packets = source("packets", seed=12, rate="100 tuples/s", id="packets", **stated)
+        return packets.filter(f"bytes > {least}", id="large").sink("replaced", id="out")
+
+    application = either.submit(plan(100))
+    former = application.id
+    tables = iter(application)
+    found = [next(tables)]
+    change = application.replace(plan(1000))
+    assert (change.kept, change.anew) == ({"packets": "packets"}, ("large",))
+    assert (application.id != former, application.plan, application.status) == (True, plan(1000), "running")
+    assert either.application("replaced").id == application.id
+    assert either.applications[former].status == "stopped"
+    while (last := found[-1])["bytes"].min() <= 1000 or last.height == 0 or len(found) < 3:
+        found.append(next(tables))
+    application.stop()
+    rows = pl.concat([*found, *tables])
+    every = either.submit(plan(100, count=5000, speed=0)).results().filter(pl.col("time") <= rows["time"].max())
+    small = rows.filter(pl.col("bytes") <= 1000)["time"].max()
+    point = every.filter((pl.col("time") <= small) | (pl.col("bytes") > 1000))
+    assert_frame_equal(rows, point)
+    endless = either.submit(plan(100))
+    slow = source("packets", seed=12, rate="100 tuples/s", id="packets").delay("1 s", id="slow")
+    with pytest.raises(NotAdmitted, match="slow"):
+        endless.replace(slow.sink("r", id="out"))
+    assert endless.head(5).height == 5
+    endless.stop()

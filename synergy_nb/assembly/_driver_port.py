@@ -186,7 +186,12 @@ class DriverPort(Protocol):
             plan = Plan.from_bytes(message.plan)
             named = message.application, plan, message.placement
             self._parts.requests.submit(
-                *named, trial=message.trial, lease=message.lease, user=message.user, epoch=message.epoch
+                *named,
+                trial=message.trial,
+                lease=message.lease,
+                user=message.user,
+                epoch=message.epoch,
+                beside=message.beside,
             )
         except ValueError as error:
             self._answer(message.number, str(error), begun=False)

@@ -110,6 +110,7 @@ class SubmitPlan(DriverMessage, frozen=True):
     lease: float = 0.0  # seconds for which it goes on although nothing is heard of its client; 0: without end
     user: str = ""  # guest who has submitted it; empty: an owner of the cluster
     epoch: int = 0  # epoch of its components, if it goes on from what a folder has of them; 0: it is new
+    beside: str = ""  # application of this peer of whose streams it is to be made; empty: of any, or of none
 
 
 class LeaseRenewed(DriverMessage, frozen=True):

@@ -32,7 +32,7 @@ from synergy_nb.control.rights import Rights
 from synergy_nb.events import ENDINGS, EnginesChanged, RequestPostponed, RequestSubmitted, SharingFound, SharingGivenUp
 from synergy_nb.events.application_states import ENDED, LASTING, UNDECIDED, State
 from synergy_nb.lifecycle.records.messages import Entrusted
-from synergy_nb.lifecycle.records.request import Request
+from synergy_nb.lifecycle.records.request import Alternative, Request
 from synergy_nb.lifecycle.requests.alternatives import Alternatives, DirectoryEntries
 from synergy_nb.lifecycle.requests.claims import INTERVAL, Claims
 from synergy_nb.lifecycle.requests.client_leases import ClientLeases
@@ -104,7 +104,7 @@ class Requests(Mapping[str, Request]):
 
     def submit(
         self, name: str, plan: Plan, placement: str = "composed", *, trial: bool = False, lease: float = 0.0,
-        user: str = "", epoch: int = 0,
+        user: str = "", epoch: int = 0, beside: str = "",
     ) -> None:  # fmt: skip
         """Decide on a plan, and run it; the driver receives a report of each change of its state.
 
@@ -112,7 +112,8 @@ class Requests(Mapping[str, Request]):
         or ``resilient``; ``spread`` for composition that prefers the graphs with the most peers; ``trial``: whether to
         decide only: the request then ends as stopped, with its ``tried`` placement, or as rejected; ``lease``: lease of
         its client, seconds (:mod:`.client_leases`); 0 if it goes on without its client; ``user``: who has submitted it;
-        ``epoch``: epoch of its components, if it goes on from what a folder has of them.
+        ``epoch``: epoch of its components, if it goes on from what a folder has of them; ``beside``: application of
+        this peer of whose streams all of it is to be made.
 
         Raises ``ValueError`` if the id is in use, or if this peer cannot place the plan with that decider.
         """
@@ -124,6 +125,13 @@ class Requests(Mapping[str, Request]):
             raise ValueError("availability: this peer places no replicas; expected none")
         if self._session.config.durable:
             _check_durable(plan, decided_by)
+            if beside:
+                raise ValueError(
+                    f"application: {beside!r} keeps its plan; expected one that shares streams with another plan, as "
+                    "none does in a durable cluster: stop it, and submit the plan anew"
+                )
+        if beside:  # it goes on as long as the one whose place it is to take
+            lease = self._requests[beside].lease if beside in self._requests else lease
         self._discard_ended()
         if len(self._requests) >= MAX_RETAINED:
             raise ValueError(
@@ -133,7 +141,7 @@ class Requests(Mapping[str, Request]):
         request = Request(
             name, plan, decided_by, self._peer.now,
             spread=placement == SPREAD, trial=trial, lease=lease, origin_names=self._names, rights=Rights(user),
-            epoch=epoch,
+            epoch=epoch, beside=beside,
         )  # fmt: skip
         self._requests[name] = request
         self.leases.begin(request)
@@ -252,10 +260,24 @@ class Requests(Mapping[str, Request]):
                 self._wait(request, f"{first}, which has the same stream, is being composed")
                 return
             self._claims.compose(request)
-            request.found(self._alternatives.of(request.name, request.plan, found))
+            ways = self._ways(request, found)
+            if not ways:
+                self._try_again(request, f"the directory does not have the streams of {request.beside}")
+                return
+            request.found(ways)
             self._record_sharing(request)
         request.enter(State.DECIDING)
         self._decider(request).decide(request, self._promises.trusted(found), self._decided)
+
+    def _ways(self, request: Request, found: DirectoryEntries) -> list[Alternative]:
+        """How a request can be run; nothing if the streams of which it is to be made are not known."""
+        if not request.beside:
+            return self._alternatives.of(request.name, request.plan, found)
+        graph = self._session.led_graph(request.beside)
+        if graph is None:
+            return []
+        streams = {each[:2] for each in graph.producers} | {(request.beside, each) for each in graph.roles.peers}
+        return self._alternatives.beside(request.name, request.plan, found, streams)
 
     def _record_sharing(self, request: Request) -> None:
         if request.alternative.shared:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.meters import DelayHistogram
 from synergy_nb.dataflow.streams.hosting.effects import Effect
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Loss
-from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 
 __all__ = ["CollectedResults"]
 
@@ -31,6 +32,7 @@ class CollectedResults:
         self._given = 0  # items that went to a loop or to whoever asked for a table
         self._stored: list[pl.DataFrame] = []  # tables of these that did not go to a loop
         self._upto = ORIGIN
+        self._since = START  # event time since which tuples count
 
     def arrived(self, chunks: Iterable[Chunk], now: float) -> None:
         """Record the delays of chunks that have arrived at the sink."""
@@ -41,10 +43,29 @@ class CollectedResults:
         """Collect the results that a peer retains."""
         chunks = hosting.results(self.application, self.operator, self._upto, float("inf"))
         # the peer that took over may have cut the stream into other chunks
-        self.items += [chunk.since(self._upto.position).item for chunk in chunks]
+        self.items += _within([chunk.since(self._upto.position).item for chunk in chunks], since=self._since)
         if chunks:
             self._upto, self.losses = chunks[-1].end, chunks[-1].losses
         return hosting.collected(self.application, self.operator, self._upto, self._upto, now)
+
+    @property
+    def until(self) -> int:
+        """Event time up to which everything was collected, microseconds."""
+        return self._upto.until
+
+    def go_on_with(self, other: CollectedResults, since: int) -> None:
+        """Go on with what another sink gives after an event time, microseconds; the other one goes on with this one."""
+        self.items = [*_within(self.items[: self._given]), *_within(self.items[self._given :], until=since)]
+        self.items += _within(other.items, since=since)
+        self.application, other.application = other.application, self.application
+        self._upto, other._upto = other._upto, self._upto
+        self._since = since
+
+    @property
+    def latest(self) -> int:
+        """Event time of the latest tuple that somebody has received, microseconds."""
+        tables = [item.table for item in self.items[: self._given] if isinstance(item, Batch) and item.rows]
+        return max((max(table["time"].to_physical()) for table in tables), default=START)
 
     @property
     def ended(self) -> bool:
@@ -85,3 +106,17 @@ class CollectedResults:
             self._given += 1
             if isinstance(item, Batch):
                 yield item.table
+
+
+def _within(items: Iterable[Item], since: int = START, until: int = END) -> list[Item]:
+    """Items with the tuples after one event time, and up to another one, microseconds."""
+    if (since, until) == (START, END):
+        return list(items)
+    time = pl.col("time").to_physical()
+    found: list[Item] = []
+    for item in items:
+        if isinstance(item, Batch):
+            found.append(msgspec.structs.replace(item, table=item.table.filter((time > since) & (time <= until))))
+        elif item.time > since:
+            found.append(item)
+    return found

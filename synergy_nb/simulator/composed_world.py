@@ -148,6 +148,7 @@ class ComposedWorld(PacedWorld):
         number: int,  # number of the command
         *,
         trial: bool = False,  # whether the peers only decide on it
+        beside: str = "",  # application of that peer of whose streams it is to be made
     ) -> None:
         """Submit a plan at its origin now; ``number`` is the number of the answer."""
         self.origins[application] = origin
@@ -156,7 +157,8 @@ class ComposedWorld(PacedWorld):
         for sink in plan.sinks:
             self.results[application, sink] = CollectedResults(application, sink, plan.qos.delay)
             self.clients.setdefault((application, sink), COLLECT)
-        self.control.report(origin, driver.SubmitPlan(application, plan.to_bytes(), placement, number, trial))
+        command = driver.SubmitPlan(application, plan.to_bytes(), placement, number, trial, beside=beside)
+        self.control.report(origin, command)
 
     def origin(self, application: str) -> str:
         """Return the address of the peer that leads an application: at which it was submitted, or its successor."""

@@ -18,6 +18,7 @@ from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.table import Events
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.plan_changes import PlanChange, change_of, check_replacement
 from synergy_nb.plan.derived.stream_sharing import endless_sources
 from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
@@ -330,6 +331,26 @@ class SimulatedApplication(OneSided):
     def _hold(self, *, on: bool) -> None:
         if refusal := self.simulation._command(self, lambda number: HoldApplication(self.id, on, number)):
             raise ClusterError(refusal)
+
+    @user_facing
+    def replace(self, plan: Plan, *, preview: bool = False, timeout: float | str = "10 min") -> PlanChange:
+        """Run another plan in place of its own, without a gap; virtual time passes until the new one has caught up.
+
+        ``plan``: plan with the same sources and sinks; ``preview``: whether to say only what would happen;
+        ``timeout``: longest virtual time, in seconds or as ``"2 min"``.
+
+        Raises ``PlanError`` if the plan cannot take the place of its own; ``NotAdmitted`` if the peers refuse it; or
+        ``ClusterError`` if it has not caught up in time. Then the application goes on as before.
+        """
+        change = change_of(self.plan, plan)
+        check_replacement(self.id, self.plan, plan)
+        if not preview:
+            self.simulation._replace(self, plan, change, duration("timeout", timeout))
+        return change
+
+    def _become(self, application: str, plan: Plan) -> None:
+        """Be the handle of another application from now on."""
+        self.id, self.plan = application, plan
 
     def stop(self) -> None:
         """End it at all peers; :meth:`results`, :meth:`head` and loops still return the results so far."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,7 @@ from synergy_nb.connectors import POLLED
 from synergy_nb.connectors.secret_values import given_secrets
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.dataflow.functions.calls import found
+from synergy_nb.dataflow.tuples import END, START
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import ENDED, LASTING, Status
@@ -42,6 +43,7 @@ from synergy_nb.plan import Plan, PlanError
 from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.checks.requirements import check_discipline
 from synergy_nb.plan.derived.placement_modes import placement_of
+from synergy_nb.plan.derived.plan_changes import PlanChange
 from synergy_nb.plan.operators.destinations import place_of
 from synergy_nb.plan.operators.sources import is_endless
 from synergy_nb.plan.terms.units import duration, type_of
@@ -61,6 +63,7 @@ from synergy_nb.simulator._knobs import SimulatedKnobs
 from synergy_nb.simulator._network_choice import peers_named, topology_of
 from synergy_nb.simulator._peer_changes import PeerChanges
 from synergy_nb.simulator._simulation_display import displayed
+from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.simulated_application import SimulatedApplication
@@ -364,11 +367,63 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         ClusterError
             If a name is unknown, or a source cannot be simulated.
         """
-        application = self._submit_and_wait(plan, origin, feeds or {}, placement, spread, timeout)
-        if application.status == Status.REJECTED:
-            raise NotAdmitted(f"{plan.name}: {application.reason}", application.explain(), application.replay)
+        application = self._admitted(self._submit_and_wait(plan, origin, feeds or {}, placement, spread, timeout))
         self._applications[application.id] = application
         return application
+
+    def _admitted(self, application: SimulatedApplication) -> SimulatedApplication:
+        if application.status == Status.REJECTED:
+            reason = f"{application.plan.name}: {application.reason}"
+            raise NotAdmitted(reason, application.explain(), application.replay)
+        return application
+
+    def _replace(self, application: SimulatedApplication, plan: Plan, change: PlanChange, patience: float) -> None:
+        """Run a plan beside an application until it has caught up; then the handle is one of the new application.
+
+        ``patience``: virtual time that it may take, seconds.
+        """
+        old, world = application.id, self.world
+        new = self._admitted(
+            self._submit_and_wait(plan, application.origin, {}, "composed", False, patience, beside=old)
+        )
+        before = {sink: world.results[old, sink] for sink in plan.sinks}
+        after = {sink: world.results[new.id, sink] for sink in plan.sinks}
+        both = [*before.values(), *after.values()]
+        ends = self.now + patience
+
+        def until(enough: Callable[[CollectedResults], bool]) -> None:
+            def ended() -> bool:
+                return not LASTING.issuperset((application.status, new.status))
+
+            self.until(lambda: all(map(enough, both)) or ended(), ends - self.now)
+            if not all(map(enough, both)):
+                give_up(f"the new plan has not caught up: {old} is {application.status}, the new plan {new.status}")
+
+        def promised() -> list[int]:
+            stats = [each for state in self.states().values() if state is not None for each in state.components]
+            found = [int(each["promised"]) for each in stats if each["stream"] in streams]
+            if max(found, default=END) == END:
+                give_up("its streams have ended")
+            return found
+
+        def give_up(why: str) -> NoReturn:
+            new.stop()
+            raise ClusterError(f"{old} goes on as before: {why}")
+
+        streams = {plan.stream_name(name) for name in plan.operators}
+        until(lambda results: results.until > START)  # then it has joined all streams
+        before_that = max(promised())
+        until(lambda results: results.until > before_that)  # what they gave before is promised now
+        at = change.point([*promised(), *(each.latest for each in before.values())])
+        until(lambda results: results.until >= at)
+        for sink, results in before.items():
+            results.go_on_with(after[sink], at)
+            world.results[new.id, sink] = results
+            world.results[old, sink] = after[sink]
+        former = SimulatedApplication(self, old, application.plan)
+        application._become(new.id, plan)
+        self._applications[new.id], self._applications[old] = application, former
+        former.stop()
 
     @user_facing
     def check(
@@ -398,7 +453,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
 
     def _submit_and_wait(
         self, plan: Plan, origin: str | None, feeds: Mapping[str, Any], placement: str, spread: bool,
-        timeout: float | str, *, trial: bool = False,
+        timeout: float | str, *, trial: bool = False, beside: str = "",
     ) -> SimulatedApplication:  # fmt: skip
         """Submit a plan, and let virtual time pass until it is decided."""
         patience = duration("timeout", timeout)
@@ -443,7 +498,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
             check_memory(sized, on_peers(sized, spark=False), math.inf)
         except PlanError as error:
             raise ClusterError(f"{at}: {error}") from None
-        self.world.submit(name, sized, at, rows, mode, number, trial=trial)
+        self.world.submit(name, sized, at, rows, mode, number, trial=trial, beside=beside)
         if (answer := self.world.answers.get(number)) is not None and answer.refusal:
             raise ClusterError(f"{plan.name}: {answer.refusal}")
         application = SimulatedApplication(self, name, plan)

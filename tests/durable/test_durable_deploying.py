@@ -81,6 +81,12 @@ def test_what_a_folder_could_not_have_is_refused(plan: Plan, said: str) -> None:
         one.synergy.requests.submit("r", plan)
 
 
+def test_no_plan_takes_the_place_of_a_durable_one() -> None:
+    one = OnePeer("o", session=CONFIG)
+    with pytest.raises(ValueError, match=r"application: 'r' keeps its plan; .* in a durable cluster"):
+        one.synergy.requests.submit("s", packets("s").sink("out"), beside="r")
+
+
 def test_each_start_has_epochs_of_its_own_and_says_what_is_lost() -> None:
     ring = Ring(2, seed=1, config=PeerConfig(session=CONFIG, components=("filter", "sink", "source:socket")))
     plan = lines("s").filter("v > 1", id="f").sink("out", id="out")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.log.values import ORIGIN
-from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, decode, encode
 from synergy_nb.events import Event
 from synergy_nb.events.application_states import Status
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan, source
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.client._results import Results, gone_notice
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.data._ended_sinks import ENDED
@@ -84,6 +86,15 @@ class Peer:
             assert answer.end[0] == self.position
         log = self.pair.net["a"].hosting.components["app", "sink"].log
         await until(lambda: log.end == (self.position, promise.time))
+
+    async def run_beside(self, plan: Plan, application: object, patience: float) -> NoReturn:
+        raise AssertionError("its plan is not replaced")
+
+    def exchange(self, application: object, former: str) -> None:
+        raise AssertionError("its plan is not replaced")
+
+    async def states(self) -> Mapping[str, PeerState | None]:
+        return {}
 
     async def recorded(self) -> str:
         """Nothing is recorded."""
@@ -356,3 +367,39 @@ async def test_unread_results_are_retained_within_a_bound_and_who_lacks_some_say
     ended.add(many[0], big[0])
     ended.add(many[1], big[1])
     assert [name for each in many if ended.of(name := each.application)] == [many[1].application], "in bytes, too"
+
+
+def test_rows_after_the_point_at_which_two_sinks_are_cut_are_those_of_the_other_one() -> None:
+    def came(results: Results, times: list[int], until: int) -> None:
+        rows = pl.DataFrame({"time": pl.Series(times, dtype=pl.Int64).cast(pl.Datetime("us")), "of": results.sink})
+        before = results.request(0.0).since or (0, START)
+        end = before[0] + rows.height, until
+        results.add(FetchedResults([encode(Batch(rows, before[0], 0.0))], before, end, finished=False))
+
+    def rows(results: Results) -> list[tuple[str, int]]:
+        return [(row[1], row[0].microsecond) for table in results.arrived for row in table.rows()]
+
+    for given_up in (False, True):
+        old, new = Results("a", "old", "r"), Results("b", "new", "s")
+        came(old, [1, 3, 2], 4)
+        came(new, [2, 9, 5], 4)  # before it is known where both are cut
+        for each in (old, new):
+            each.cut(6)
+            assert not each.complete
+        came(old, [5, 7, 6], 8)
+        came(new, [7, 10], 8)
+        assert old.complete
+        assert new.complete
+        if given_up:
+            old.release()
+            assert sorted(rows(old)) == [("old", time) for time in (1, 2, 3, 5, 6, 7)]
+        else:
+            arrived = old.arrived
+            old.go_on_with(new)
+            assert sorted(rows(old)) == [("new", time) for time in (7, 9, 10)] + [
+                ("old", time) for time in (1, 2, 3, 5, 6)
+            ]
+            assert old.arrived is arrived, "loops hold it"
+            assert (old.application, old.request(0.0).reader, old.until) == ("b", "s", 8)
+            came(old, [12], 13)
+            assert rows(old)[-1] == ("old", 12)

@@ -41,11 +41,8 @@ class Holds:
         request = self._changes.led[application]
         if on == request.on_hold:
             return
-        if on and (others := self._others(request)):
-            raise ValueError(
-                f"application: {request.name!r} shares streams with {', '.join(others)}, whose rows would stop, too; "
-                "expected one that shares none, as with Cluster(composition=CompositionConfig(sharing='off'))"
-            )
+        if on:
+            self._check_alone(request)
         since = request.held_since
         request.hold(self._peer.now if on else None)
         if since is None:
@@ -55,10 +52,20 @@ class Holds:
         self._publish(request)
         self._peer.instruct(request.report())
 
-    def _others(self, request: Request) -> list[str]:
-        """Applications that read its streams, or whose streams it reads."""
-        owners = {producer.application for producer in request.graph.producers}
-        return sorted(owners.union(self._sharers(request.name)))
+    def _check_alone(self, request: Request) -> None:
+        """Raise ``ValueError`` if another application reads its streams, or it reads streams of another one."""
+        owners = {producer.application for producer in request.graph.producers if producer.origin}
+        ended = {producer.application for producer in request.graph.producers if not producer.origin}
+        if others := sorted(owners.union(self._sharers(request.name))):
+            raise ValueError(
+                f"application: {request.name!r} shares streams with {', '.join(others)}, whose rows would stop, too; "
+                "expected one that shares none, as with Cluster(composition=CompositionConfig(sharing='off'))"
+            )
+        if ended:
+            raise ValueError(
+                f"application: {request.name!r} reads streams of {', '.join(sorted(ended))}, which has ended, so that "
+                "nobody can stop its sources; expected one that reads sources of its own"
+            )
 
     def _publish(self, request: Request) -> None:
         if request.state is State.RUNNING and request.graph.on_hold != request.on_hold:

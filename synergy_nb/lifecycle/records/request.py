@@ -51,6 +51,7 @@ class Request:
         "alternatives",
         "asked",
         "began",
+        "beside",
         "decided_by",
         "delays",
         "ended_sinks",
@@ -91,6 +92,7 @@ class Request:
         origin_names: tuple[str, ...] = (),  # address and name of its origin, by which plans bind operators to that
         rights: Rights = OWNED,
         epoch: int = 0,  # epoch of its components: greater than any that they have had, if it is restarted
+        beside: str = "",  # application of whose streams it is to be made; empty: of any, or of none
     ) -> None:
         self.name = name
         self.plan = plan
@@ -103,6 +105,7 @@ class Request:
         self.origin_names = origin_names
         self.rights = rights
         self.epoch = epoch
+        self.beside = beside
         self.reason = ""  # reason of its end; empty where no reason is known or needed
         self._state = State.DISCOVERING
         # how it can be run. `alternatives`: those that have not been tried, the preferred one first; None until the

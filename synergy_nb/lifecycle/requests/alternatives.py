@@ -122,6 +122,11 @@ def _stated(entries: Iterable[Entry], attribute: str, read_text: Callable[[objec
     return [each for text in texts for each in read_text(text)]
 
 
+def _of(entry: Entry) -> tuple[str, str]:
+    """Application and operator that make the stream of an entry."""
+    return str(entry.attributes.get("application")), str(entry.attributes.get("operator"))
+
+
 def _producers(entry: Entry) -> tuple[Producer, ...]:
     """The components that produce the stream of a directory entry; empty if the entry is malformed or no stream."""
     if not {"application", "operator", "producers"} <= entry.attributes.keys():
@@ -193,6 +198,16 @@ class Alternatives:
         alternatives.extend(Alternative(each) for each in self._on_engines(application, plan, found))
         self._record_signatures(application, plan, alternatives[0].plan)
         return alternatives
+
+    def beside(
+        self, application: str, plan: Plan, found: DirectoryEntries, streams: Collection[tuple[str, str]]
+    ) -> list[Alternative]:
+        """The alternative of a plan that reads no source of its own, but streams of these (application, operator)."""
+        entries = {name: tuple(each for each in several if _of(each) in streams) for name, several in found.items()}
+        shared = sharing_alternative(plan, entries, self._is_dead, everything=True)
+        if shared is None or set(shared.plan.sources) - shared.shared.keys():
+            return []
+        return [self._planned(application, shared, found, {})]
 
     def _planned(
         self, application: str, shared: Alternative, found: DirectoryEntries, unfit: Mapping[str, tuple[str, str]]

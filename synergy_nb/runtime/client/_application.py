@@ -134,6 +134,7 @@ class Application(Synchronous[AsyncApplication], OneSided):
     replay = synchronous(AsyncApplication.replay)
     pause = synchronous(AsyncApplication.pause)
     resume = synchronous(AsyncApplication.resume)
+    replace = synchronous(AsyncApplication.replace)
     stop = synchronous(AsyncApplication.stop)
     share = synchronous(AsyncApplication.share)
 

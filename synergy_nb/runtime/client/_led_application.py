@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -11,6 +12,7 @@ from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.peer_names import peer_phrase
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.formatting import seconds
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.client._accounts import Journals
 from synergy_nb.runtime.client._peer_requests import SILENT_FOR
 from synergy_nb.runtime.process.requests import (
@@ -40,6 +42,15 @@ class ClusterAccess(Journals, Protocol):
 
     async def leader(self, application: str, without: str, seconds: float) -> tuple[str, ApplicationState] | None:
         """Return the peer that leads an application instead of its origin, and the state that it knows."""
+
+    async def run_beside(self, plan: Plan, application: LedApplication, patience: float) -> Any:
+        """Run a plan that is made of the streams of an application; return its handle."""
+
+    def exchange(self, application: LedApplication, former: str) -> None:
+        """Know an application by its new id, in place of a former one."""
+
+    async def states(self) -> Mapping[str, PeerState | None]:
+        """Return the states of all peers; None for one that does not answer."""
 
     def name(self, address: str) -> str:
         """Return the name of a peer."""
@@ -172,6 +183,8 @@ class LedApplication:
 
     def record_state(self, state: ApplicationState) -> ApplicationState:
         """Record the state that the origin has reported; the last known measurements of sinks elsewhere stay."""
+        if state.application != self.id:
+            return self.last  # it was asked for before another plan took the place of its own
         broken = self.broken
         if broken is not None:
             state = msgspec.structs.replace(state, status="failed", reason=str(broken))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from synergy_nb.dataflow.streams.log.log import LIMITS
-from synergy_nb.dataflow.tuples import Batch, decode
+from synergy_nb.dataflow.tuples import START, Batch, decode
 from synergy_nb.plan import Plan
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.reporting.cluster_errors import PeerUnreachable, rows_left
@@ -35,6 +35,11 @@ class Results:
         self.missed = 0  # number of rows that the sink did not retain any more
         # whether the application was stopped, and its results were discarded before all of them had arrived
         self.gone = False
+        self.latest = START  # event time of the latest row that has arrived, microseconds
+        # event time after which rows are withheld, until it is known whether they come from this sink or from that of
+        # a plan that takes the place of its own; None: none are
+        self._cut: int | None = None
+        self._withheld: list[pl.DataFrame] = []
         self._received_to: tuple[int, int] | None = None  # point up to which everything sent has arrived
 
     def request(self, wait: float) -> Fetch:
@@ -55,12 +60,51 @@ class Results:
                 f"{self.application}: results of {self.sink} from tuple {answer.start[0]} on; "
                 f"expected those from {self._received_to[0]} on: the others have come already"
             )
-        found = [decode(item) for item in answer.items]
-        self.arrived.extend(item.table for item in found if isinstance(item, Batch))
+        for item in map(decode, answer.items):
+            if isinstance(item, Batch):
+                self._arrive(item.table)
         self._received_to = answer.end
         self.missed += answer.missed
         self.ended = self.ended or answer.finished
         return sum(map(len, answer.items))
+
+    def _arrive(self, table: pl.DataFrame) -> None:
+        time = table["time"].to_physical()
+        self.latest = max(self.latest, *time.tail(1)) if time.is_sorted() else max(self.latest, *time)
+        if self._cut is None or self.latest <= self._cut:
+            self.arrived.append(table)
+        else:
+            self.arrived.append(table.filter(time <= self._cut))
+            self._withheld.append(table.filter(time > self._cut))
+
+    @property
+    def until(self) -> int:
+        """Event time up to which everything has arrived, microseconds."""
+        return START if self._received_to is None else self._received_to[1]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything up to the event time at which it is cut has arrived."""
+        return self._cut is not None and self.until >= self._cut
+
+    def cut(self, at: int) -> None:
+        """Withhold rows after an event time, microseconds."""
+        self._cut, tables = at, list(self.arrived)
+        self.arrived.clear()
+        for table in tables:
+            self._arrive(table)
+
+    def release(self) -> None:
+        """Withhold nothing any more."""
+        self._cut = None
+        self.arrived.extend(self._withheld)
+        self._withheld.clear()
+
+    def go_on_with(self, other: Results) -> None:
+        """Go on with what another sink gives after the event time at which both were cut."""
+        self.arrived.extend(other._withheld)
+        self._withheld, self._cut, self.latest = [], None, max(self.latest, other.latest)
+        self.application, self.reader, self._received_to = other.application, other.reader, other._received_to
 
     @property
     def begins(self) -> int:

@@ -19,12 +19,13 @@ import polars as pl
 from synergy_nb.control.identity import NotAllowed, is_name
 from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
 from synergy_nb.dataflow.sources import FIRST_WAIT_S, longer
-from synergy_nb.dataflow.tuples import empty
+from synergy_nb.dataflow.tuples import END, START, empty
 from synergy_nb.errors import user_facing
 from synergy_nb.events import Why
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
+from synergy_nb.plan.derived.plan_changes import PlanChange, change_of, check_replacement
 from synergy_nb.plan.derived.stream_sharing import endless_sources
 from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_list import ListedApplication
@@ -104,6 +105,9 @@ class AsyncApplication(LedApplication):
         self._feeds: set[asyncio.Task[None]] = set()
         reader = uuid.uuid4().hex
         self._results = {sink: Results(self.id, sink, reader) for sink in plan.sinks}
+        self._replaced = False  # whether its plan has taken the place of another one
+        self._writing = 0  # calls that write results
+        self._exchange = asyncio.Lock()  # lock of the task that replaces its plan
         self._looped = 0  # rows that stream() has yielded, which are not stored
         self._cut_short: list[str] = []  # notices of stop() about open windows, and destinations that lack rows
 
@@ -462,6 +466,7 @@ class AsyncApplication(LedApplication):
         >>> rows, sum(heights)
         (100, 100)
         """
+        self._check_of_one_plan()
         name, writer = self.sink(sink), writer_for(to)
         passed = ResultWriter(writer, type(writer).__name__, self._results[name].begins)
         await _patiently(passed.open)
@@ -473,6 +478,7 @@ class AsyncApplication(LedApplication):
     async def _to_file(self, path: str | PathLike[str], sink: str | None, suffix: str) -> int:
         name = self.sink(sink)
         await self._refuse_endless(name)
+        self._check_of_one_plan()
         results, columns = self._results[name], self.plan.schema(name)
         stream = f"{self.plan.stream_name(name)} of {self.id}"
         try:
@@ -483,9 +489,15 @@ class AsyncApplication(LedApplication):
                 raise
             raise ClusterError(f"{self.id}: {str(path)!r} cannot be written: {error}") from None
 
+    def _check_of_one_plan(self) -> None:
+        """Raise ``ClusterError`` if its rows are of several plans: what is written has places in one stream."""
+        if self._replaced or self._exchange.locked():
+            raise ClusterError(f"{self.id}: its rows are of several plans; expected results() or a loop to get them")
+
     async def _pass_on(self, name: str, to: ResultWriter) -> int:
         """Pass the results of a sink on until there are no more; return the number of rows."""
         results, complete = self._results[name], False
+        self._writing += 1
         call = _in_thread if isinstance(to, ResultFile) else _patiently
         try:
             for table in results.stored:
@@ -504,6 +516,7 @@ class AsyncApplication(LedApplication):
             complete = True
             await _in_thread(partial(to.close, complete=True, ended=results.ended))
         finally:
+            self._writing -= 1
             if not complete:
                 await _in_thread(partial(to.close, complete=False))
         return to.rows
@@ -690,6 +703,119 @@ class AsyncApplication(LedApplication):
         if outcome.reason:
             raise ClusterError(self.cluster.readable(outcome.reason))
         await self.state()
+
+    @displays_waiting(lambda it, *_, **__: f"replacing the plan of {it.id}")
+    async def replace(self, plan: Plan, *, preview: bool = False, timeout: float | str = "10 min") -> PlanChange:
+        """Run another plan in place of its own, without a gap.
+
+        The peers run the new plan beside the old one, made of the streams that both have. When it has caught up, its
+        rows follow those of the old one: each row up to an event time is of the old plan, each row after it of the new
+        one. This handle, its loops and tables go on; its :attr:`id` is a new one, and the old plan ends.
+
+        Parameters
+        ----------
+        plan
+            Query plan with the same sources, and with sinks of the same ids and columns.
+        preview
+            Whether to return only what would happen.
+        timeout
+            Longest time until the new plan has caught up, in seconds or as ``"2 min"``.
+
+        Returns
+        -------
+        PlanChange
+            Operators that go on with their state, begin anew, and end; and how long the new plan needs to catch up. Its
+            text says so.
+
+        Raises
+        ------
+        PlanError
+            If the plan cannot take the place of the old one: it has other sources or sinks, a destination, backups or
+            replicas, or rows that a program gives.
+        NotAdmitted
+            If the peers refuse it, with the numbers; the old plan goes on.
+        ClusterError
+            If it has not caught up in time, or cannot be made of the streams of the old one, which goes on.
+        """
+        change = change_of(self.plan, plan)
+        check_replacement(self.id, self.plan, plan)
+        patience = duration("timeout", timeout)
+        if preview:
+            return change
+        if self._writing:
+            raise ClusterError(f"{self.id}: its results are being written; expected another plan after that")
+        async with self._exchange:
+            new: AsyncApplication = await self.cluster.run_beside(plan, self, patience)
+            try:
+                async with asyncio.timeout(patience):
+                    await self._cut(new, change)
+                    await self._read_until(new, lambda results: results.complete)
+                async with contextlib.AsyncExitStack() as stack:
+                    for results in self._results.values():
+                        await stack.enter_async_context(results.fetching)
+                    former = AsyncApplication(self.cluster, self.plan, self.origin, self.last)
+                    await former.stop(collect=False)
+                    self._become(new)
+            except BaseException as error:
+                for results in self._results.values():
+                    results.release()
+                with contextlib.suppress(ClusterError):
+                    await new.stop(collect=False)
+                if isinstance(error, TimeoutError):
+                    why = f"the new plan has not caught up within {seconds(patience)}"
+                    raise ClusterError(f"{self.id} goes on as before: {why}") from None
+                raise
+        return change
+
+    async def _cut(self, new: AsyncApplication, change: PlanChange) -> None:
+        """Choose the event time after which rows are of the new application, and withhold them until then.
+
+        It has joined all of its streams when it promises anything itself. Rows that a stream gave before are promised
+        by the first promise after that at the latest, so once it promises more than all streams did when it had joined.
+        """
+        await self._read_until(new, lambda results: results.until > START)
+        promised = max(await self._promised(new.plan), default=END)
+        await self._read_until(new, lambda results: results.until > promised, old=False)
+        joined = await self._promised(new.plan)
+        latest = [results.latest for results in self._results.values()]
+        at = change.point([*joined, *latest])
+        for results in (*self._results.values(), *new._results.values()):
+            results.cut(at)
+
+    async def _promised(self, plan: Plan) -> list[int]:
+        """Return the event times that the streams of a plan have promised, microseconds."""
+        streams = {plan.stream_name(name) for name in plan.operators}
+        states = (await self.cluster.states()).values()
+        stats = [each for state in states if state is not None for each in state.components]
+        found = [int(each["promised"]) for each in stats if each["stream"] in streams]
+        if max(found, default=END) == END:
+            raise ClusterError(f"{self.id} goes on as before: its streams have ended")
+        return found
+
+    async def _read_until(self, new: AsyncApplication, enough: Callable[[Results], bool], *, old: bool = True) -> None:
+        """Read the results of both, or of the new one, until there is enough of each."""
+        both = (self, new) if old else (new,)
+        while True:
+            late = [(each, sink) for each in both for sink in each._results if not enough(each._results[sink])]
+            if not late:
+                return
+            await asyncio.gather(*(each._fetch_more(sink) for each, sink in late))
+            for each in (self, new):
+                if (await each.state()).status not in LASTING:
+                    which = "it" if each is self else "the new plan"
+                    raise ClusterError(f"{self.id} is not replaced: {which} is {each.last.status}")
+
+    async def _fetch_more(self, sink: str) -> None:
+        async with self._results[sink].fetching:
+            await self._fetch_once(sink, 1.0)
+
+    def _become(self, new: AsyncApplication) -> None:
+        """Be the handle of another application from now on."""
+        former, self.id = self.id, new.id
+        self.plan, self.origin, self.last, self._replaced = new.plan, new.origin, new.last, True
+        for sink, results in self._results.items():
+            results.go_on_with(new._results[sink])
+        self.cluster.exchange(self, former)
 
     @displays_waiting(lambda it, **_: f"stopping {it.id}")
     async def stop(self, *, collect: bool = True) -> None:

@@ -32,7 +32,7 @@ from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
 from synergy_nb.runtime.client._content_shipping import ContentShipping
 from synergy_nb.runtime.client._lease_renewals import LEASE, LeaseRenewals
-from synergy_nb.runtime.client._led_application import SUCCEEDS
+from synergy_nb.runtime.client._led_application import SUCCEEDS, LedApplication
 from synergy_nb.runtime.client._origins import Origins
 from synergy_nb.runtime.client._peer_requests import STRAGGLING, UNREACHABLE, PeerRequests
 from synergy_nb.runtime.client._pushing import end_pushed
@@ -465,11 +465,7 @@ class AsyncCluster(PeerRequests):
         await self._contents.send(plan, self.peers.values())
         sized = plan.sized(sizes_of_rows(plan, feeding))
         address, state = await self._decided(sized, origin, placement, patience, lease=lease)
-        running = AsyncApplication(self, plan, address, state)
-        if state.status == "rejected":
-            states = await self.states()
-            events = await self._journaled("events", running.id, _alive(states))
-            raise refusal(plan, running.id, state.reason, events, states, self.names)
+        running = await self._admitted(plan, address, state)
         self._handles[running.id] = running
         if not detach:
             self._applications[running.id] = running
@@ -517,6 +513,30 @@ class AsyncCluster(PeerRequests):
                 with contextlib.suppress(ClusterError):
                     await end_pushed(self, running, source)
 
+    async def _admitted(self, plan: Plan, origin: str, state: ApplicationState) -> AsyncApplication:
+        if state.status == "rejected":
+            states = await self.states()
+            events = await self._journaled("events", state.application, _alive(states))
+            raise refusal(plan, state.application, state.reason, events, states, self.names)
+        return AsyncApplication(self, plan, origin, state)
+
+    async def run_beside(self, plan: Plan, application: LedApplication, patience: float) -> AsyncApplication:
+        """Run a plan that is made of the streams of an application; it goes on as long as that one would.
+
+        Raises ``NotAdmitted`` or ``ClusterError`` as :meth:`submit` does.
+        """
+        self._check_open()
+        await self._contents.send(plan, self.peers.values())
+        sized, at = plan.sized(sizes_of_rows(plan, {})), self.name(application.origin)
+        address, state = await self._decided(sized, at, "composed", patience, beside=application.id)
+        return await self._admitted(plan, address, state)
+
+    def exchange(self, application: LedApplication, former: str) -> None:
+        """Know the handle of an application by its new id, in place of a former one."""
+        for held in (self._applications, self._adopted, self._handles):
+            if former in held:
+                held[application.id] = held.pop(former)
+
     @displays_waiting(_submitting)
     async def check(
         self,
@@ -548,7 +568,7 @@ class AsyncCluster(PeerRequests):
 
     async def _decided(
         self, plan: Plan, origin: str | None, placement: str, patience: float, *, trial: bool = False,
-        lease: float = 0.0, application: str = "", epoch: int = 0,
+        lease: float = 0.0, application: str = "", epoch: int = 0, beside: str = "",
     ) -> tuple[str, ApplicationState]:  # fmt: skip
         """Submit a plan to the first origin that answers; return its address, and the state once it is decided."""
         # an id is one word, so that guests can be told of others without it (`runtime.process._hidden_names`)
@@ -556,7 +576,7 @@ class AsyncCluster(PeerRequests):
         number = next(self._numbers)
         application = application or f"{name}-{number}-{uuid.uuid4().hex[:6]}"
         named = pack(ApplicationId(application))
-        request = pack(Submit(application, plan.to_bytes(), placement, trial, lease, epoch))
+        request = pack(Submit(application, plan.to_bytes(), placement, trial, lease, epoch, beside))
         turn = number if placement == "composed" else 1  # one peer has loaded resilient placement, see warm()
         order = await self._origins.order(plan, origin, self.peers, self.states, turn)
         address = await self._origins.first_answering(order)

@@ -87,9 +87,8 @@ class Commands:
         """
         number = next(self._numbers)
         named = request.application, request.plan, request.placement
-        answer: Answer = await self._command(
-            number, SubmitPlan(*named, number, request.trial, request.lease, user, request.epoch)
-        )
+        stated = SubmitPlan(*named, number, request.trial, request.lease, user, request.epoch, request.beside)
+        answer: Answer = await self._command(number, stated)
         if answer.refusal:
             raise ValueError(answer.refusal)
 

@@ -130,7 +130,8 @@ class Submit(msgspec.Struct, frozen=True):
     """Start ``application`` from ``plan`` (``Plan.to_bytes()``), placed by ``placement``; a ``trial`` never starts.
 
     It ends when its client has not renewed its ``lease`` for so many seconds; with 0 it goes on without its client.
-    With an ``epoch`` it goes on from what the durable folder has of an application of that id.
+    With an ``epoch`` it goes on from what the durable folder has of an application of that id. All of it is made of
+    the streams of the application ``beside`` of this peer, if that is stated.
     """
 
     application: str
@@ -139,6 +140,7 @@ class Submit(msgspec.Struct, frozen=True):
     trial: bool = False
     lease: float = 0.0
     epoch: int = 0
+    beside: str = ""
 
 
 class RenewLeases(msgspec.Struct, frozen=True):

@@ -371,6 +371,7 @@ class Component(ComponentMetrics):
         return {
             "application": self.application,
             "operator": self.operator,
+            "promised": self.log.end.until,
             **self.measurements(now),
             "thinned": self.losses.thinned,
             "queue_bytes": sum(port.queued for port in self.ports.values()),

@@ -1,0 +1,178 @@
+"""What becomes of each operator when a plan takes the place of one that runs: what goes on, and what begins anew.
+
+Two operators do the same work if their streams have the same canonical name (:meth:`.Plan.stream_name`). Such an
+operator goes on as it is, with its state, and so does all that is upstream of it. Every other one begins anew: it reads
+the streams of what goes on from some point on. An operator with windows has complete results for the windows that begin
+after that point; so the new plan has caught up when the longest way through its windows has passed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from synergy_nb.plan.checks.validation import PlanError, Problem
+from synergy_nb.plan.derived.placement_modes import decider_of
+from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.query_plan import Plan
+from synergy_nb.plan.terms.units import format_duration
+
+__all__ = ["PlanChange", "change_of", "check_replacement"]
+
+
+class PlanChange(NamedTuple):
+    """A plan in the place of one that runs.
+
+    Attributes
+    ----------
+    kept
+        Operator of the new plan to the operator of the old one that goes on as it, with its state.
+    anew
+        Operators of the new plan that begin anew.
+    stateless
+        Operators of ``anew`` without the state that they would have had, as no time is known after which it is whole.
+    ended
+        Operators of the old plan that end.
+    settles
+        Event time that the new plan reads until its results are complete, seconds: its windows, one after another, and
+        the time by which rows may be late, as those that came before it has joined are not in its results.
+    period
+        Event time from one end of windows of both plans to the next one, seconds: results change there, so that each
+        tuple is in a window of one of them. 0: results have no windows.
+    """
+
+    kept: Mapping[str, str]
+    anew: tuple[str, ...]
+    stateless: tuple[str, ...]
+    ended: tuple[str, ...]
+    settles: float
+    period: float
+
+    @property
+    def seconds(self) -> float:
+        """Longest event time until results are of the new plan, from when it runs, seconds."""
+        return self.settles + 2.0 * self.period
+
+    def point(self, joined: Iterable[int]) -> int:
+        """Event time up to which results are of the old plan, microseconds.
+
+        ``joined``: event times from which on the new plan has everything, but rows that are late, or up to which
+        results were read, microseconds.
+
+        >>> PlanChange({}, (), (), (), settles=2.0, period=3.0).point([5_500_000, 1_000_000])
+        8999999
+        """
+        at, period = max(joined) + round(self.settles * 1e6), round(self.period * 1e6)
+        return -(-(at + 1) // period) * period - 1 if period else at
+
+    def __str__(self) -> str:
+        takes = f"{format_duration(self.seconds)} of event time at most" if self.seconds else "as soon as it runs"
+        lines = [
+            ("go on with their state", [new if new == old else f"{new} (now {old})" for new, old in self.kept.items()]),
+            ("begin anew", [each for each in self.anew if each not in self.stateless]),
+            ("begin anew, without what they would remember", self.stateless),
+            ("end", self.ended),
+        ]
+        said = [f"  {what}: {', '.join(names)}" for what, names in lines if names]
+        return "\n".join([f"the new plan takes over {'after ' if self.seconds else ''}{takes}", *said])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def change_of(old: Plan, new: Plan) -> PlanChange:
+    """Compare a plan with one that is to take its place.
+
+    Raises ``PlanError`` if it cannot: it has other sinks, or a source that the old one has not.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> packets = source("packets", rate="10 tuples/s").filter("bytes > 9", id="large")
+    >>> change_of(packets.count(window="1 s", id="n").sink(), packets.count(window="10 s", id="n").sink())
+    the new plan takes over after 30 s of event time at most
+      go on with their state: source, large
+      begin anew: n
+      end: n
+    """
+    if problems := [*_problems(old, new)]:
+        raise PlanError(problems)
+    made = {old.stream_name(name): name for name, each in old.operators.items() if each.kind != "sink"}
+    kept = {name: made[stream] for name in _made(new) if (stream := new.stream_name(name)) in made}
+    anew = tuple(name for name in _made(new) if name not in kept)
+    settling = {name: _settles(new, name) for name in anew}
+    going = set(kept.values())
+    waited = {name: seconds for name, seconds in settling.items() if seconds < math.inf}
+    late = max(new.operators[name].params.get("lateness") or 0.0 for name in new.sources)
+    settles = late + max((sum([waited.get(each, 0.0) for each in way]) for way in new.routes), default=0.0)
+    return PlanChange(
+        kept,
+        anew,
+        tuple(name for name in anew if settling[name] == math.inf),
+        tuple(name for name in _made(old) if name not in going),
+        settles,
+        _period([*map(old.window, old.sinks), *map(new.window, new.sinks)]),
+    )
+
+
+def _made(plan: Plan) -> list[str]:
+    return [name for name, each in plan.operators.items() if each.kind != "sink"]
+
+
+def _problems(old: Plan, new: Plan) -> Iterable[Problem]:
+    """Why a plan cannot take the place of another one."""
+    for sink in new.sinks:
+        if sink not in old.sinks:
+            yield Problem(sink, "id", repr(sink), f"the sinks of the plan that runs: {', '.join(old.sinks)}")
+        elif new.schema(sink) != old.schema(sink):
+            columns = ", ".join(f"{name} {kind}" for name, kind in old.schema(sink).items())
+            yield Problem(sink, "columns", ", ".join(new.schema(sink)), f"those of the plan that runs: {columns}")
+    for sink in old.sinks:
+        if sink not in new.sinks:
+            yield Problem(sink, "sinks", ", ".join(new.sinks), f"also {sink!r}, as in the plan that runs")
+    streams = {old.stream_name(name) for name in old.sources}
+    for name in new.sources:
+        if new.stream_name(name) not in streams:
+            yield Problem(name, "source", new.stream_name(name), f"one of the plan that runs: {', '.join(streams)}")
+
+
+def _period(windows: Iterable[Mapping[str, Any] | None]) -> float:
+    """Time from one end of all these windows to the next one, seconds; 0 if none of them has a fixed length."""
+    steps = [each.get("slide") or each.get("length") for each in windows if each is not None]
+    return math.lcm(*(round(float(each) * 1e6) for each in steps if each)) / 1e6 if any(steps) else 0.0
+
+
+def _settles(plan: Plan, operator: str) -> float:
+    """Event time after which what an operator has not read matters no more, seconds; infinite if it always does."""
+    node = plan.operators[operator]
+    declared = KINDS.get(node.kind)
+    if declared is None:
+        return math.inf
+    if declared.state in ("", "table"):
+        return 0.0
+    if declared.span is not None:
+        return declared.span(node.params) or math.inf  # 0: the latest tuple of each key, however old
+    window: Mapping[str, Any] = node.params.get("window") or plan.window(operator) or {}
+    whole = "length" in window and "half_life" not in node.params
+    return float(window["length"]) if whole else math.inf
+
+
+def check_replacement(application: str, old: Plan, new: Plan) -> None:
+    """Check that a plan can be run beside an application until it takes the place of its plan.
+
+    Raises ``PlanError`` if that would need two of what there is one of.
+    """
+    problems = []
+    for plan, of in ((old, f"of {application}"), (new, "of the new plan")):
+        for name, each in plan.operators.items():
+            if each.params.get("to") is not None:
+                problems.append(Problem(name, "to", "a destination", f"none {of}: two plans would write there"))
+            if each.params.get("connector") == "python":
+                expected = f"another source {of}, as the program gives these rows to one plan"
+                problems.append(Problem(name, "connector", repr(each.params["connector"]), expected))
+        if decider_of(plan, "composed") != "composed":
+            expected = f"none {of}: streams of operators with backups or replicas are not shared"
+            problems.append(Problem("", "availability", "backups or replicas", expected))
+    if problems:
+        raise PlanError(problems)

@@ -1,0 +1,164 @@
+"""A plan takes the place of a running one: each row is of the old plan up to a point, and of the new one after it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import polars as pl
+import pytest
+
+from synergy_nb import ClusterError, NotAdmitted, PlanError, Simulation, plan, source
+from synergy_nb.plan import Plan, Stream
+from synergy_nb.plan.derived.plan_changes import change_of
+
+WHOLE: dict[str, Any] = {"count": 4000, "speed": 0}
+
+
+def packets(**stated: Any) -> Stream:
+    return source("packets", seed=3, rate="100 tuples/s", id="packets", **stated)
+
+
+def large(least: int, **stated: Any) -> Plan:
+    return packets(**stated).filter(f"bytes > {least}", id="large").sink("r", id="out")
+
+
+def counts(least: int, window: str, **stated: Any) -> Plan:
+    found = packets(**stated).filter(f"bytes > {least}", id="large")
+    return found.count(window=window, id="n").sink("r", id="out", delay="5 s")
+
+
+def joins(within: str, **stated: Any) -> Plan:
+    every = packets(**stated)
+    few, fewer = every.filter("bytes > 1400", id="few"), every.filter("bytes > 1450", id="fewer")
+    return few.join(fewer, on="link", within=within, id="j").sink("r", id="out")
+
+
+def of_two_sinks(least: int) -> Plan:
+    every = packets()
+    return plan(every.sink("a", id="a"), every.filter(f"bytes > {least}", id="f").sink("b", id="b"), name="both")
+
+
+def latest(least: int) -> Plan:
+    every = packets()
+    few = every.filter(f"bytes > {least}", id="few")
+    return every.asof(few, on="link", within="1 min", id="j").sink("r", id="out")
+
+
+def of_one_point(simulation: Simulation, found: pl.DataFrame, old: Plan, new: Plan) -> bool:
+    """Whether there is a time up to which rows are those of the old plan, and after which those of the new one."""
+    before, after = (sorted(simulation.submit(each).results().rows()) for each in (old, new))
+    *times, last = sorted({row[0] for row in found.rows()})  # of the last time, not all rows may be there
+    rows = sorted(row for row in found.rows() if row[0] < last)
+    return any(
+        rows == [row for row in before if row[0] <= time] + [row for row in after if time < row[0] < last]
+        for time in times
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_row_is_of_the_old_plan_up_to_a_point_and_of_the_new_one_after_it(seed: int) -> None:
+    rng = random.Random(seed)
+    make, old, new = (
+        (large, (100,), (900,)),
+        (counts, (100, "1 s"), (900, "2 s")),
+        (counts, (100, "2 s"), (100, "3 s")),
+    )[seed % 3]
+    simulation = Simulation(peers=5, seed=seed)
+    application = simulation.submit(make(*old))
+    former = application.id
+    tables = application.stream()
+    got = [next(tables)]
+    simulation.run(rng.uniform(0.0, 5.0))
+    idle = sorted(set(simulation.peers) - set(application.graph.values()))
+    simulation.kill(rng.choice(idle))
+    change = application.replace(make(*new))
+    assert set(change.kept) == {"packets"} if old[0] != new[0] else {"packets", "large"}
+    assert (application.id != former, application.plan) == (True, make(*new))
+    assert application.status == "running"
+    assert simulation.applications[former].status == "stopped"
+    simulation.run(8.0)
+    application.stop()
+    found = pl.concat([*got, *tables])
+    assert of_one_point(simulation, found, make(*old, **WHOLE), make(*new, **WHOLE))
+
+
+def test_a_second_plan_takes_the_place_of_the_first_and_goes_on_with_its_streams() -> None:
+    simulation = Simulation(peers=4, seed=1)
+    application = simulation.submit(counts(100, "1 s"))
+    application.head(2)
+    former = application.id
+    application.replace(counts(900, "1 s"))
+    application.head(6)
+    with pytest.raises(ClusterError, match=f"reads streams of {former}, which has ended"):
+        application.pause()
+    change = application.replace(counts(900, "4 s"))
+    assert change.kept == {"packets": "packets", "large": "large"}
+    rows = application.head(20).rows()
+    application.stop()
+    alike = [(100, "1 s"), (900, "1 s"), (900, "4 s")]
+    known = [set(simulation.submit(counts(*each, count=8000, speed=0)).results().rows()) for each in alike]
+    of = [next(number for number, each in enumerate(known) if row in each) for row in rows]
+    assert of == sorted(of)
+    assert set(of) == {0, 1, 2}
+    for before, after in itertools.pairwise(rows):
+        assert after[1] == before[2], "windows follow one another without a gap"
+
+
+def test_joins_have_all_of_their_partners_after_the_point() -> None:
+    simulation = Simulation(peers=4, seed=1)
+    application = simulation.submit(joins("1 s"))
+    application.head(5)
+    application.replace(joins("2 s"))
+    rows = application.head(120)
+    application.stop()
+    assert of_one_point(simulation, rows, joins("1 s", **WHOLE), joins("2 s", **WHOLE))
+
+
+def test_what_is_refused_leaves_the_application_as_it_is() -> None:
+    simulation = Simulation(peers=3, seed=1)
+    application = simulation.submit(counts(100, "1 s"))
+    former = application.id
+    few = packets().filter("bytes > 100", id="large").delay("1 s", id="slow").count(window="1 s", id="n")
+    with pytest.raises(NotAdmitted, match="slow"):
+        application.replace(few.sink("r", id="out", delay="5 s"))
+    with pytest.raises(ClusterError, match=f"{former} goes on as before: the new plan has not caught up"):
+        application.replace(counts(100, "1 h"), timeout="5 s")
+    assert application.head(30).height == 30
+    wrong = {
+        "operator 'packets', source": source("packets", seed=4, rate="100 tuples/s", id="packets")
+        .count(window="1 s")
+        .sink("r", id="out"),
+        "operator 'out', columns": packets().sink("r", id="out"),
+        "operator 'in', id: .*in.*; expected the sinks of the plan that runs: out": packets()
+        .count(window="1 s")
+        .sink("r", id="in"),
+        "availability: 'backups or replicas'": packets()
+        .count(window="1 s")
+        .sink("r", id="out", availability="degree 2"),
+    }
+    for text, each in wrong.items():
+        with pytest.raises(PlanError, match=text):
+            application.replace(each)
+    assert (application.id, application.status) == (former, "running")
+    assert {each.status for name, each in simulation.applications.items() if name != former} <= {"stopped"}
+
+
+def test_a_change_says_what_goes_on_what_begins_anew_and_how_long_it_takes() -> None:
+    simulation = Simulation(peers=3, seed=1)
+    application = simulation.submit(counts(100, "2 s"))
+    former = application.id
+    change = application.replace(counts(100, "3 s"), preview=True)
+    assert str(change) == (
+        "the new plan takes over after 15 s of event time at most\n"
+        "  go on with their state: packets, large\n"
+        "  begin anew: n\n"
+        "  end: n"
+    )
+    assert (application.id, list(simulation.applications)) == (former, [former])
+    old, new = (of_two_sinks(least) for least in (9, 8))
+    assert (change_of(old, new).anew, change_of(old, new).seconds) == (("f",), 0.0)
+    change = change_of(latest(1400), latest(1300))
+    assert change.stateless == ("j",)
+    assert "without what they would remember: j" in str(change)
