@@ -14,6 +14,7 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.checks.requirements import QOS_TYPES
 from synergy_nb.plan.operators.catalogue import FAMILIES, KINDS
 from synergy_nb.plan.operators.declaration import REQUIRED, Declaration, Parameter
+from synergy_nb.plan.operators.destinations import DESTINATION, DESTINATIONS
 from synergy_nb.plan.operators.parameter_types import TYPES, ValueType
 from synergy_nb.plan.operators.profile_fields import PROFILE
 from synergy_nb.plan.operators.sources import CONNECTORS
@@ -39,6 +40,7 @@ def forms() -> dict[str, Any]:
 def field_form(name: str, parameter: Parameter) -> dict[str, Any]:
     """Form of one field, such as its type, unit and default text."""
     kind = parameter.type
+    formats = {"formats": _formats()} if kind is DESTINATION else {}
     choices = TYPES if kind.name == "column types" else kind.choices
     return {
         "name": name,
@@ -55,6 +57,24 @@ def field_form(name: str, parameter: Parameter) -> dict[str, Any]:
         "range": _range(kind),
         "columns": _COLUMN_TYPES.get(kind.name, ""),
         "expression": kind.name in _EXPRESSION_TYPES,
+        **formats,
+    }
+
+
+def _formats() -> dict[str, list[dict[str, Any]]]:
+    """Options of each format of a destination."""
+    return {
+        form: [
+            {
+                "name": name,
+                "type": option.type.name,
+                "required": option.needed,
+                "default": "" if option.default is None else str((option.type.write or str)(option.default)),
+                "choices": list(option.type.choices) or None,
+            }
+            for name, option in options.items()
+        ]
+        for form, options in DESTINATIONS.items()
     }
 
 

@@ -161,6 +161,36 @@ def inputs(page: Page) -> dict[str, list[str]]:
     return {each["id"]: each["inputs"] for each in page.editor.document["operators"]}
 
 
+def test_the_destination_of_a_sink_is_a_format_and_its_options(filled: Page) -> None:
+    page = filled
+    (sink,) = page.editor.plan.sinks
+    page.node(sink).click()
+    page.field("to").select_option("sqlite")
+    page.fill("to.path", "rows, of [today].sqlite")
+    page.fill("to.table", "pairs")
+    page.fill("to.key", "[source, destination]")
+    page.fill("to.every", "2 s")
+    page.bare.until_here(lambda: len(page.editor.plan.operators[sink].params.get("to", {})) == 5)
+    assert page.editor.plan.operators[sink].params["to"] == {
+        "format": "sqlite",
+        "path": "rows, of [today].sqlite",
+        "table": "pairs",
+        "key": ["destination", "source"],
+        "every": 2.0,
+    }
+    assert page.view.locator(".status .good").text_content() == "✓ valid"
+    page.shoot("plan_editor_destination")
+    page.field("to").select_option("csv")  # which has no table
+    page.bare.until_here(lambda: page.editor.plan.operators[sink].params["to"]["format"] == "csv")
+    assert page.editor.plan.operators[sink].params["to"] == {
+        "format": "csv",
+        "path": "rows, of [today].sqlite",
+        "every": 2.0,
+    }
+    page.field("to").select_option("")
+    page.bare.until_here(lambda: "to" not in page.editor.plan.operators[sink].params)
+
+
 def test_an_operator_that_is_dropped_on_a_line_goes_between_and_removing_it_restores_the_line(filled: Page) -> None:
     page = filled
     before = inputs(page)

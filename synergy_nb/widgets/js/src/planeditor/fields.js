@@ -215,6 +215,56 @@ function Pairs({ parameter, value, commit, label, described, wrong, problems, co
   );
 }
 
+// A destination: its format, and a field for each of the options that this format has.
+function Destination({ parameter, value, commit, label, described, wrong, problems }) {
+  const found = reading(value);
+  const stated = found instanceof Map ? found : new Map();
+  const form = stated.get("format") ?? "";
+  const options = parameter.formats[form] ?? [];
+  const entry = ([name, given]) => {
+    if (Array.isArray(given)) return `${name}: ${list(given)}`;
+    if (given instanceof Map) return `${name}: ${mapping([...given])}`;
+    return `${name}: ${TEXTS.has(options.find((each) => each.name === name)?.type) ? text(given, true) : typed(given)}`;
+  };
+  const put = (pairs) => commit(`{${pairs.map(entry).join(", ")}}`);
+  const choose = (format) => {
+    const known = new Set((parameter.formats[format] ?? []).map(({ name }) => name));
+    if (!format) return commit(null);
+    return put([["format", format], ...[...stated].filter(([name]) => known.has(name))]);
+  };
+  const shown = (given) => (given === undefined ? "" : Array.isArray(given) ? list(given) : given instanceof Map ? mapping([...given]) : given);
+  return (
+    <span class={`pairs${wrong ? " wrong" : ""}`} role="group" aria-label={label}>
+      <select data-field={parameter.name} aria-label={`${label}: format`} aria-describedby={described} value={form} onChange={(event) => choose(event.target.value)}>
+        <option value="">{plainDefault(parameter)}</option>
+        {form && !parameter.formats[form] && <option value={form}>{form}</option>}
+        {Object.keys(parameter.formats).map((each) => (
+          <option key={each} value={each}>
+            {each}
+          </option>
+        ))}
+      </select>
+      {options.map((option) => (
+        <span class="pair option" key={`${form}.${option.name}`}>
+          <span>{option.name}</span>
+          <Combo
+            name={`${parameter.name}.${option.name}`}
+            value={shown(stated.get(option.name))}
+            label={`${label}: ${option.name}`}
+            placeholder={option.required ? "needed" : option.default}
+            names={(option.choices ?? []).map((name) => ({ name }))}
+            wrong={problems.some(({ field }) => field === `${parameter.name}.${option.name}`)}
+            commit={(given) => {
+              const rest = [...stated].filter(([name]) => name !== option.name);
+              put(given.trim() ? [...rest, [option.name, given.trim()]] : rest);
+            }}
+          />
+        </span>
+      ))}
+    </span>
+  );
+}
+
 // Any other value: a text, with the names of columns where it is an expression.
 function Text({ parameter, value, commit, label, described, wrong, columns }) {
   const own = plain(value ?? "");
@@ -246,6 +296,7 @@ export function Field(props) {
     if (parameter.type === "columns" || parameter.columns === "many") if (!(found instanceof Map) && parameter.type !== "order") return <Columns {...props} />;
     if (parameter.type === "order") return <Order {...props} />;
     if (PAIRS.has(parameter.type)) return <Pairs {...props} />;
+    if (parameter.formats && (found === "" || found instanceof Map)) return <Destination {...props} />;
   }
   return <Text {...props} />;
 }

@@ -11,7 +11,7 @@ import { mend } from "./mend.js";
 import { operatorOf } from "./operations.js";
 
 // Types of parameters whose fields are below their names, as they need the whole width.
-const WIDE_TYPES = new Set(["columns", "order", "calls", "over", "expressions", "column types"]);
+const WIDE_TYPES = new Set(["columns", "order", "calls", "over", "expressions", "column types", "destination"]);
 const SHOWN_FIELDS = 6; // number of fields of an operator that are not folded away
 
 // The problems of a field, each with a button that writes the nearest valid name.
