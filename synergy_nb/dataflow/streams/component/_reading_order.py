@@ -114,11 +114,19 @@ class ReadingOrder:
 
     def prescribe(self, found: Iterable[Determinant]) -> str:
         """Read inputs in the order of determinants, then freely; return what is unknown of that order, or ''."""
-        for each in sorted(found, key=lambda one: (one.end, one.start)):
-            if each.end < self.known or (each.end == self.known and each.start < each.end):
-                continue
-            if each.start.position > self.known.position:
-                return f"the order of inputs from position {self.known.position} to {each.start.position} is not known"
-            self.prescribed.extend(each.runs)
-            self.known = each.end
+        rest = sorted(found, key=lambda one: (one.end, one.start))
+        while rest:
+            known, later = self.known, list[Determinant]()
+            for each in rest:
+                if each.end < self.known or (each.end == self.known and each.start < each.end):
+                    continue
+                if each.start.position > self.known.position:
+                    later.append(each)  # another epoch has cut the same tuples into other chunks: one may lead here
+                    continue
+                self.prescribed.extend(each.runs)
+                self.known = each.end
+            if later and self.known == known:
+                start = later[0].start.position
+                return f"the order of inputs from position {self.known.position} to {start} is not known"
+            rest = later
         return ""
