@@ -307,7 +307,7 @@ class ApplicationRestarted(RequestEvent, frozen=True, gc=False):
     severity: ClassVar[Severity] = Severity.WARNING
 
     kept: bool  # whether a folder had its states and positions
-    lost: dict[str, str]  # source to what of it is lost, in words; sources that can be read again are left out
+    lost: Mapping[str, str]  # source to what of it is lost, in words; sources that can be read again are left out
 
 
 class DestinationBroken(RequestEvent, frozen=True, gc=False):
