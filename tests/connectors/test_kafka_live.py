@@ -11,7 +11,7 @@ import pytest
 from synergy_nb import Cluster, Feed, kafka, source
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.runtime.process import starting
-from tests.connectors.kafka_brokers import Brokers
+from synergy_nb.testing import KafkaBrokers
 from tests.waiting import asked_until
 
 COLUMNS = {"time": "time", "n": "int"}
@@ -29,20 +29,20 @@ def kill(cluster: Cluster, peer: str) -> None:
     os.kill(state.pid, signal.SIGKILL)
 
 
-def put(brokers: Brokers, start: int, stop: int) -> None:
+def put(brokers: KafkaBrokers, start: int, stop: int) -> None:
     """Add rows to both partitions of the topic that is read."""
     for partition in (0, 1):
         brokers.put("read", [{"time": n, "n": n} for n in range(start, stop) if n % 2 == partition], partition)
 
 
-def written(brokers: Brokers) -> list[int]:
+def written(brokers: KafkaBrokers) -> list[int]:
     rows: list[dict[str, Any]] = brokers.values("written", 0) + brokers.values("written", 1)
     return sorted(row["n"] for row in rows)
 
 
 @pytest.mark.slow(20)
 def test_each_message_is_read_and_written_once_though_peers_are_killed() -> None:
-    with Brokers() as brokers, Cluster(4, cores=1.0, spark=False) as cluster:
+    with KafkaBrokers() as brokers, Cluster(4, cores=1.0, spark=False) as cluster:
         brokers.make("read", 2)
         brokers.make("written", 2)
         messages = source(

@@ -18,9 +18,8 @@ from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.plan.derived.allowed_paths import refused_paths
 from synergy_nb.plan.derived.named_secrets import NamedSecret
-from synergy_nb.testing import check_source
+from synergy_nb.testing import KafkaBrokers, check_source
 from tests.connectors.declared import COLUMNS, declared, numbers
-from tests.connectors.kafka_brokers import Brokers
 
 ORDER = {
     "type": "record",
@@ -34,18 +33,18 @@ ORDER = {
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Brokers]:
-    with Brokers() as brokers:
+def shared() -> Iterator[KafkaBrokers]:
+    with KafkaBrokers() as brokers:
         yield brokers
 
 
 @pytest.fixture
-def brokers(shared: Brokers) -> Brokers:
+def brokers(shared: KafkaBrokers) -> KafkaBrokers:
     shared.come()
     return shared
 
 
-def topic(brokers: Brokers, name: str, **params: Any) -> Source:
+def topic(brokers: KafkaBrokers, name: str, **params: Any) -> Source:
     return declared("kafka", servers=brokers.servers, topic=name, **params)
 
 
@@ -68,7 +67,7 @@ def polled(source: Source, wanted: int | None = None) -> tuple[list[int], Polled
 
 
 @pytest.mark.slow
-def test_a_topic_keeps_the_protocol(brokers: Brokers) -> None:
+def test_a_topic_keeps_the_protocol(brokers: KafkaBrokers) -> None:
     brokers.make("one")
     brokers.put("one", [row(n) for n in range(5)])
     check_source(lambda: topic(brokers, "one", ends=True), wrong=lambda: topic(brokers, "none"))
@@ -83,7 +82,7 @@ def test_brokers_that_do_not_answer_are_tried_again(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_partitions_are_merged_by_event_time(brokers: Brokers) -> None:
+def test_partitions_are_merged_by_event_time(brokers: KafkaBrokers) -> None:
     """However they come, a reading from any position has the rows in the same order."""
     brokers.make("three", 3)
     brokers.put("three", [row(0, 0), row(3, 3), row(4, 1), row(9, 9)], 0)  # one is late within its partition
@@ -102,7 +101,7 @@ def test_partitions_are_merged_by_event_time(brokers: Brokers) -> None:
 
 
 @pytest.mark.slow
-def test_a_partition_that_is_far_ahead_waits(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_is_far_ahead_waits(brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_kafka_topics, "AHEAD", 10)
     monkeypatch.setattr(_kafka_topics, "MOST_MESSAGES", 5)
     brokers.make("ahead", 2)
@@ -122,7 +121,7 @@ def test_a_partition_that_is_far_ahead_waits(brokers: Brokers, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_malformed_messages_are_counted_and_marks_of_deleted_keys_are_not(brokers: Brokers) -> None:
+def test_malformed_messages_are_counted_and_marks_of_deleted_keys_are_not(brokers: KafkaBrokers) -> None:
     brokers.make("bad", 2)
     brokers.put("bad", [row(0), None, b"{", row(1)], 0)
     brokers.put("bad", [row(2), row(3), None], 1)
@@ -141,7 +140,7 @@ def test_malformed_messages_are_counted_and_marks_of_deleted_keys_are_not(broker
     strict.close()
 
 
-def test_the_latest_messages_are_those_that_come(brokers: Brokers) -> None:
+def test_the_latest_messages_are_those_that_come(brokers: KafkaBrokers) -> None:
     brokers.make("late")
     brokers.put("late", [row(0)])
     reader = topic(brokers, "late", start="latest")
@@ -159,7 +158,7 @@ def test_the_latest_messages_are_those_that_come(brokers: Brokers) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("form", "before"), [("avro", b""), ("framed-avro", b"\0\0\0\0\7")])
-def test_messages_in_avro(brokers: Brokers, form: str, before: bytes) -> None:
+def test_messages_in_avro(brokers: KafkaBrokers, form: str, before: bytes) -> None:
     name = f"orders-{form}"
     brokers.make(name, 2)
     messages = []
@@ -180,7 +179,7 @@ def test_messages_in_avro(brokers: Brokers, form: str, before: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_brokers_that_go_and_come_are_said_and_waited_for(brokers: Brokers) -> None:
+def test_brokers_that_go_and_come_are_said_and_waited_for(brokers: KafkaBrokers) -> None:
     brokers.make("gone")
     brokers.put("gone", [row(0)])
     reader = topic(brokers, "gone")
@@ -197,7 +196,7 @@ def test_brokers_that_go_and_come_are_said_and_waited_for(brokers: Brokers) -> N
     reader.close()
 
 
-def test_what_is_lost_is_said(brokers: Brokers) -> None:
+def test_what_is_lost_is_said(brokers: KafkaBrokers) -> None:
     brokers.make("lost")
     brokers.put("lost", [row(0)])
     reader = topic(brokers, "lost")
@@ -214,7 +213,7 @@ def test_what_is_lost_is_said(brokers: Brokers) -> None:
 
 
 @pytest.mark.slow
-def test_a_partition_that_stops_is_named(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_stops_is_named(brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_kafka_topics, "SILENT_S", 0.0)
     brokers.make("stops", 2)
     brokers.put("stops", [row(0)], 0)
@@ -234,7 +233,7 @@ def test_a_partition_that_stops_is_named(brokers: Brokers, monkeypatch: pytest.M
     reader.close()
 
 
-def test_partitions_that_are_added_are_read(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_that_are_added_are_read(brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers.make("grows", 2)
     brokers.put("grows", [row(0)], 0)
     brokers.put("grows", [row(1)], 1)

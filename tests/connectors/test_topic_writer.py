@@ -19,15 +19,15 @@ from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable
 from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.log.values import ORIGIN
 from synergy_nb.plan import Plan
+from synergy_nb.testing import KafkaBrokers
 from tests.connectors.broken_disk import COLUMNS, Killed, stream
-from tests.connectors.kafka_brokers import Brokers
 
 SIZES = (2, 3)
 
 
 @pytest.fixture(scope="module")
-def brokers() -> Iterator[Brokers]:
-    with Brokers() as started:
+def brokers() -> Iterator[KafkaBrokers]:
+    with KafkaBrokers() as started:
         yield started
 
 
@@ -53,7 +53,7 @@ def write(to: dict[str, Any], sizes: tuple[int, ...], name: str = "stream") -> i
         reader.close()
 
 
-def found(brokers: Brokers, topic: str, partitions: int) -> list[int]:
+def found(brokers: KafkaBrokers, topic: str, partitions: int) -> list[int]:
     return sorted(row["v"] for number in range(partitions) for row in brokers.values(topic, number))
 
 
@@ -85,7 +85,7 @@ class Breaking:
 
 @pytest.mark.slow
 def test_a_writer_that_ends_at_any_step_leaves_what_the_next_one_completes(
-    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for steps in count():
         topic = f"steps-{steps}"
@@ -119,7 +119,7 @@ class _Broken:
 
 
 @pytest.mark.slow
-def test_what_is_whole_is_not_written_again_and_a_stream_that_grows_goes_on(brokers: Brokers) -> None:
+def test_what_is_whole_is_not_written_again_and_a_stream_that_grows_goes_on(brokers: KafkaBrokers) -> None:
     brokers.make("whole", 3)
     to = kafka("whole", brokers.servers)
     write(to, SIZES)
@@ -131,7 +131,7 @@ def test_what_is_whole_is_not_written_again_and_a_stream_that_grows_goes_on(brok
 
 
 @pytest.mark.slow
-def test_rows_with_one_key_are_in_one_partition_in_order(brokers: Brokers) -> None:
+def test_rows_with_one_key_are_in_one_partition_in_order(brokers: KafkaBrokers) -> None:
     brokers.make("keys", 4)
     reader = writing(kafka("keys", brokers.servers, key="text"))
     reader.open(ORIGIN)
@@ -145,7 +145,7 @@ def test_rows_with_one_key_are_in_one_partition_in_order(brokers: Brokers) -> No
 
 
 @pytest.mark.slow
-def test_brokers_that_are_gone_make_it_unavailable(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_that_are_gone_make_it_unavailable(brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers.make("gone")
     to = kafka("gone", brokers.servers)
     reader = writing(to)
@@ -164,7 +164,7 @@ def test_brokers_that_are_gone_make_it_unavailable(brokers: Brokers, monkeypatch
     assert found(brokers, "gone", 1) == [0, 1, 2]
 
 
-def test_a_topic_that_is_not_there_fails(brokers: Brokers) -> None:
+def test_a_topic_that_is_not_there_fails(brokers: KafkaBrokers) -> None:
     with pytest.raises(SinkFailed, match="topic 'none': it is not there; expected"):
         write(kafka("none", brokers.servers), (1,))
 
