@@ -20,11 +20,15 @@ def test_runs_are_kept_as_they_end(tmp_path: Path) -> None:
         rows = finished.results().height
         asked_until(lambda: len(runs(folder)) == 1)
         cluster.check(packets.sink("trial"))
-        endless = source("packets", seed=1, rate="200 tuples/s", id="packets").sink("endless", id="out")
-        cluster.submit(endless).head(1)
+        endless = source("packets", seed=1, rate="200 tuples/s", id="packets")
+        application = cluster.submit(endless.sink("endless", id="out"))
+        application.head(1)
+        application.replace(endless.filter("bytes > 100", id="large").sink("replaced", id="out"))
         graph = finished.graph
     found = runs(folder)
-    assert [(each.plan.name, each.status) for each in found] == [("finished", "finished"), ("endless", "stopped")]
+    kept_as = [("finished", "finished"), ("endless", "stopped"), ("replaced", "stopped")]
+    assert [(each.plan.name, each.status) for each in found] == kept_as
+    assert [set(each.graph) for each in found][1:] == [{"packets", "out"}, {"packets", "large", "out"}]
     kept = found["finished"]
     assert kept.qos()["tuples"] == rows
     assert kept.graph == graph

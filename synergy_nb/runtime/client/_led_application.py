@@ -46,8 +46,8 @@ class ClusterAccess(Journals, Protocol):
     async def run_beside(self, plan: Plan, application: LedApplication, patience: float) -> Any:
         """Run a plan that is made of the streams of an application; return its handle."""
 
-    def exchange(self, application: LedApplication, former: str) -> None:
-        """Know an application by its new id, in place of a former one."""
+    def exchange(self, application: Any, former: Any) -> None:
+        """Know the handle of an application by its new id; ``former`` is a handle of the one that it was of."""
 
     async def states(self) -> Mapping[str, PeerState | None]:
         """Return the states of all peers; None for one that does not answer."""

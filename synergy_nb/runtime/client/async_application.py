@@ -755,7 +755,7 @@ class AsyncApplication(LedApplication):
                         await stack.enter_async_context(results.fetching)
                     former = AsyncApplication(self.cluster, self.plan, self.origin, self.last)
                     await former.stop(collect=False)
-                    self._become(new)
+                    self._become(new, former)
             except BaseException as error:
                 for results in self._results.values():
                     results.release()
@@ -803,15 +803,16 @@ class AsyncApplication(LedApplication):
             for each in (self, new):
                 if (await each.state()).status not in LASTING:
                     which = "it" if each is self else "the new plan"
-                    raise ClusterError(f"{self.id} is not replaced: {which} is {each.last.status}")
+                    why = self.cluster.readable(each.last.reason) or "on request"
+                    raise ClusterError(f"{self.id} is not replaced: {which} has {each.last.status}: {why}")
 
     async def _fetch_more(self, sink: str) -> None:
         async with self._results[sink].fetching:
             await self._fetch_once(sink, 1.0)
 
-    def _become(self, new: AsyncApplication) -> None:
-        """Be the handle of another application from now on."""
-        former, self.id = self.id, new.id
+    def _become(self, new: AsyncApplication, former: AsyncApplication) -> None:
+        """Be the handle of another application from now on; ``former`` is a handle of the one before."""
+        self.id = new.id
         self.plan, self.origin, self.last, self._replaced = new.plan, new.origin, new.last, True
         for sink, results in self._results.items():
             results.go_on_with(new._results[sink])

@@ -121,6 +121,9 @@ class AsyncCluster(PeerRequests):
     ----------
     before_close : list
         Coroutine functions that :meth:`close` calls after stopping the applications, while peers still answer.
+    on_replaced : list
+        Functions that are called with the handle of an application that took the place of another one, and with a
+        handle of that one.
     on_closed : list
         Functions that it calls at the end, when the peers that were started here have ended.
     closed : bool
@@ -176,6 +179,7 @@ class AsyncCluster(PeerRequests):
         self._meeting: set[asyncio.Task[None]] = set()
         self.spark = SparkServers(spark, self._publish_spark)
         self.before_close: list[Callable[[], Awaitable[object]]] = []
+        self.on_replaced: list[Callable[[AsyncApplication, AsyncApplication], object]] = []
         self.on_closed: list[Callable[[], object]] = []
         self._numbers = itertools.count(1)
         self._origins = Origins(self._request_all, same_machine=local is not None)
@@ -529,13 +533,24 @@ class AsyncCluster(PeerRequests):
         await self._contents.send(plan, self.peers.values())
         sized, at = plan.sized(sizes_of_rows(plan, {})), self.name(application.origin)
         address, state = await self._decided(sized, at, "composed", patience, beside=application.id)
-        return await self._admitted(plan, address, state)
+        running = await self._admitted(plan, address, state)
+        for held in (
+            self._applications,
+            self._adopted,
+        ):
+            if application.id in held:
+                held[running.id] = running
+        return running
 
-    def exchange(self, application: LedApplication, former: str) -> None:
-        """Know the handle of an application by its new id, in place of a former one."""
-        for held in (self._applications, self._adopted, self._handles):
-            if former in held:
-                held[application.id] = held.pop(former)
+    def exchange(self, application: AsyncApplication, former: AsyncApplication) -> None:
+        """Know the handle of an application by its new id; ``former`` is a handle of the one that it was of."""
+        for held in (self._applications, self._adopted):
+            if application.id in held:
+                held[application.id] = application
+        self._handles.pop(former.id, None)
+        self._handles[application.id] = application
+        for call in self.on_replaced:
+            call(application, former)
 
     @displays_waiting(_submitting)
     async def check(

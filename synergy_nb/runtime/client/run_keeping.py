@@ -57,6 +57,7 @@ class RunKeeping:
         self._follower = follower
         self._held = held
         self._runs: dict[str, _Run] = {}
+        self._handles: dict[str, AsyncApplication] = {}  # handles that runs have from now on
         self._next = 0
         self._over = asyncio.Event()  # set once the last events have come
         self._broken = False
@@ -92,12 +93,20 @@ class RunKeeping:
 
     def _add(self, application: str, run: _Run, event: Event) -> None:
         run.events.append(event)
-        run.application = run.application or self._held(application)
+        self._handle(application, run)
         if isinstance(event, ApplicationEnded) and run.ended is None:
             run.ended = event.time
             self._begin(application, run)
         elif len(run.events) >= PART:
             self._begin(application, run)
+
+    def replaced(self, application: AsyncApplication, former: AsyncApplication) -> None:
+        """Keep a run by the handle that it has from now on; ``former`` is that of the run whose place it takes."""
+        self._handles |= {application.id: application, former.id: former}
+
+    def _handle(self, application: str, run: _Run) -> AsyncApplication | None:
+        run.application = self._handles.pop(application, None) or run.application or self._held(application)
+        return run.application
 
     def _often(self) -> None:
         self._timer = self._loop.call_later(OFTEN_S, self._often)
@@ -112,7 +121,7 @@ class RunKeeping:
 
     async def _write(self, application: str, run: _Run) -> None:
         """Write what is new of a run; forget it where it is not of this client, or has ended."""
-        held = run.application = run.application or self._held(application)
+        held = self._handle(application, run)
         if held is None:
             if run.ended is not None:
                 self._runs.pop(application, None)

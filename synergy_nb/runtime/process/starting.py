@@ -579,6 +579,7 @@ def _keep_runs(cluster: AsyncCluster, options: ClusterOptions) -> AsyncCluster:
     if (folder := options.get("runs")) is not None:
         keeping = RunKeeping(Path(folder), follower_of(cluster), cluster.held)
         cluster.before_close.append(keeping.close)
+        cluster.on_replaced.append(keeping.replaced)
     return cluster
 
 
