@@ -38,7 +38,7 @@ class MessageWriter(SinkWriter):
         self._secrets = secrets
         self._waiting: list[pl.DataFrame] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._connection: WebSocketClientConnection | None = None
+        self._connecting: asyncio.Task[WebSocketClientConnection] | None = None
 
     def open(self) -> None:
         """Connect."""
@@ -47,7 +47,9 @@ class MessageWriter(SinkWriter):
         url, headers = self._secrets.fill_url(self._url), secret_headers(self._headers, self._secrets)
         request = HTTPRequest(url, headers=headers, connect_timeout=PATIENCE_S, follow_redirects=False)
         try:
-            self._connection = self._loop.run_until_complete(_connected(request))
+            # the task has the connection, also if this is interrupted before it returns
+            self._connecting = self._loop.create_task(_connected(request))
+            self._loop.run_until_complete(self._connecting)
         except HTTPClientError as error:
             if isinstance(error, HTTPTimeoutError) or may_pass(error.code):
                 raise SinkUnavailable(f"{self._url}: {error}") from None
@@ -65,7 +67,7 @@ class MessageWriter(SinkWriter):
         """Send the rows that wait, and wait until the server has read them."""
         if not self._waiting:
             return
-        connection = self._connection
+        connection = self._connection()
         if connection is None or self._loop is None:
             raise SinkUnavailable(f"{self._url}: it is not connected")
         try:
@@ -81,12 +83,18 @@ class MessageWriter(SinkWriter):
         self._waiting = []
         if self._loop is None:
             return
-        if self._connection is not None:
-            self._connection.close()
+        if (connection := self._connection()) is not None:
+            connection.close()
             with contextlib.suppress(TimeoutError, OSError, WebSocketError):
-                self._loop.run_until_complete(_ended(self._connection))
+                self._loop.run_until_complete(_ended(connection))
         self._loop.close()
-        self._loop = self._connection = None
+        self._loop = self._connecting = None
+
+    def _connection(self) -> WebSocketClientConnection | None:
+        task = self._connecting
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return task.result()
 
 
 async def _connected(request: HTTPRequest) -> WebSocketClientConnection:
