@@ -89,7 +89,7 @@ class NotAdmitted(ClusterError):
     ...     Simulation(8, seed=1).submit(large.sink(delay="1 ms"))
     ... except NotAdmitted as error:
     ...     print(error.reason.partition(" (")[0])
-    plan: operator filter: delay at 4 peers, at best 0.03486 s where 0.001 s is allowed
+    plan: operator filter: delay at 4 peers, at best 0.0391 s where 0.001 s is allowed
     """
 
     def __init__(

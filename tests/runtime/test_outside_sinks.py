@@ -61,7 +61,7 @@ def writing(monkeypatch: pytest.MonkeyPatch, writer: SinkWriter | Disk) -> None:
     if isinstance(writer, Disk):
         monkeypatch.setattr(host, "writer_of", partial(sink_writers.writer_of, disk=writer))
     else:
-        monkeypatch.setattr(host, "writer_of", lambda *_terms: writer)
+        monkeypatch.setattr(host, "writer_of", lambda *_terms, **_named: writer)
 
 
 def events(pair: Pair, kind: str) -> list[dict[str, Any]]:
@@ -161,7 +161,9 @@ async def test_an_error_of_a_writer_fails_its_application_and_no_other(
 
     good = sink_writers.writer_of
     wrong = Wrong()
-    monkeypatch.setattr(host, "writer_of", lambda to, *terms: wrong if to["path"] == "bad" else good(to, *terms))
+    monkeypatch.setattr(
+        host, "writer_of", lambda to, *terms, **named: wrong if to["path"] == "bad" else good(to, *terms, **named)
+    )
     pair = Pair(read=reading(30, 100))
     pair.deploy("bad", trace().filter("bytes >= 0").sink(to=jsonl("bad")), PEERS)
     pair.deploy("good", trace().filter("bytes >= 0").sink(to=jsonl(tmp_path / "good")), PEERS)

@@ -36,7 +36,9 @@ class Query:
     full, retained_bytes, late, uncovered_bytes = False, 0, 0, 0
     is_known = True  # whether the location of its checkpoint is
 
-    def __init__(self, _: Any, spark: SparkAccess, calls: QueryCallbacks, *, keys: Any, since: Any, epoch: int) -> None:
+    def __init__(
+        self, _: Any, spark: SparkAccess, calls: QueryCallbacks, *, secrets: Any, since: Any, epoch: int
+    ) -> None:
         self.server = spark.server
         self.name = "app-count-0" if since is None else since.name
         self.since, self.epoch = since, epoch

@@ -12,7 +12,7 @@ from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
-from synergy_nb.events import BackupRestored
+from synergy_nb.events import BackupRestored, TakenOver
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import source
 from synergy_nb.plan.derived.active_replicas import replicas_of, replicated
@@ -94,8 +94,10 @@ def _replaced(world: PeerWorld, operator: str, before: str) -> bool:
     return world.where("app")[operator] != before
 
 
-def _restored(journal: Journal, backups: int) -> bool:
-    return len(list(journal.about("app", BackupRestored))) >= backups
+def _restored(journal: Journal, deaths: int) -> bool:
+    """Whether all that is to have backups has them: the peer that died may have had those of others, too."""
+    changes = [each for each in journal.about("app") if isinstance(each, TakenOver | BackupRestored)]
+    return sum(isinstance(each, TakenOver) for each in changes) == deaths and all(changes[-1].backups.values())
 
 
 @pytest.mark.slow

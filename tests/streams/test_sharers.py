@@ -228,7 +228,7 @@ def spied(monkeypatch: pytest.MonkeyPatch, kinds: Mapping[str, list[Item]]) -> N
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
         logic = create_logic(operator, plan, **options)
         seen = kinds.get(operator.id)
-        if seen is not None and options.get("keys") is not None:  # not one that is only warmed up
+        if seen is not None and options.get("secrets") is not None:  # not one that is only warmed up
             monkeypatch.setattr(logic, "execute", partial(recorded, seen, logic.execute))
         return logic
 
