@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from synergy_nb import jsonl, parquet
+from synergy_nb import jsonl, parquet, websocket
 from synergy_nb.connectors import sink_writers
 from synergy_nb.connectors._disk import Disk
 from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
@@ -149,6 +149,15 @@ async def test_what_can_never_be_written_fails_the_application_by_name(tmp_path:
     ((application, operator, reason),) = pair.failed
     assert (application, operator) == ("app", "sink")
     assert reason.startswith(f"{str(tmp_path)!r}: it has 'mine.txt'; expected a folder of its own")
+    assert pair.finished == []
+
+
+async def test_a_destination_whose_secret_is_missing_fails_the_application() -> None:
+    pair = Pair(read=reading(3, 100))
+    to = websocket("ws://127.0.0.1:1/?token=${board}")
+    pair.deploy("app", trace().filter("bytes >= 0").sink(to=to), PEERS)
+    await until(lambda: pair.failed or pair.finished)
+    assert pair.failed == [("app", "sink", "url: secret 'board'; expected one that this peer has (none)")]
     assert pair.finished == []
 
 

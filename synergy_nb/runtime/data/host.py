@@ -292,7 +292,11 @@ class Host:
         """Have the results of a sink written to its destination."""
         to = plan.operators[sink.operator].params["to"]
         stream = results_name(plan, sink.operator, sink.application)
-        writer = writer_of(to, plan.schema(sink.operator), stream, secrets=self.context.secrets)
+        try:
+            writer = writer_of(to, plan.schema(sink.operator), stream, secrets=self.context.secrets)
+        except ValueError as error:  # nothing may end as if it were written
+            self._abort_soon(component, error)
+            return
 
         def committed(point: Point) -> None:
             sink.committed(point)
