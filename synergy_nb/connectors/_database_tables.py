@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import polars as pl
 
@@ -34,7 +34,7 @@ _MADE: Final = (
     "(of_table TEXT PRIMARY KEY, version BIGINT, stream TEXT, position BIGINT, until BIGINT, writer BIGINT)"
 )
 _KNOWN: Final = f"SELECT version, stream, position, until, writer FROM {_POSITIONS} WHERE of_table = ?"  # noqa: S608
-_BEGUN: Final = f"INSERT INTO {_POSITIONS} VALUES (?, ?, ?, 0, ?, 0)"  # noqa: S608 - its own table
+_BEGUN: Final = f"INSERT OR REPLACE INTO {_POSITIONS} VALUES (?, ?, ?, 0, ?, ?)"  # noqa: S608 - its own table
 _TAKEN: Final = f"UPDATE {_POSITIONS} SET writer = ? WHERE of_table = ?"  # noqa: S608
 _NOTED: Final = f"UPDATE {_POSITIONS} SET position = ?, until = ? WHERE of_table = ?"  # noqa: S608
 _START: Final = -(2**63)  # of a stream of which nothing is there
@@ -42,6 +42,10 @@ _START: Final = -(2**63)  # of a stream of which nothing is there
 
 class _Table(SinkWriter):
     """Writes a stream to a table of a file."""
+
+    FORM: ClassVar[str]  # what wrote the file
+    MARK: ClassVar[bytes]  # what such a file has near its beginning
+    AT: ClassVar[int]  # and at which byte
 
     def __init__(
         self,
@@ -65,11 +69,13 @@ class _Table(SinkWriter):
         self._waiting = []
         with explained(self._path):
             Disk().make_folder(self._path.parent)
+            if self._path.is_file() and (first := self._first_bytes()) and first[self.AT :] != self.MARK:
+                raise SinkFailed(f"{str(self._path)!r}: it holds something else; expected a file of {self.FORM}")
         with self._transaction() as database:
             database.execute(_MADE)
             known = database.execute(_KNOWN, [self._name]).fetchone()
             if known is None:
-                self._begin(database)
+                self._begin(database, 0)
                 return None
             version, stream, *point, writer = known
             if version != _VERSION:
@@ -78,12 +84,20 @@ class _Table(SinkWriter):
                 raise SinkFailed(
                     f"{self._what}: it has rows of {stream}; expected rows of {self._stream}, or a new table"
                 )
+            if not self._columns_of(database):  # it was dropped
+                self._begin(database, writer + 1)
+                return None
             self._writer = writer + 1
             database.execute(_TAKEN, [self._writer, self._name])
             self._committed = Point(*point)
         return self._committed
 
-    def _begin(self, database: Any) -> None:
+    def _first_bytes(self) -> bytes:
+        """First bytes of the file, to the end of its mark."""
+        with self._path.open("rb") as file:
+            return file.read(self.AT + len(self.MARK))
+
+    def _begin(self, database: Any, writer: int) -> None:
         """Make the table, unless somebody has made it with these columns."""
         have = self._columns_of(database)
         lacking = [name for name in self._columns if name not in have] if have else []
@@ -94,8 +108,8 @@ class _Table(SinkWriter):
             if self._key:
                 fields.append(f"PRIMARY KEY ({_listed(self._key)})")
             database.execute(f"CREATE TABLE {_quoted(self._name)} ({', '.join(fields)})")
-        database.execute(_BEGUN, [self._name, _VERSION, self._stream, _START])
-        self._writer, self._committed = 0, None
+        database.execute(_BEGUN, [self._name, _VERSION, self._stream, _START, writer])
+        self._writer, self._committed = writer, None
 
     def write(self, batch: Batch) -> None:
         """Take rows, which wait in memory until the next commit."""
@@ -148,11 +162,17 @@ class _Table(SinkWriter):
 
     def _failed(self, error: Exception, *, passes: bool) -> Exception:
         said = f"{self._what}: {str(error).splitlines()[0]}"
-        return SinkUnavailable(said) if passes else SinkFailed(f"{said}; expected a table that takes these rows")
+        if passes:
+            return SinkUnavailable(said)
+        keyless = self._key and "conflict" in said.casefold()  # "does not match any constraint", in both databases
+        expected = f"has a primary key of {', '.join(self._key)}" if keyless else "takes these rows"
+        return SinkFailed(f"{said}; expected a table that {expected}")
 
 
 class SqliteTable(_Table):
     """A table of SQLite: times and dates are text, as its functions take them, and decimals are text, too."""
+
+    FORM, MARK, AT = "SQLite", b"SQLite format 3\0", 0
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
@@ -186,6 +206,8 @@ class SqliteTable(_Table):
 
 class DuckTable(_Table):
     """A table of DuckDB, with the types that it has for Arrow's."""
+
+    FORM, MARK, AT = "DuckDB", b"DUCK", 8
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:

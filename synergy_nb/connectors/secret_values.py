@@ -32,6 +32,8 @@ def given_secrets(given: Mapping[str, bytes | str] | None) -> dict[str, bytes]:
 
     Raises ``ValueError`` if one is not where it is said to be, or is empty.
     """
+    if not isinstance(given, Mapping | None):  # it may have secrets: it is not shown
+        raise ValueError(f"secrets: a {type(given).__name__}; expected a mapping of names to {_EXPECTED}")
     return {name: _value(name, where) for name, where in (given or {}).items()}
 
 

@@ -111,20 +111,25 @@ class KafkaBrokers:
         if left := self._producer.flush(_WITHIN):
             raise TimeoutError(f"topic: {topic!r}: {left} messages were not taken within {_WITHIN:g} s")
 
-    def values(self, topic: str, partition: int = 0) -> list[Any]:
-        """Return the values of all messages of a partition, which are JSON.
+    def values(self, topic: str, partition: int | None = None) -> list[Any]:
+        """Return the values of all messages of a topic, which are JSON.
 
         Parameters
         ----------
         topic
             Name of the topic.
         partition
-            Number of the partition, from 0 on.
+            Number of the partition, from 0 on; None: of all, one after the other.
 
         Returns
         -------
         list
-            The values, in the order of the partition.
+            The values, in the order of each partition.
+
+        Raises
+        ------
+        ValueError
+            If the topic or the partition is not there.
         """
         from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 - an extra
 
@@ -134,9 +139,16 @@ class KafkaBrokers:
         )
         found: list[Any] = []
         try:
-            reader.assign([TopicPartition(topic, partition, 0)])
-            while (message := reader.poll(_WITHIN)) is not None and message.error() is None:
-                found.append(message)
+            topics = reader.list_topics(timeout=_WITHIN).topics
+            if topic not in topics:
+                raise ValueError(f"topic: {topic!r}; expected one that is there: {', '.join(sorted(topics)) or 'none'}")
+            there = sorted(topics[topic].partitions)
+            if partition is not None and partition not in there:
+                raise ValueError(f"partition: {partition!r}; expected one from 0 to {there[-1]}")
+            for number in there if partition is None else [partition]:
+                reader.assign([TopicPartition(topic, number, 0)])
+                while (message := reader.poll(_WITHIN)) is not None and message.error() is None:
+                    found.append(message)
         finally:
             reader.close()
         return [msgspec.json.decode(each.value()) for each in found]

@@ -70,7 +70,7 @@ def test_a_table_that_is_there_is_used_if_it_takes_the_rows(
     writer = writer_of(to, COLUMNS, "s")
     writer.open()
     writer.write(batch((0, "a", 1.0)))
-    with pytest.raises(SinkFailed, match=r"rows.db': table 'sums': .*(?i:unique).*; expected a table that takes these"):
+    with pytest.raises(SinkFailed, match=r"'sums': .*(?i:unique).*; expected a table that has a primary key of k"):
         writer.commit(Point(1, 0))
     without = {name: each for name, each in to.items() if name != "key"}
     again = writer_of(without, COLUMNS, "s")
@@ -81,8 +81,29 @@ def test_a_table_that_is_there_is_used_if_it_takes_the_rows(
     with pytest.raises(SinkFailed, match="table 'few': it has no column 'time'; expected time, k, v"):
         writer_of({**to, "table": "few"}, COLUMNS, "s").open()
     (tmp_path / "text").write_text("this is a text, which no database has written. " * 100)
-    with pytest.raises(SinkFailed, match="text': table 'sums': "):
+    with pytest.raises(SinkFailed, match="text': it holds something else; expected a file of "):
         writer_of({**to, "path": str(tmp_path / "text")}, COLUMNS, "s").open()
+
+
+@FORMS
+def test_a_table_that_was_dropped_is_written_anew(form: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    to = form(tmp_path / "rows.db", "sums")
+    writer, earlier = writer_of(to, COLUMNS, "s"), writer_of(to, COLUMNS, "s")
+    for each in (earlier, writer):
+        each.open()
+    writer.write(batch((0, "a", 1.0)))
+    writer.commit(Point(1, 0))
+    connect: Callable[[str], Any] = duck.connect if form is duckdb else sqlite3.connect
+    with closing(connect(to["path"])) as database:
+        database.execute("DROP TABLE sums")
+        database.commit()
+    writer = writer_of(to, COLUMNS, "s")
+    assert writer.open() is None
+    with pytest.raises(SinkUnavailable, match="another writer"):
+        earlier.commit(Point(1, 0))
+    writer.write(batch((0, "a", 1.0)))
+    writer.commit(Point(1, 0))
+    assert asked(to, "SELECT k FROM sums") == [("a",)]
 
 
 def test_a_file_that_another_program_has_locked_is_waited_for(tmp_path: Path) -> None:
@@ -133,7 +154,7 @@ def test_wrong_options_are_one_error() -> None:
     for to, said in (
         ({"format": "sqlite", "path": "x"}, "to.table: missing; expected a table, as in sqlite('results.sqlite', "),
         (sqlite("x", "t"), "to: 'all'; expected columns of type"),
-        (duckdb("x", "t", key="no"), "to: 'no'; expected columns of the stream as the key: "),
+        (duckdb("x", "t", key="no"), "to.key: 'no'; expected columns of the stream as the key: "),
     ):
         with pytest.raises(PlanError) as raised:
             rows.sink(to=to)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from synergy_nb import PlanError, source
+from synergy_nb import PlanError, mqtt, source
 from synergy_nb.connectors.secret_values import Secrets, given_secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Source
 from synergy_nb.plan import Plan
@@ -54,6 +54,14 @@ def test_secrets_are_given_as_values_or_by_their_place(tmp_path: Path, monkeypat
         given_secrets({"x": "keyring:shop/ann"})
     with pytest.raises(ValueError, match="the value is empty; expected a secret"):
         given_secrets({"x": b""})
+    with pytest.raises(ValueError, match="secrets: a list; expected a mapping of names to 'env:VARIABLE'"):
+        given_secrets([f"x={TOKEN}"])  # type: ignore[arg-type]
+
+
+def test_a_password_in_place_of_the_name_of_a_secret_is_not_shown() -> None:
+    for wrong in ("pa$$word", "pass\nword", " password", "{pass}" * 100):
+        with pytest.raises(ValueError, match=r"^password: '\.\.\.'; expected the name of a secret"):
+            mqtt("a", "broker.local:1883", user="ann", password=wrong)
 
 
 def test_a_plan_has_names_of_secrets_and_is_refused_with_values() -> None:

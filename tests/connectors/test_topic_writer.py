@@ -57,6 +57,18 @@ def found(brokers: KafkaBrokers, topic: str, partitions: int) -> list[int]:
     return sorted(row["v"] for number in range(partitions) for row in brokers.values(topic, number))
 
 
+def test_values_of_a_topic_are_those_of_all_partitions(brokers: KafkaBrokers) -> None:
+    brokers.make("both", partitions=2)
+    for number in range(2):
+        brokers.put("both", [number], number)
+    assert brokers.values("both") == [0, 1]
+    assert brokers.values("both", 1) == [1]
+    with pytest.raises(ValueError, match=r"topic: 'neither'; expected one that is there: .*both"):
+        brokers.values("neither")
+    with pytest.raises(ValueError, match="partition: 2; expected one from 0 to 1"):
+        brokers.values("both", 2)
+
+
 class Breaking:
     """A producer that ends, as its process might, after some steps, with or without what it has not sent."""
 

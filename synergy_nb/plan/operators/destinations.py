@@ -172,22 +172,23 @@ DESTINATION: Final = ValueType("destination", _destination, _written)
 _FLAT: Final = {"csv": "a CSV file", "sqlite": "a table of SQLite"}
 
 
-def check_columns(to: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return a column of a stream that a format cannot hold, and what was expected; None if it holds all."""
+def check_columns(to: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """Return a wrong field, its value, and what was expected, where a destination does not fit a stream; or None."""
     form = to["format"]
     for name, kind in columns.items() if form in _FLAT else ():
         if family(kind) not in PLAIN:
-            return name, f"columns of type {', '.join(PLAIN)} in {_FLAT[form]}, not {kind}; parquet and jsonl hold it"
+            expected = f"columns of type {', '.join(PLAIN)} in {_FLAT[form]}, not {kind}; parquet and jsonl hold it"
+            return "to", name, expected
     key = to.get("key", [])
     for name in [key] if isinstance(key, str) else key:
         if name not in columns:
-            return name, f"columns of the stream as the key: {', '.join(columns)}"
+            return "to.key", name, f"columns of the stream as the key: {', '.join(columns)}"
     if form == "mqtt" and set(to["topic"]) & {"+", "#"}:
-        return to["topic"], "a topic without '+' and '#', which are patterns for readers"
+        return "to.topic", to["topic"], "a topic without '+' and '#', which are patterns for readers"
     if "partition" in to:
         for name in columns:
             if name.casefold() == PERIOD:
-                return name, f"no column of this name with a partition, whose folders are named {PERIOD}=..."
+                return "to", name, f"no column of this name with a partition, whose folders are named {PERIOD}=..."
     return None
 
 

@@ -240,10 +240,11 @@ def _name(value: Any) -> str:
 
 
 def _secret(value: Any) -> str:
-    name = _name(value)
-    if any(each in name for each in "${}"):
-        raise WrongValue(value, "the name of a secret, without '$', '{' and '}'")
-    return name
+    with contextlib.suppress(WrongValue):
+        name = _name(value)
+        if not any(each in name for each in "${}"):
+            return name
+    raise WrongValue("...", "the name of a secret, without '$', '{' and '}'")  # it may be the secret: it is not shown
 
 
 _NO_ENCODINGS: Final = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape")  # codecs of text only

@@ -733,7 +733,7 @@ SOURCE: Final = Declaration(
 def _sink(it: Derivation) -> Schema:
     to = it.params.get("to")
     if to is not None and (fault := check_columns(to, it.input)) is not None:
-        it.wrong("to", *fault)
+        it.wrong(*fault)
     return dict(it.input)
 
 

@@ -428,6 +428,8 @@ class AsyncApplication(LedApplication):
         ClusterError
             As :meth:`results`.
         """
+        if not hasattr(session, "createDataFrame"):
+            raise TypeError(f"session: {session!r}; expected a Spark session, such as cluster.spark_session() returns")
         rows = await self.results(sink)
         return await asyncio.to_thread(session.createDataFrame, rows.to_arrow())
 
