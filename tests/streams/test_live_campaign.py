@@ -32,7 +32,7 @@ SECONDS = 4.0
 UNDISTURBED, DISTURBED = 0.0, 0.02  # speeds of the sources
 HURRIED = 1.0 / DISTURBED  # factor of their pace after the first move, which has all the time that it needs
 
-#: Reasons of troubles that a peer has with others that die or are late, as one that hangs is, and all on a busy machine.
+#: Reasons of troubles that a peer has with others that die or are late, as one that hangs is, or all on a busy one.
 LATE = re.compile(
     r"a (TLS )?handshake that was not .* within .*|a TLS handshake that failed: .*closed.*"
     r"|only neighbours in the ring hold the same entries"
