@@ -84,6 +84,7 @@ def test_each_row_is_of_the_old_plan_up_to_a_point_and_of_the_new_one_after_it(s
     assert of_one_point(simulation, found, make(*old, **WHOLE), make(*new, **WHOLE))
 
 
+@pytest.mark.slow
 def test_a_second_plan_takes_the_place_of_the_first_and_goes_on_with_its_streams() -> None:
     simulation = Simulation(peers=4, seed=1)
     application = simulation.submit(counts(100, "1 s"))
@@ -106,6 +107,7 @@ def test_a_second_plan_takes_the_place_of_the_first_and_goes_on_with_its_streams
         assert after[1] == before[2], "windows follow one another without a gap"
 
 
+@pytest.mark.slow
 def test_joins_have_all_of_their_partners_after_the_point() -> None:
     simulation = Simulation(peers=4, seed=1)
     application = simulation.submit(joins("1 s"))

@@ -28,6 +28,7 @@ def heard(messages: Messages) -> list[int]:
     return [json.loads(text)["v"] for text in messages.heard]
 
 
+@pytest.mark.slow
 def test_rows_are_messages_and_those_of_a_broken_commit_come_again() -> None:
     with Messages() as messages:
         to = websocket(messages.url, headers={"Authorization": "Bearer ${board}"})

@@ -41,6 +41,7 @@ def written(to: dict[str, Any], disk: PowerDisk, sizes: tuple[int, ...], has: in
     return has
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", EACH)
 def test_what_a_destination_has_is_there_after_power_failures(
     make: Callable[[Path], dict[str, Any]], tmp_path: Path

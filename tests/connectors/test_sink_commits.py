@@ -50,6 +50,7 @@ def test_a_stream_that_was_not_disturbed_is_whole(make: Callable[[Path], dict[st
     assert Point(*there).position == ROWS
 
 
+@pytest.mark.slow
 @each
 def test_a_writer_that_ends_at_any_step_leaves_what_the_next_one_completes(
     make: Callable[[Path], dict[str, Any]], tmp_path: Path
