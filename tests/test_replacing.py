@@ -143,7 +143,13 @@ def test_what_is_refused_leaves_the_application_as_it_is() -> None:
     for text, each in wrong.items():
         with pytest.raises(PlanError, match=text):
             application.replace(each)
+    with pytest.raises(PlanError, match="plan: 'an int'; expected a Plan"):
+        application.replace(3)  # type: ignore[arg-type]
     assert (application.id, application.status) == (former, "running")
+    application.stop()
+    for preview in (True, False):
+        with pytest.raises(ClusterError, match=f"application: '{former}' is stopped; expected one that runs"):
+            application.replace(counts(900, "1 s"), preview=preview)
     assert {each.status for name, each in simulation.applications.items() if name != former} <= {"stopped"}
 
 

@@ -72,7 +72,7 @@ class TopicSource(Source):
         self._name = f"topic {self._topic!r}"
         self._latest, self._ends = params.get("start") == "latest", bool(params.get("ends"))
         self._schema = schema
-        self._lines = LineTables(self._name, schema, {**params, "format": "json"})
+        self._lines = LineTables(self._name, schema, params)
         self._decode: Callable[[bytes], Any] | None = None  # None: messages in JSON
         self._consumer: Any = None
         self._errors: list[Any] = []  # what the client has told of

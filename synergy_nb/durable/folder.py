@@ -103,6 +103,9 @@ class DurableFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raise ``DurableError`` if it is no path."""
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+            raise DurableError(f"durable: {path!r}; expected the path of a folder")
         self.path = Path(path).absolute()
         self._locks: list[int] = []
 

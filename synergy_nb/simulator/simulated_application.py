@@ -340,10 +340,12 @@ class SimulatedApplication(OneSided):
         ``timeout``: longest virtual time, in seconds or as ``"2 min"``.
 
         Raises ``PlanError`` if the plan cannot take the place of its own; ``NotAdmitted`` if the peers refuse it; or
-        ``ClusterError`` if it has not caught up in time. Then the application goes on as before.
+        ``ClusterError`` if it has ended, or the new plan has not caught up in time. Then it goes on as before.
         """
         change = change_of(self.plan, plan)
         check_replacement(self.id, self.plan, plan)
+        if self.status not in LASTING:
+            raise ClusterError(f"application: {self.id!r} is {self.status}; expected one that runs")
         if not preview:
             self.simulation._replace(self, plan, change, duration("timeout", timeout))
         return change

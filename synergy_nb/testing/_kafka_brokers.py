@@ -59,6 +59,8 @@ class KafkaBrokers:
     """
 
     def __init__(self, brokers: int = 1) -> None:
+        if brokers < 1:
+            raise ValueError(f"brokers: {brokers}; expected one at least")
         from confluent_kafka import Producer  # noqa: PLC0415 - an extra
 
         self._library = _library()
@@ -102,12 +104,19 @@ class KafkaBrokers:
 
         Raises
         ------
+        ValueError
+            If the topic has no such partition.
         TimeoutError
             If the brokers do not take them within 30 s.
         """
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - an extra
+
         for value in values:
             sent = value if isinstance(value, bytes) or value is None else msgspec.json.encode(value)
-            self._producer.produce(topic, sent, partition=partition)
+            try:
+                self._producer.produce(topic, sent, partition=partition)
+            except KafkaException as error:
+                raise ValueError(f"topic: {topic!r}, partition: {partition}: {error.args[0].str()}") from None
         if left := self._producer.flush(_WITHIN):
             raise TimeoutError(f"topic: {topic!r}: {left} messages were not taken within {_WITHIN:g} s")
 

@@ -71,6 +71,11 @@ class LineTables:
         return self._format == "csv" and not self.header
 
     @property
+    def _expected(self) -> str:
+        """What is expected in place of a value that is no object."""
+        return "one by the schema" if "avro" in self._format else f'one in JSON, such as {{"{self._clock}": 0}}'
+
+    @property
     def skipped(self) -> SkippedLines | None:
         """All malformed lines so far; None if there are none."""
         bad = self._tally.malformed
@@ -198,12 +203,13 @@ class LineTables:
         for number, value, text in found:
             try:
                 if not isinstance(value, dict):
-                    raise FeedError(f'{self.name}: no object; expected one in JSON, such as {{"{self._clock}": 0}}')
+                    raise FeedError(f"{self.name}: no object; expected {self._expected}")
                 tables.append(self._rows.of_rows([{**absent, **value}]))
                 self._tally.add(1)
                 kept.append(number)
             except FeedError as error:
-                shown = repr(value) if text is None else text.decode("utf-8", "replace").strip()
+                seen = value if text is None and isinstance(value, bytes) else text
+                shown = repr(value) if seen is None else seen.decode("utf-8", "replace").strip()
                 wrong, _, expected = str(error).removeprefix(f"{self.name}: ").partition("; expected ")
                 field = wrong.partition("'")[2].partition("'")[0] or "line"
                 self._tally.add(1, Malformed(1, 1, number, shown, field, shown, expected))

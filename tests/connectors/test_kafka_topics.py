@@ -176,6 +176,20 @@ def test_messages_in_avro(brokers: KafkaBrokers, form: str, before: bytes) -> No
     assert last.skipped is not None
     assert last.skipped.count == 2
     check_source(lambda: topic(brokers, name, format=form, schema=ORDER, ends=True, tolerance=0.9))
+    few = topic(brokers, name, format=form, schema=ORDER, ends=True)
+    few.open(None)
+    with pytest.raises(ValueError, match=f"2 of 5 lines are not of format '{form}'.* line 3: .*one by the schema"):
+        polled(few)
+    few.close()
+
+
+def test_what_brokers_do_not_have_is_refused(brokers: KafkaBrokers) -> None:
+    brokers.make("small")
+    for wrong in (lambda: brokers.put("small", [1], 7), lambda: brokers.values("small", 7), lambda: KafkaBrokers(0)):
+        with pytest.raises(ValueError, match=r"partition: 7[:;]|brokers: 0; expected one at least"):
+            wrong()
+    with pytest.raises(ValueError, match=r"topic: 'nope'; expected one that is there: .*small"):
+        brokers.values("nope")
 
 
 @pytest.mark.slow

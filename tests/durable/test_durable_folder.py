@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,12 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     said = "it has no readable file FORMAT; expected a durable folder or an empty one"
     assert refused(DurableFolder(tmp_path)) == said
+
+
+@pytest.mark.parametrize("path", [3, True, ""])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(DurableError, match=f"durable: {path!r}; expected the path of a folder"):
+        DurableFolder(path)
 
 
 def test_a_folder_of_another_version_is_refused(folder: DurableFolder) -> None:

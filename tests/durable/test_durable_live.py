@@ -89,3 +89,11 @@ def test_a_union_goes_on_after_the_death_of_everything_also_while_it_restarts(tm
         asked_until(lambda: not DurableFolder(folder).applications())
     found = sorted(map(int, values(out)))
     assert found == [*range(1200), *range(10_000, 11_200)]
+
+
+@pytest.mark.slow(3)
+def test_what_is_refused_at_once_is_not_kept(tmp_path: Path) -> None:
+    with Cluster(1, cores=1.0, durable=tmp_path) as cluster:
+        with pytest.raises(ClusterError, match="this cluster is durable"):
+            cluster.submit(source("packets", rate="10 tuples/s").filter("bytes > 1", engine="spark").sink("large"))
+        assert DurableFolder(tmp_path).applications() == []

@@ -16,7 +16,7 @@ from synergy_nb.plan.checks.validation import PlanError, Problem
 from synergy_nb.plan.derived.placement_modes import decider_of
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.query_plan import Plan
-from synergy_nb.plan.terms.units import format_duration
+from synergy_nb.plan.terms.units import format_duration, type_of
 
 __all__ = ["PlanChange", "change_of", "check_replacement"]
 
@@ -84,7 +84,7 @@ class PlanChange(NamedTuple):
 def change_of(old: Plan, new: Plan) -> PlanChange:
     """Compare a plan with one that is to take its place.
 
-    Raises ``PlanError`` if it cannot: it has other sinks, or a source that the old one has not.
+    Raises ``PlanError`` if it cannot: it is no plan, it has other sinks, or a source that the old one has not.
 
     Examples
     --------
@@ -96,6 +96,9 @@ def change_of(old: Plan, new: Plan) -> PlanChange:
       begin anew: n
       end: n
     """
+    if not isinstance(new, Plan):
+        expected = "a Plan, which .sink() at the end of a stream returns"
+        raise PlanError([Problem("", "plan", type_of(new), expected)])
     if problems := [*_problems(old, new)]:
         raise PlanError(problems)
     made = {old.stream_name(name): name for name, each in old.operators.items() if each.kind != "sink"}

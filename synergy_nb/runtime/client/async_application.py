@@ -737,11 +737,14 @@ class AsyncApplication(LedApplication):
         NotAdmitted
             If the peers refuse it, with the numbers; the old plan goes on.
         ClusterError
-            If it has not caught up in time, or cannot be made of the streams of the old one, which goes on.
+            If the application has ended; or if the new plan has not caught up in time, or cannot be made of the streams
+            of the old one, which goes on.
         """
         change = change_of(self.plan, plan)
         check_replacement(self.id, self.plan, plan)
         patience = duration("timeout", timeout)
+        if (status := (await self.state()).status) not in LASTING:
+            raise ClusterError(f"application: {self.id!r} is {status}; expected one that runs")
         if preview:
             return change
         if self._writing:

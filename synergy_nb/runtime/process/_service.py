@@ -418,10 +418,15 @@ class Service:
         check_memory(plan, on_peers(plan, spark=on_spark), self.host.hosting.memory.limit)
         if on_spark:
             self._spark_reports.publish()
-        if self._durable is not None and not request.trial and not user:
-            await asyncio.to_thread(keep_application, self._durable, request, plan, self.runtime.clock())
+        folder = None if request.trial or user else self._durable
+        if folder is not None:
+            await asyncio.to_thread(keep_application, folder, request, plan, self.runtime.clock())
         try:
             await self._commands.submit(msgspec.structs.replace(request, plan=plan.to_bytes()), user)
+        except ValueError:  # the peer has refused it, so it never ran
+            if folder is not None and not request.epoch:
+                await asyncio.to_thread(folder.drop, application)
+            raise
         finally:
             for forgotten in self._measurements.keys() - requests.keys():
                 del self._measurements[forgotten]

@@ -590,19 +590,26 @@ async def _durable(options: ClusterOptions, config: dict[str, Any]) -> DurableFo
     """
     if (given := options.get("durable")) is None:
         return None
-    folder = DurableFolder(given)
     try:
-        await asyncio.to_thread(_opened, folder)
+        folder = DurableFolder(given)
+        await asyncio.to_thread(_open, folder)
     except DurableError as error:
-        folder.unlock()
         raise ClusterError(str(error)) from None
     config["durable"] = str(folder.path)
     config["session"] = {**config["session"], "durable": True}
     return folder
 
 
-def _opened(folder: DurableFolder) -> None:
+def _open(folder: DurableFolder) -> None:
     """Have this program use a folder alone; raise ``DurableError`` if it cannot, or if anything is damaged."""
+    try:
+        _check(folder)
+    except DurableError:
+        folder.unlock()
+        raise
+
+
+def _check(folder: DurableFolder) -> None:
     folder.prepare()
     folder.lock()
     until = time.monotonic() + WRITES_ON
