@@ -96,9 +96,10 @@ def change_of(old: Plan, new: Plan) -> PlanChange:
       begin anew: n
       end: n
     """
-    if not isinstance(new, Plan):
+    given: Any = new
+    if not isinstance(given, Plan):
         expected = "a Plan, which .sink() at the end of a stream returns"
-        raise PlanError([Problem("", "plan", type_of(new), expected)])
+        raise PlanError([Problem("", "plan", type_of(given), expected)])
     if problems := [*_problems(old, new)]:
         raise PlanError(problems)
     made = {old.stream_name(name): name for name, each in old.operators.items() if each.kind != "sink"}
