@@ -111,14 +111,19 @@ class KafkaBrokers:
         """
         from confluent_kafka import KafkaException  # noqa: PLC0415 - an extra
 
+        said: list[Any] = []  # of each message the error with which it ended, or None
         for value in values:
             sent = value if isinstance(value, bytes) or value is None else msgspec.json.encode(value)
             try:
-                self._producer.produce(topic, sent, partition=partition)
+                self._producer.produce(
+                    topic, sent, partition=partition, on_delivery=lambda error, _: said.append(error)
+                )
             except KafkaException as error:
-                raise ValueError(f"topic: {topic!r}, partition: {partition}: {error.args[0].str()}") from None
+                said.append(error.args[0])
         if left := self._producer.flush(_WITHIN):
             raise TimeoutError(f"topic: {topic!r}: {left} messages were not taken within {_WITHIN:g} s")
+        if wrong := [error for error in said if error is not None]:
+            raise ValueError(f"topic: {topic!r}, partition: {partition}: {wrong[0].str()}")
 
     def values(self, topic: str, partition: int | None = None) -> list[Any]:
         """Return the values of all messages of a topic, which are JSON.
