@@ -526,6 +526,30 @@ async def test_a_source_on_hold_stands_still_and_goes_on_at_its_pace() -> None:
     assert gaps[-5:] == pytest.approx([0.05] * 5)
 
 
+async def test_a_row_that_is_due_as_its_source_is_stopped_enters_then() -> None:
+    """Not at the end of time: what merges rows by the time at which they entered could not go on."""
+    replay = Replay(pieces(20, 0.1))
+
+    class Stopped(Halt):
+        def wait(self, timeout: float | None = None) -> bool:
+            found = super().wait(timeout)
+            if replay.now >= 1000.95 and not stopped:
+                stopped.append(replay.now)
+                replay.feed.change_pace(0.0)
+            elif stopped and replay.now > stopped[0] + 30.0:
+                replay.feed.change_pace(1.0)
+            return found
+
+    stopped: list[float] = []
+    replay.feed.halt = Stopped(replay)  # type: ignore[attr-defined]
+    chunks = await replay.whole()
+    assert not replay.failures
+    born = [chunk.born for chunk in chunks]
+    assert born == sorted(born)
+    assert stopped[0] in born
+    assert born[-1] < stopped[0] + 35.0
+
+
 async def test_rows_that_waited_for_the_end_of_a_hold_enter_then() -> None:
     now = [5.0]
     feed = PushFeed(lambda: None, lambda: now[0], most=1 << 20, schema=COLUMNS, room=1)

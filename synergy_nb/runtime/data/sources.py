@@ -347,7 +347,8 @@ class ThreadFeed(FeedThread):
     def _overdue(self, stream: Stream, entry: Entry) -> tuple[list[Item], Entry | None]:
         """Merge a late ``entry`` with all that is due as well; return the items, and the next entry if it was read."""
         due, item = entry
-        first, now = self._when(due), self.clock()
+        now = self.clock()
+        first = min(self._when(due), now)  # the pace may have changed since it was due: to 0, so that it would never be
         group = [msgspec.structs.replace(item, born=first)]
         rows = item.rows if isinstance(item, Batch) else 0
         while now - first > BEHIND:
@@ -355,10 +356,11 @@ class ThreadFeed(FeedThread):
             if following is None:
                 break
             due, item = following
+            when = self._when(due)
             rows += item.rows if isinstance(item, Batch) else 0
-            if self._when(due) > now or rows > TOGETHER_ROWS or not mergeable(first, self._when(due)):
+            if when > now or rows > TOGETHER_ROWS or not mergeable(first, when):
                 return coalesce(group), following
-            group.append(msgspec.structs.replace(item, born=self._when(due)))
+            group.append(msgspec.structs.replace(item, born=when))
         return coalesce(group), None
 
 
