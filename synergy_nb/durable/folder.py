@@ -274,7 +274,7 @@ def _checked(data: bytes) -> bytes:
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Write a file as a whole, and have the disk hold it."""
+    """Write a file as a whole: whoever reads it finds the old one or the new one."""
     beside = path.with_name(f".{path.name}")
     opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

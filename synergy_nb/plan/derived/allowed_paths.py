@@ -27,7 +27,8 @@ from typing import Final, NamedTuple
 
 from synergy_nb.plan.checks.validation import Operator
 from synergy_nb.plan.derived.named_secrets import secrets_of_plan
-from synergy_nb.plan.operators.catalogue import KINDS, PART, parameters_of
+from synergy_nb.plan.derived.spark_parts import works_of
+from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
 from synergy_nb.plan.operators.destinations import DESTINATION
 from synergy_nb.plan.operators.parameter_types import ADDRESS, ADDRESSES, FILES, PATH, URL, WEBSOCKET, host_of
 from synergy_nb.plan.operators.tables import TABLE
@@ -131,29 +132,21 @@ def paths_of(plan: Plan, only: str | None = None) -> Iterator[NamedPath]:
 
 
 def _paths(operator: Operator) -> Iterator[NamedPath]:
-    if operator.kind == PART:
-        inner = Plan.from_bytes(operator.params["plan"])
-        for member in operator.params["members"]:
-            yield from _paths(inner.operators[member])
-        return
-    works = [(operator.kind, operator.params)]
-    if operator.makes is not None:
-        works.append((operator.makes.kind, operator.makes.params))
-    for kind, params in works:
+    for owner, kind, params in works_of(operator):
         for name, parameter in parameters_of(kind, params).items() if kind in KINDS else ():
             value = params.get(name)
             if parameter.type is PATH and value is not None:
-                yield NamedPath(operator.id, name, str(value), "query" in params and kind == "source")
+                yield NamedPath(owner, name, str(value), "query" in params and kind == "source")
             elif parameter.type is ADDRESS and value is not None and "query" in params:
-                yield NamedPath(operator.id, name, str(value), query=True)
+                yield NamedPath(owner, name, str(value), query=True)
             elif parameter.type in (ADDRESS, URL, WEBSOCKET) and value is not None:
-                yield NamedPath(operator.id, name, str(value), host=host_of(str(value)))
+                yield NamedPath(owner, name, str(value), host=host_of(str(value)))
             elif parameter.type is ADDRESSES and value is not None:
-                yield from (NamedPath(operator.id, name, each, host=host_of(each)) for each in value)
+                yield from (NamedPath(owner, name, each, host=host_of(each)) for each in value)
             elif parameter.type is FILES and value is not None:  # the pattern is of names in the folder only
-                yield NamedPath(operator.id, name, str(Path(value).parent))
+                yield NamedPath(owner, name, str(Path(value).parent))
             elif parameter.type is TABLE and isinstance(value, Mapping) and "path" in value:
-                yield NamedPath(operator.id, name, str(value["path"]), "query" in value)
+                yield NamedPath(owner, name, str(value["path"]), "query" in value)
             elif parameter.type is DESTINATION and isinstance(value, Mapping):
                 place = next(str(value[each]) for each in ("path", "topic", "url") if each in value)
-                yield NamedPath(operator.id, name, place, written=True)
+                yield NamedPath(owner, name, place, written=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from synergy_nb.plan.checks.validation import Operator
-from synergy_nb.plan.operators.catalogue import KINDS, PART, parameters_of
+from synergy_nb.plan.derived.spark_parts import works_of
+from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
 from synergy_nb.plan.operators.destinations import DESTINATION, DESTINATIONS
 from synergy_nb.plan.operators.parameter_types import HEADERS, SECRET, SECRET_TEXT, URL, WEBSOCKET, ValueType
 from synergy_nb.plan.query_plan import Plan
@@ -25,18 +25,8 @@ class NamedSecret(NamedTuple):
 def secrets_of_plan(plan: Plan) -> Iterator[tuple[str, NamedSecret]]:
     """Yield the secrets that a plan names, each with the id of the operator."""
     for name, operator in plan.operators.items():
-        yield from ((name, each) for each in _of_operator(operator))
-
-
-def _of_operator(operator: Operator) -> Iterator[NamedSecret]:
-    if operator.kind == PART:
-        inner = Plan.from_bytes(operator.params["plan"])
-        for member in operator.params["members"]:
-            yield from _of_operator(inner.operators[member])
-        return
-    yield from secrets_of(operator.kind, operator.params)
-    if operator.makes is not None:
-        yield from secrets_of(operator.makes.kind, operator.makes.params)
+        for _, kind, params in works_of(operator):
+            yield from ((name, each) for each in secrets_of(kind, params))
 
 
 def secrets_of(kind: str, params: Mapping[str, Any]) -> Iterator[NamedSecret]:

@@ -7,7 +7,7 @@ belongs to the part of its reader if all its readers are in that part, and is th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +33,7 @@ __all__ = [
     "replace_parts",
     "spark_load",
     "trusted_profiles",
+    "works_of",
 ]
 
 #: Core-seconds per tuple on Spark, measured on one machine of two cores: for operators with state (sums in windows by
@@ -43,6 +44,18 @@ SPARK_COSTS: Final[Mapping[bool, float]] = {True: 5e-6, False: 1e-6}
 def has_state(operator: Operator) -> bool:
     """Whether an operator retains state for later results."""
     return operator.kind in KINDS and KINDS[operator.kind].state not in ("", "table")
+
+
+def works_of(operator: Operator) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield what an operator does, as (id, kind, parameters): also what it makes, and each operator of a part."""
+    if operator.kind == PART:
+        inner = Plan.from_bytes(operator.params["plan"])
+        for member in operator.params["members"]:
+            yield from works_of(inner.operators[member])
+        return
+    yield operator.id, operator.kind, operator.params
+    if operator.makes is not None:
+        yield operator.id, operator.makes.kind, operator.makes.params
 
 
 def cones(plan: Plan, on_spark: Collection[str]) -> dict[str, tuple[str, ...]]:
