@@ -108,6 +108,7 @@ class MemoryComm:
         self.stream = Stream()
         self.written: list[Any] = []
         self.other: MemoryComm
+        self.to = ""  # address of the other end
         self._read, self._write = read, write
         self._closed = False
         self.allow_offload = True
@@ -194,6 +195,7 @@ class Net:
             if address in self.dead or (address not in self.links and address not in self.silent):
                 raise OSError(f"connection to {address} refused")
             here, there = pair()
+            here.to, there.to = address, own
             self.opened.append(here)
             if address not in self.silent:
                 task = asyncio.get_running_loop().create_task(self._serve(self.links[address], there))

@@ -14,7 +14,15 @@ import pytest
 from synergy_nb.control.identity import Identity, WrongIdentity
 from synergy_nb.overlay.ring import ring_position
 from synergy_nb.runtime.identity import credential_folder
-from synergy_nb.runtime.identity.authority import LIFE, Authority, Credentials, half_life, identity_in, public_key_of
+from synergy_nb.runtime.identity.authority import (
+    LIFE,
+    Authority,
+    Credentials,
+    half_life,
+    identity_in,
+    public_key_of,
+    revoked_in,
+)
 from synergy_nb.runtime.identity.credential_folder import CredentialError
 from synergy_nb.runtime.identity.security import IdentitySecurity, identity_of
 
@@ -150,6 +158,29 @@ def test_what_was_revoked_is_never_certified_again() -> None:
             each.renewed(held.certificate)
     with pytest.raises(WrongIdentity, match="expected one of spiffe://green"):
         authority.revoke(Identity("blue", "user", "eve"))
+
+
+def test_only_the_authority_says_what_was_revoked() -> None:
+    authority, other = Authority("green"), Authority("green")
+    holder = IdentitySecurity(authority.issue("owner", "ada"))
+    holder.take_revocations(authority.revocations())
+    assert not holder.revoked
+    for each in (authority, other):
+        each.revoke(Identity("green", "user", "eve"))
+    lists = [other.revocations(), b"x", authority.revocations().replace(b"eve", b"bob")]
+    for false in lists:
+        with pytest.raises(WrongIdentity, match="a list that the authority of this cluster has not signed"):
+            holder.take_revocations(false)
+    assert not holder.revoked
+    first = authority.revocations()
+    grown: list[int] = []
+    holder.on_revoked.append(lambda: grown.append(len(holder.revoked)))
+    authority.revoke(Identity("green", "peer", "peer-1"))
+    for told in (first, Authority.from_bytes(authority.to_bytes()).revocations(), first):
+        holder.take_revocations(told)
+    assert holder.revoked == {"spiffe://green/user/eve", "spiffe://green/peer/peer-1"}
+    assert revoked_in(holder.revocations, authority.certificate) == sorted(holder.revoked)
+    assert grown == [1, 2]
 
 
 def test_an_authority_that_was_kept_issues_for_the_same_cluster() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -232,7 +233,7 @@ def test_a_guest_submits_within_what_peers_accept_and_sees_what_is_his_own_or_sh
 
 
 def test_a_guest_who_is_revoked_while_he_reads_is_told_so_and_has_what_had_come(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.invite("carol", tmp_path / "carol")
     with Cluster(cluster.scheduler, security=tmp_path / "carol") as carol, ThreadPoolExecutor(1) as pool:
@@ -249,6 +250,8 @@ def test_a_guest_who_is_revoked_while_he_reads_is_told_so_and_has_what_had_come(
             with pytest.raises(AccessRevoked, match="was revoked by the owner of the cluster; ask for another one"):
                 asked()
         assert endless.results(wait=False).height >= had
+    said = [line for line in capsys.readouterr().err.splitlines() if "revoked" in line]
+    assert said == [f"{AccessRevoked('synergy')}"], "once, also where nobody asks for anything"
     cluster.stop(endless.id)
 
 
@@ -305,6 +308,11 @@ def test_another_notebook_of_the_owner_revokes_for_all_and_for_those_that_join_l
 ) -> None:
     guest = security(cluster, USER, "trudy")
     with Cluster(cluster.scheduler, spark=False) as second:
+        told = threading.Event()
+        second.security.on_revoked.append(told.set)
+        cluster.revoke("user/tom")
+        assert told.wait(DEADLINE), "a notebook that is connected learns it from the peers"
+        assert second.security.revoked >= {security(cluster, USER, "ada").identity.id.replace("ada", "tom")}
         second.revoke("user/trudy")
         assert guest.identity.id in second.security.revoked
         with pytest.raises(ClusterError, match="is the owner of the cluster"):

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from synergy_nb.control.cuts import Cut
-from synergy_nb.control.identity import Identity
+from synergy_nb.control.identity import Identity, WrongIdentity
 from synergy_nb.runtime.transport.cut_links import CuttableLinks
 from synergy_nb.runtime.transport.link import (
     DISMISSED,
     HANDLER,
     PROTOCOL_VERSION,
+    REVOCATIONS,
     REVOKED,
     LinkDown,
     LinkFull,
@@ -391,8 +392,13 @@ class Certificates:
     def __init__(self) -> None:
         self.revoked: set[str] = set()
 
+        self.revocations = b""
+
     def identify(self, _comm: Any) -> Identity | None:
         return Identity("green", "user", "eve")
+
+    def take_revocations(self, _told: bytes) -> None:
+        raise AssertionError
 
 
 async def test_who_was_revoked_is_told_so_and_gets_nothing_else() -> None:
@@ -410,7 +416,7 @@ async def test_who_was_revoked_is_told_so_and_gets_nothing_else() -> None:
     assert await client.request(B, "say", b"x") == b"x"
     b.send_data("user/eve#1", "results", b"sent before")
     certificates.revoked.add("spiffe://green/user/eve")
-    b.end_revoked()
+    b.revocations_grew()
     hold.set()
     with pytest.raises(LinkDown, match=f"{B}: {DISMISSED}"):
         await asked
@@ -424,6 +430,74 @@ async def test_who_was_revoked_is_told_so_and_gets_nothing_else() -> None:
     with pytest.raises(LinkDown, match=DISMISSED):
         await client.request(B, "say", b"x")
     assert len(net.opened) == opened, "a name that was revoked never counts again"
+
+
+class Told(Certificates):
+    """Who is who by the name of the other end; a list of the authority begins so."""
+
+    SIGNED = b"signed: "
+    links: Links
+
+    def identify(self, comm: Any) -> Identity | None:
+        role, name = ("peer", comm.to[-1]) if "://" in comm.to else comm.to.partition("#")[0].split("/")
+        return Identity("green", role, name, comm.to if role == "peer" else "")
+
+    def take_revocations(self, told: bytes) -> None:
+        if not told.startswith(self.SIGNED):
+            raise WrongIdentity("revoked: a list that nobody has signed")
+        if told != self.revocations:
+            self.revocations, ids = told, told.removeprefix(self.SIGNED).decode().split()
+            self.revoked.update(ids)
+            self.links.revocations_grew()
+
+
+async def told_of_revocations(*names: str) -> tuple[Net, dict[str, Told], dict[str, Mapping[str, Log]]]:
+    """A network whose peers and clients pass on what was revoked."""
+    net, held, logs = Net(), {}, {}
+
+    async def same(_sender: str, _operation: str, payload: bytes) -> bytes:
+        return payload
+
+    for name in names:
+        held[name] = Told()
+        held[name].links, logs[name] = net.join(name, answer=same, identities=held[name])
+    return net, held, logs
+
+
+async def test_clients_learn_from_peers_what_was_revoked() -> None:
+    """One that is connected spoke on to a revoked peer, one that came later did so, too."""
+    ada, bob, signed = "user/ada#1", "owner/bob#1", Told.SIGNED + b"spiffe://green/peer/b"
+    net, held, logs = await told_of_revocations(A, B, ada, bob)
+    for at in (A, B):
+        assert await net.links[ada].request(at, "say", b"x") == b"x"
+    held[A].take_revocations(signed)
+    assert (await logs[ada]["down"].reaches(1)) == [(B, REVOKED)]
+    with pytest.raises(LinkDown, match=f"refused: {REVOKED}"):
+        await net.links[ada].request(B, "say", b"x")
+    assert await net.links[bob].request(B, "say", b"x") == b"x", "nobody has told him"
+    assert await net.links[bob].request(A, "say", b"x") == b"x"
+    assert (await logs[bob]["down"].reaches(1)) == [(B, REVOKED)]
+    assert held[bob].revocations == signed
+
+
+async def test_nobody_adds_to_what_the_authority_has_revoked() -> None:
+    ada, bob = "user/ada#1", "owner/bob#1"
+    net, held, logs = await told_of_revocations(A, B, ada, bob)
+    held[B].revocations = b"spiffe://green/peer/a"
+    held[ada].revocations = Told.SIGNED + b"spiffe://green/owner/bob"
+    for name in (ada, bob):
+        assert await net.links[name].request(B, "say", b"x") == b"x"
+        assert await net.links[name].request(A, "say", b"x") == b"x"
+        assert logs[name]["record"].entries == [
+            ("frame_refused", B, {"reason": "revoked: a list that nobody has signed"})
+        ]
+        assert not held[name].revoked
+    net.links[ada].by_address[A].put((REVOCATIONS, held[ada].revocations), 100, data=False, shape=None)
+    assert await net.links[ada].request(A, "say", b"x") == b"x"
+    (refused,) = logs[A]["record"].entries
+    assert refused[0] == "sender_refused"
+    assert refused[2] == {"what": "a list of what was revoked", "expected": "owner or peer", "times": 1}
+    assert not held[A].revoked
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

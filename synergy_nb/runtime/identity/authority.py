@@ -16,7 +16,8 @@ only the public one (:meth:`Authority.certify`). A certificate is renewed (:meth
 and the same identity: so nothing secret travels, and a holder can check that the new one is its own.
 
 What is revoked is an identity, not a certificate, as a holder may have several: its id is in :attr:`Authority.revoked`,
-and is never certified again.
+and is never certified again. The authority signs the list of these ids (:meth:`Authority.revocations`), so whoever has
+it may pass it on, and nobody can add an id to it. An id never leaves the list, so an old list harms nobody.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from synergy_nb.control.identity import PEER, Identity, WrongIdentity, endpoint_of
 
-__all__ = ["LIFE", "Authority", "Credentials", "half_life", "identity_in", "public_key_of"]
+__all__ = ["LIFE", "Authority", "Credentials", "half_life", "identity_in", "public_key_of", "revoked_in"]
 
 LIFE: Final = 24 * 3600.0  # seconds for which a certificate is valid
 AUTHORITY_LIFE: Final = 3650 * 24 * 3600.0  # seconds for which the authority itself is: longer than any cluster runs
 BACKDATED: Final = 3600.0  # seconds for which a certificate is valid before it is issued: clocks differ
 LONGEST_ADDRESS: Final = 64  # characters that a common name may have
+_SIGNS: Final = ec.ECDSA(hashes.SHA256())  # how the list of revoked ids is signed
 NONCE: Final = 4  # bytes of the nonce of a peer: nobody can have so many peers certified that one of them fits
 
 
@@ -72,6 +74,13 @@ class Credentials(msgspec.Struct, frozen=True):
         Raises ``ValueError`` if it is something else.
         """
         return msgspec.json.decode(data, type=cls)
+
+
+class _Revocations(msgspec.Struct, frozen=True):
+    """The ids whose certificates no longer count."""
+
+    ids: list[str]
+    signature: bytes  # of the authority
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -179,6 +188,13 @@ class Authority:
         self._own(identity)
         self._revoked.add(identity.id)
 
+    def revocations(self) -> bytes:
+        """Return the list of the ids that were revoked, which :func:`revoked_in` reads; empty if there are none."""
+        if not self._revoked:
+            return b""
+        ids = sorted(self._revoked)
+        return msgspec.msgpack.encode(_Revocations(ids, self._key.sign(_signed(ids), _SIGNS)))
+
     def to_bytes(self) -> bytes:
         """Return the authority with its key as JSON, for a file that only its owner can read."""
         return msgspec.json.encode(
@@ -246,6 +262,27 @@ class Authority:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
+
+
+def revoked_in(revocations: bytes, authority: str) -> list[str]:
+    """Return the ids in the list of an authority, whose certificate is PEM.
+
+    Raises ``WrongIdentity`` if that authority has not signed it.
+    """
+    key = x509.load_pem_x509_certificate(authority.encode()).public_key()
+    try:
+        told = msgspec.msgpack.decode(revocations, type=_Revocations)
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise InvalidSignature
+        key.verify(told.signature, _signed(told.ids), _SIGNS)
+    except (InvalidSignature, msgspec.MsgspecError):
+        raise WrongIdentity("revoked: a list that the authority of this cluster has not signed") from None
+    return told.ids
+
+
+def _signed(ids: list[str]) -> bytes:
+    """What is signed of a list; no certificate begins so."""
+    return b"synergy: revoked are " + msgspec.msgpack.encode(ids)
 
 
 def identity_in(certificate: str) -> Identity:

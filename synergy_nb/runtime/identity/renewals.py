@@ -1,6 +1,6 @@
 """Certificates of the peers of a cluster are renewed while it runs, and identities are revoked.
 
-Who has the authority sends each peer its next certificate, with the ids that were revoked, in one request
+Who has the authority sends each peer its next certificate, with the list of what was revoked, in one request
 (:class:`NextCredentials`): first the certificate with the address at which it listens, then one at half of each life. A
 peer that did not answer is asked again sooner. Nothing stops: the same contexts of TLS load the new certificate, and
 open connections go on.
@@ -36,7 +36,7 @@ class NextCredentials(msgspec.Struct, frozen=True):
     """What a peer gets from the authority of its cluster."""
 
     certificate: str  # its next certificate, PEM; empty if the present one goes on
-    revoked: list[str]  # ids whose certificates no longer count
+    revocations: bytes  # the list of the ids whose certificates no longer count, which the authority has signed
 
 
 class Renewed(Protocol):
@@ -49,8 +49,8 @@ class Renewed(Protocol):
     def renew(self, certificate: str) -> None:
         """Use another certificate from the next connection on."""
 
-    def revoke(self, ids: Sequence[str]) -> None:
-        """Refuse what has one of these ids."""
+    def take_revocations(self, revocations: bytes) -> None:
+        """Refuse what has one of the ids in a list of the authority."""
 
 
 class Renewals:
@@ -116,7 +116,7 @@ class Renewals:
         self.certificates.update(certificates)
 
     async def revoke(self, name: str) -> Identity:
-        """Refuse a peer, a user or a session from now on, at this process and at all peers.
+        """Refuse a peer, a user or a session from now on, at this process and at all peers, which tell their clients.
 
         A peer that does not answer is told again. ``name``: ``user/ada``, or that of a peer alone. Raises
         ``WrongIdentity`` if it is none, or is the owner.
@@ -124,19 +124,20 @@ class Renewals:
         identity = self._named(name)
         self.authority.revoke(identity)
         for each in self._own:
-            each.revoke([identity.id])
+            each.take_revocations(self.authority.revocations())
         self._behind = set(self._peers())
         await self._tell_behind()
         if self._behind and (self.telling is None or self.telling.done()):
             self.telling = asyncio.get_running_loop().create_task(self._tell_again(), name="tell what was revoked")
         return identity
 
-    async def revoke_for(self, name: str) -> dict[str, str]:
-        """Revoke for another notebook of the owner, who has asked the scheduler (:data:`REVOKE`); return the id."""
+    async def revoke_for(self, name: str) -> dict[str, bytes | str]:
+        """Revoke for another notebook of the owner, who has asked the scheduler (:data:`REVOKE`); return the list."""
         try:
-            return {"revoked": (await self.revoke(name)).id}
+            await self.revoke(name)
         except WrongIdentity as error:
             return {"wrong": str(error)}
+        return {"revocations": self.authority.revocations()}
 
     def address_of(self, name: str) -> str:
         """Return the address of a peer, with the id that its certificate states."""
@@ -193,12 +194,12 @@ class Renewals:
             return  # it has left meanwhile
         address = self.address_of(name)
         certificate = self.authority.renewed(self.certificates[name], address)
-        if await self._tell(address, NextCredentials(certificate, sorted(self.authority.revoked))):
+        if await self._tell(address, NextCredentials(certificate, self.authority.revocations())):
             self.certificates[name] = certificate
 
     async def _tell_behind(self) -> None:
         """Tell those that may not know it which ids were revoked."""
-        told = NextCredentials("", sorted(self.authority.revoked))
+        told = NextCredentials("", self.authority.revocations())
 
         async def tell(name: str) -> None:
             if name not in self._peers() or await self._tell(self.address_of(name), told):

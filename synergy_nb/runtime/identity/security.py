@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from distributed import Security
 from distributed.comm.addressing import parse_address, parse_host_port
 
 from synergy_nb.control.identity import SCHEDULER, Identity, WrongIdentity
-from synergy_nb.runtime.identity.authority import Credentials, identity_in, public_key_of
+from synergy_nb.runtime.identity.authority import Credentials, identity_in, public_key_of, revoked_in
 
 __all__ = ["IdentitySecurity", "identity_of"]
 
@@ -46,6 +46,7 @@ class IdentitySecurity(Security):
         self.impostor = ""  # id of who listened there last instead of one
         self.on_impostor: list[Callable[[str, str], object]] = []  # called with that address, and who listens there
         self.revoked: set[str] = set()  # ids whose certificates no longer count
+        self.revocations = b""  # the list of them that the authority has signed, to be passed on; empty: none
         self.on_revoked: list[Callable[[], object]] = []  # called when ids were added: to close what is open
         self._connecting = self._context(ssl.Purpose.SERVER_AUTH)
         self._connecting.sslsocket_class = _checked_by(self._check)
@@ -64,10 +65,17 @@ class IdentitySecurity(Security):
         """Return who is at the other end of a comm."""
         return identity_of(comm)
 
-    def revoke(self, ids: Iterable[str]) -> None:
-        """Refuse the holders of ids from now on, and close their connections."""
-        more = set(ids) - self.revoked
-        self.revoked |= more
+    def take_revocations(self, revocations: bytes) -> None:
+        """Refuse the holders of the ids in a list from now on, and close their connections.
+
+        Raises ``WrongIdentity`` if the authority has not signed the list, whoever has sent it.
+        """
+        if revocations in (b"", self.revocations):
+            return
+        more = set(revoked_in(revocations, self.credentials.authority)) - self.revoked
+        if more:
+            self.revoked |= more
+            self.revocations = revocations
         for listener in tuple(self.on_revoked) if more else ():
             listener()
 

@@ -173,7 +173,7 @@ class SynergyPlugin(WorkerPlugin):
             identities=security,
         )
         if security is not None:
-            security.on_revoked.append(runtime.links.end_revoked)
+            security.on_revoked.append(runtime.links.revocations_grew)
             security.on_impostor.append(
                 lambda at, who: runtime.links.refuse(who, f"the place of the scheduler at {at}", {SCHEDULER})
             )
@@ -222,11 +222,11 @@ async def _enter(worker: Worker, runtime: PeerRuntime) -> None:
 
 
 async def _next_credentials(security: IdentitySecurity, payload: bytes) -> bytes:
-    """Take the next certificate of a peer, and the ids that were revoked."""
+    """Take the next certificate of a peer, and the list of what was revoked."""
     told = msgspec.msgpack.decode(payload, type=NextCredentials)
     if told.certificate:
         security.renew(told.certificate)
-    security.revoke(told.revoked)
+    security.take_revocations(told.revocations)
     return b""
 
 
@@ -296,5 +296,5 @@ def client_links(
     connect = connector(connection_args, limits)
     links = Links(name, connect, channels=channels, on_down=on_down, limits=limits, identities=security)
     if security is not None:
-        security.on_revoked.append(links.end_revoked)
+        security.on_revoked.append(links.revocations_grew)
     return links

@@ -56,7 +56,8 @@ from synergy_nb.runtime.process._peer_factory import FACTORY
 from synergy_nb.runtime.process._plugin import client_links, install, peer_addresses, refuses, runs_peer
 from synergy_nb.runtime.process.error_publisher import CHANNEL
 from synergy_nb.runtime.process.processes import start
-from synergy_nb.runtime.process.requests import ClusterError
+from synergy_nb.runtime.process.requests import AccessRevoked, ClusterError
+from synergy_nb.runtime.transport.link import DISMISSED
 from synergy_nb.runtime.transport.listening import REFUSED
 from synergy_nb.runtime.transport.wide_area import WideArea
 
@@ -432,15 +433,28 @@ async def _met(
 
     notices = ErrorNotices(asyncio.get_running_loop().call_later)
     arguments = security.get_connection_args("client")
-    links = client_links(arguments, channels={CHANNEL: notices.receive}, security=security)
-    peers = peer_addresses(workers)
     owns = security.identity.role == OWNER
+    told = None if owns else _once_dismissed(notices.write_line)
+    links = client_links(arguments, channels={CHANNEL: notices.receive}, security=security, on_down=told)
+    peers = peer_addresses(workers)
     revoking = partial(_revoke_there, scheduler, security, patience) if owns else None
     cluster = AsyncCluster(links, peers, close, spark=where, notices=notices, security=security, revoking=revoking)
     if not owns:
         await cluster.listen()
         return cluster
     return _keep_runs(await _joined(cluster, _area(options, len(peers)), JOINING, on_progress), options)
+
+
+def _once_dismissed(write: Callable[[str], None]) -> Callable[[str, str], None]:
+    """Return what a failed link calls, and writes once that the certificate of this client was revoked."""
+    written: set[str] = set()
+
+    def down(_to: str, reason: str) -> None:
+        if reason == DISMISSED and reason not in written:
+            written.add(reason)
+            write(str(AccessRevoked("synergy")))
+
+    return down
 
 
 async def _revoke_there(scheduler: str, security: IdentitySecurity, patience: float, name: str) -> None:
@@ -451,7 +465,7 @@ async def _revoke_there(scheduler: str, security: IdentitySecurity, patience: fl
     answer = await _asked(scheduler, security, patience + REVOKES, REVOKE, name=name)
     if "wrong" in answer:
         raise WrongIdentity(answer["wrong"])
-    security.revoke([answer["revoked"]])
+    security.take_revocations(answer["revocations"])
 
 
 async def _workers(scheduler: str, security: IdentitySecurity, patience: float) -> Mapping[str, Mapping[str, Any]]:

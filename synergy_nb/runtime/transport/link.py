@@ -10,8 +10,8 @@ frames is one message on it, which is sent over the comm's stream if it has one
 
 Frames: ``bytes`` is a control message; ``(channel, payload)`` is data; ``(1, id, operation, payload)`` a request;
 ``(2, id, succeeded, payload)`` its answer; ``(3, bytes, contiguous)`` a mark of the bytes sent; ``(4,)`` the last one,
-where the certificate of its receiver was revoked. All frames of a link arrive in the order in which they were sent:
-data sent before a control message arrives before it.
+where the certificate of its receiver was revoked; ``(5, list)`` what was revoked, which the authority has signed. All
+frames of a link arrive in the order in which they were sent: data sent before a control message arrives before it.
 
 A link opens when something is sent on it. The opener sends a hello (protocol version, its address, an ordinal) and
 waits for a welcome before it sends anything else, so two peers that open at once agree on one comm before the first
@@ -22,7 +22,8 @@ reconnection by a peer that has already dropped it (accepted as its replacement)
 
 Who the other end is, its certificate says, where there are certificates (``identities``): a hello from somebody else
 than the sender that it states is refused, and so is who answers at an address that its certificate does not have. What
-only some roles may send (:mod:`synergy_nb.control.identity`) is refused from others, by name.
+only some roles may send (:mod:`synergy_nb.control.identity`) is refused from others, by name. Both ends of a link tell
+each other what was revoked, when it opens and whenever they learn of more: so clients know what the peers know.
 
 A link that fails is discarded with all that is queued on it, and reported; the next send opens another. The queue is
 bounded in bytes: control messages beyond the limit are dropped and reported (the protocols tolerate their loss), data
@@ -39,7 +40,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, Protocol, TypeAlias
 
-from synergy_nb.control.identity import CHANNELS, PEERS, Identity, difference, holder_of, role_of
+from synergy_nb.control.identity import (
+    CHANNELS,
+    OWNERS,
+    PEERS,
+    Identity,
+    WrongIdentity,
+    difference,
+    holder_of,
+    role_of,
+)
 from synergy_nb.control.shedding import Shares
 from synergy_nb.events import (
     DataRefused,
@@ -69,6 +79,7 @@ __all__ = [
     "HANDLER",
     "PROTOCOL_VERSION",
     "REPLACED",
+    "REVOCATIONS",
     "REVOKED",
     "Comm",
     "Identities",
@@ -85,7 +96,8 @@ REVOKED: Final = "its certificate was revoked"
 DISMISSED: Final = "it has closed the connection, as the certificate of this end was revoked"
 REPLACED: Final = "replaced by a new connection"
 HANDLER: Final = "synergy_link"  # name of the handler that a peer adds to its Dask worker
-REQUEST, ANSWER, PARTING = 1, 2, 4
+REQUEST, ANSWER, PARTING, REVOCATIONS = 1, 2, 4, 5
+MAY_REVOKE: Final = PEERS | OWNERS  # roles that pass on what was revoked; nobody has guests check signatures
 MOST_COUNTED: Final = 1024  # most senders and things whose refusals are counted one by one
 
 Receive: TypeAlias = Callable[[str, bytes], None]
@@ -98,6 +110,13 @@ class Identities(Protocol):
     @property
     def revoked(self) -> AbstractSet[str]:
         """The ids whose certificates no longer count."""
+
+    @property
+    def revocations(self) -> bytes:
+        """The list of them that the authority has signed; empty: none."""
+
+    def take_revocations(self, revocations: bytes, /) -> None:
+        """Learn of more; ``WrongIdentity`` is raised if the authority has not signed the list."""
 
     def identify(self, comm: Any, /) -> Identity | None:
         """Return who holds the certificate of the other end; None if it has none of this cluster."""
@@ -285,8 +304,11 @@ class Links:
         times = self.refused[key]
         return 0 if times & (times - 1) else times
 
-    def end_revoked(self) -> None:
-        """Close the links of those whose certificates no longer count, and tell them why; nothing else is sent."""
+    def revocations_grew(self) -> None:
+        """Close the links of those whose certificates no longer count, and tell them why; pass the list on to others.
+
+        Nothing else is sent to those.
+        """
         revoked = self._identities.revoked if self._identities is not None else ()
         for link in [each for each in self.by_address.values() if each.id in revoked]:
             comm, writer = link.comm, link.writer
@@ -295,6 +317,9 @@ class Links:
             if comm is not None and writer is not None:
                 link.put((PARTING,), FRAME_OVERHEAD, data=False, shape=None)
                 self._task(self._part(link, comm, writer), f"link to {link.to}: part")
+        for link in self.by_address.values():
+            if link.comm is not None:
+                self._put_revocations(link)
 
     async def accept(self, comm: Any, hello: Mapping[str, Any]) -> None:
         """Serve an incoming comm whose first message was ``hello``; return when it is closed."""
@@ -382,9 +407,25 @@ class Links:
     def _adopt(self, link: _Link, comm: Comm, theirs: int, welcome: Any = None) -> Comm:
         """Use a comm for a link; return what frames are read from."""
         link.comm, link.theirs, link.opener = comm, theirs, None
+        self._put_revocations(link)
         frames = framed(comm, self.limits)
         link.writer = self._task(self._write(link, frames, welcome), f"link to {link.to}: write")
         return frames
+
+    def _put_revocations(self, link: _Link) -> None:
+        """Tell the other end what was revoked; a guest tells nobody, and has it from the peers."""
+        told = self._identities.revocations if self._identities is not None else b""
+        if told and role_of(self.address) in MAY_REVOKE:
+            link.put((REVOCATIONS, told), len(told) + FRAME_OVERHEAD, data=False, shape=self.shape)
+
+    def _take_revocations(self, link: _Link, told: bytes) -> None:
+        if link.role not in MAY_REVOKE:
+            self.refuse(link.to, "a list of what was revoked", MAY_REVOKE)
+        elif self._identities is not None:
+            try:
+                self._identities.take_revocations(told)
+            except WrongIdentity as error:
+                self._record(FrameRefused, link.to, reason=str(error))
 
     def _fail(self, link: _Link, reason: str, *, report: bool = True) -> None:
         if self.by_address.get(link.to) is not link:
@@ -573,6 +614,8 @@ class Links:
             case (4,):
                 self._dismissed.add(link.to)
                 self._fail(link, DISMISSED)
+            case (5, bytes() as told):
+                self._take_revocations(link, told)
             case (2, int(number), bool(succeeded), bytes() as payload):
                 answer = link.calls.pop(number, None)
                 if answer is not None and not answer.done():
