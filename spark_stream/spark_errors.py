@@ -16,10 +16,15 @@ LONGEST: Final = 300  # maximum number of characters of a reason
 _SERVER_LOST: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 #: Errors of Spark Connect which say that the session does not exist, as after a restart of the server.
 _NO_SESSION: Final = re.compile(r"INVALID_HANDLE\.(SESSION|OPERATION)|NO_ACTIVE_SESSION|RETRIES_EXCEEDED")
-#: Errors of Spark's executors which say that a Python process did not come up, or has died.
-_WORKER: Final = re.compile(r"Python worker (failed to connect back|exited unexpectedly)|CANNOT_OPEN_SOCKET")
+#: Errors of Spark which say that a Python process did not come up, has died, or did not reach the endpoint of its peer.
+_WORKER: Final = re.compile(
+    r"Python worker (failed to connect back|exited unexpectedly)|CANNOT_OPEN_SOCKET"
+    r"|java\.io\.EOFException|java\.net\.Socket\w*Exception|Flight(Unavailable|TimedOut)Error"
+)
 #: Error of Spark's server where two of three peers that had a query one after the other began a run of it at once.
 _AT_ONCE: Final = re.compile(r"\[CONCURRENT_QUERY\]")
+_CAUSED: Final = "Caused by: "  # what a stack trace of Spark says before each cause
+_FRAME: Final = re.compile(r"\s+at ")  # the line of a call in it
 _PYTHON: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Refused)): (.+)$")
 _SPARK: Final = re.compile(r"\[([A-Z][A-Z_]*(?:\.[A-Z_]+)?)\]\s*(.+)")
 _FLIGHT: Final = re.compile(r"(?:Flight error: )?(?:Flight \w+ error: |Flight returned [^:]*: |gRPC returned [^:]*: )")
@@ -46,7 +51,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether a query may be started again: a busy machine had no Python process for it, or another run began with it.
+    """Whether a query may be started again: its Python process failed on a busy machine, or another run began with it.
 
     Of two runs that begin at once while a third one goes on, Spark refuses one: that of the latest peer begins again,
     the others find that they have been replaced.
@@ -56,7 +61,7 @@ def is_passing(error: BaseException) -> bool:
     >>> is_passing(RuntimeError("[CONCURRENT_QUERY] Another instance of this query was just started."))
     True
     """
-    return any(pattern.search(str(error)) for pattern in (_WORKER, _AT_ONCE))
+    return any(pattern.search(_with_causes(error)) for pattern in (_WORKER, _AT_ONCE))
 
 
 def cause(error: BaseException) -> str:
@@ -71,7 +76,7 @@ def cause(error: BaseException) -> str:
     >>> cause(KeyError("n"))
     "KeyError: 'n'"
     """
-    text = str(error)
+    text = _with_causes(error)
     lines = [line.strip() for line in text.splitlines()]
     raised = [found for line in lines if (found := _PYTHON.match(line)) and not line.startswith(("org.", "java."))]
     if "Traceback" in text and raised:
@@ -88,6 +93,13 @@ def cause(error: BaseException) -> str:
     named = isinstance(error, ValueError | SparkUnavailable)
     first = lines[0] if lines else ""
     return _shortened(first if named and first else f"{type(error).__name__}: {first}")
+
+
+def _with_causes(error: BaseException) -> str:
+    """Text of an error, and of what caused it within Spark: where a micro-batch fails twice, Spark only says that."""
+    trace = getattr(error, "getStackTrace", str)() or ""
+    lines = trace.partition(_CAUSED)[2].splitlines()
+    return "\n".join([str(error), *(line for line in lines if not _FRAME.match(line))])
 
 
 def _shortened(text: str) -> str:

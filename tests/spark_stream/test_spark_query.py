@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from spark_stream._exchange import Exchange
 from spark_stream.callbacks import QueryCallbacks
 from spark_stream.part import Part
 from spark_stream.peer_endpoint import PeerEndpoint
@@ -438,3 +439,31 @@ def test_sources_of_this_machine_are_not_read_by_spark_elsewhere(spark_server: S
     assert failed.wait(WITHIN)
     query.stop()
     assert reasons == ["operator 'a': the trace is on this machine, and Spark is on another"]
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_the_cause_of_a_micro_batch_that_cannot_be_aborted_either_is_found(
+    run: Callable[..., Run], monkeypatch: Any, passes: bool
+) -> None:
+    finish, failures = Exchange.finish, iter([True] if passes else [True] * 9)
+
+    def failing_finish(exchange: Exchange, number: int, batch: int, puts: list[str]) -> None:
+        if batch and next(failures, False):
+            raise ValueError("java.net.SocketException: Connection reset" if passes else "k: 3")
+        finish(exchange, number, batch, puts)
+
+    def failing_abort(exchange: Exchange, number: int, puts: list[str]) -> None:
+        raise ValueError("no process for it")
+
+    monkeypatch.setattr(Exchange, "finish", failing_finish)
+    monkeypatch.setattr(Exchange, "abort", failing_abort)
+    table = rows(100, seed=1).sort("time")
+    started = run(stream().filter("k > 2", id="end").sink(), "end")
+    started.give([(0, Batch(table, 0, 1.0)), (0, Punctuation(END, 100, 1.0))])
+    if passes:
+        same(started.table(), table.filter(pl.col("k") > 2))
+        assert started.query.restarts == 1
+    else:
+        started.wait(lambda: started.failure)
+        assert started.failure is not None
+        assert started.failure.startswith("k: 3")
