@@ -58,7 +58,7 @@ from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.one_sided import ONLY_LIVE, OneSided
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
-from synergy_nb.simulator._asynchronous_rows import in_turn
+from synergy_nb.simulator._asynchronous_rows import InTurn
 from synergy_nb.simulator._knobs import SimulatedKnobs
 from synergy_nb.simulator._network_choice import peers_named, topology_of
 from synergy_nb.simulator._peer_changes import PeerChanges
@@ -476,7 +476,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
                     "a source that ends, such as a trace or a directory with ends=True: virtual time waits for nobody"
                 )
         rows = {operator: check_rows(given, row_reader(plan, operator)) for operator, given in rows.items()}
-        rows = {name: in_turn(each) if isinstance(each, AsyncIterable) else each for name, each in rows.items()}
+        rows = {name: InTurn(each) if isinstance(each, AsyncIterable) else each for name, each in rows.items()}
         for sink in plan.sinks:
             to = plan.operators[sink].params.get("to")
             if to is not None and not trial:

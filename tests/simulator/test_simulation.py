@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import re
 import subprocess
@@ -88,6 +89,24 @@ def test_tables_and_generators_are_sources() -> None:
     rows = ({"time": float(number), "v": number} for number in range(5))
     plan = source("python", name="rows", columns={"v": "int"}, rate="10/s", id="rows").sink()
     assert simulation.submit(plan, feeds={"rows": rows}).results()["v"].to_list() == [0, 1, 2, 3, 4]
+
+
+def test_an_asynchronous_generator_in_a_circle_that_nobody_needs_is_closed() -> None:
+    closed = []
+
+    async def rows() -> AsyncIterator[dict[str, float]]:
+        try:
+            for number in range(10_000):
+                yield {"time": float(number), "v": number}
+        finally:
+            closed.append("rows")
+
+    simulation = local(2)
+    simulation.submit(source(rows(), columns={"v": "int"}, rate="10/s").sink("open")).head(3)
+    simulation.itself = simulation  # type: ignore[attr-defined]
+    del simulation
+    gc.collect()
+    assert closed == ["rows"]
 
 
 @pytest.mark.parametrize("within_a_loop", [False, True])
