@@ -84,9 +84,8 @@ class MessageWriter(SinkWriter):
         if self._loop is None:
             return
         if (connection := self._connection()) is not None:
-            connection.close()
             with contextlib.suppress(TimeoutError, OSError, WebSocketError):
-                self._loop.run_until_complete(_ended(connection))
+                self._loop.run_until_complete(_closed(connection))
         self._loop.close()
         self._loop = self._connecting = None
 
@@ -119,6 +118,11 @@ async def _sent(connection: WebSocketClientConnection, rows: pl.DataFrame) -> No
     closed.cancel()
     if not answered.done():
         raise OSError
+
+
+async def _closed(connection: WebSocketClientConnection) -> None:
+    connection.close()  # within the loop: outside of one Tornado makes another, which nobody closes
+    await _ended(connection)
 
 
 async def _ended(connection: WebSocketClientConnection) -> None:

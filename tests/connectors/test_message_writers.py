@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,8 @@ def test_rows_are_messages_and_those_of_a_broken_commit_come_again() -> None:
         assert heard(messages)[-1] == 2
         writer.close()
         writer.close()
+    asyncio.set_event_loop(None)
+    gc.collect()  # a loop of this thread that was made and not closed would be found now
 
 
 @pytest.mark.slow
