@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from synergy_nb.connectors._disk import Disk, explained
-from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
+from synergy_nb.connectors._disk_errors import explained
+from synergy_nb.dataflow.sinks.buffering import BufferedWriter, one_table
+from synergy_nb.dataflow.sinks.protocol import SinkFailed
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
-from synergy_nb.dataflow.tuples import Batch, empty
+from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.durable.disk import Disk
 
 __all__ = ["AppendedFile", "as_text"]
 
 _VERSION: Final = 1
 
 
-class AppendedFile(SinkWriter):
+class AppendedFile(BufferedWriter):
     """Writes a stream to a CSV file or to a file of JSON lines."""
 
     def __init__(
@@ -38,20 +40,19 @@ class AppendedFile(SinkWriter):
         form: str,  # `csv` or `jsonl`
         disk: Disk | None = None,
     ) -> None:
+        super().__init__()
         self._path = Path(path)
         self._positions = self._path.with_name(f"{self._path.name}.positions")
-        self._empty = empty(columns)
+        self._columns = columns
         self._stream = stream
         self._csv = form == "csv"
         self._disk = Disk() if disk is None else disk
         self._opened: int | None = None  # the file, which is locked
         self._size = 0  # bytes of the file that count
-        self._waiting: list[pl.DataFrame] = []
         self._committed: Point | None = None
 
-    def open(self) -> Point | None:
+    def _begin(self) -> Point | None:
         """Return how far the file has the stream, and cut off what does not count."""
-        self.close()
         with explained(self._path):
             self._disk.make_folder(self._path.parent)
             there = self._path.exists()
@@ -65,7 +66,7 @@ class AppendedFile(SinkWriter):
             known = self._known()  # as the writer before has left it
             size = os.fstat(self._opened).st_size
             if known is None:
-                self._begin(size)
+                self._begin_new(size)
                 return None
             if size < known["bytes"]:
                 raise SinkFailed(
@@ -79,7 +80,7 @@ class AppendedFile(SinkWriter):
         self._committed = Point(known["position"], known["until"])
         return self._committed
 
-    def _begin(self, size: int) -> None:
+    def _begin_new(self, size: int) -> None:
         """Begin with an empty file, whose positions are beside it before any byte is in it."""
         if size:
             raise SinkFailed(
@@ -109,16 +110,12 @@ class AppendedFile(SinkWriter):
             )
         return found
 
-    def write(self, batch: Batch) -> None:
-        """Take rows, which wait in memory until the next commit."""
-        self._waiting.append(batch.table)
-
-    def commit(self, point: Point) -> None:
-        """Append the rows that wait, and then note how far the file has the stream."""
-        if not self._waiting and point == self._committed:
+    def _carry_out(self, batches: Sequence[Batch], point: Point) -> None:
+        """Append rows, and then note how far the file has the stream."""
+        if not batches and point == self._committed:
             return
         header = self._csv and not self._size
-        data = self._encoded(pl.concat([self._empty, *self._waiting]), header=header)
+        data = self._encoded(one_table(batches, self._columns), header=header)
         with explained(self._path):
             if self._opened is None or not self._disk.is_at(self._opened, self._path):
                 raise SinkFailed(f"{str(self._path)!r}: it was removed while it was written; expected that it stays")
@@ -127,23 +124,19 @@ class AppendedFile(SinkWriter):
                 self._disk.sync(self._opened)
             self._note(point, self._size + len(data))
         self._size += len(data)
-        self._waiting, self._committed = [], point
+        self._committed = point
 
     def _note(self, point: Point, size: int) -> None:
         """Replace the positions."""
         found = {"version": _VERSION, "stream": self._stream, "position": point.position, "until": point.until}
-        new = self._positions.with_name(f".{self._positions.name}")
-        self._disk.create(new, json.dumps({**found, "bytes": size}).encode())
-        self._disk.rename(new, self._positions)
-        self._disk.sync_folder(self._positions.parent)
+        self._disk.replace(self._positions, json.dumps({**found, "bytes": size}).encode())
 
     def _encoded(self, table: pl.DataFrame, *, header: bool) -> bytes:
         text = as_text(table)
         return (text.write_csv(include_header=header) if self._csv else text.write_ndjson()).encode()
 
-    def close(self) -> None:
+    def _release(self) -> None:
         """Let go of the file."""
-        self._waiting = []
         if self._opened is not None:
             opened, self._opened = self._opened, None
             os.close(opened)

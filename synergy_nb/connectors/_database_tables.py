@@ -19,10 +19,12 @@ from typing import Any, ClassVar, Final
 
 import polars as pl
 
-from synergy_nb.connectors._disk import Disk, explained
-from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
+from synergy_nb.connectors._disk_errors import explained
+from synergy_nb.dataflow.sinks.buffering import BufferedWriter, one_table
+from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import Batch, empty
+from synergy_nb.durable.disk import Disk
 from synergy_nb.plan.terms.column_types import family
 
 __all__ = ["DuckTable", "SqliteTable"]
@@ -40,7 +42,7 @@ _NOTED: Final = f"UPDATE {_POSITIONS} SET position = ?, until = ? WHERE of_table
 _START: Final = -(2**63)  # of a stream of which nothing is there
 
 
-class _Table(SinkWriter):
+class _Table(BufferedWriter):
     """Writes a stream to a table of a file."""
 
     FORM: ClassVar[str]  # what wrote the file
@@ -53,6 +55,7 @@ class _Table(SinkWriter):
         columns: Mapping[str, str],  # columns of the stream, with their types
         stream: str,  # what the rows are: rows of another stream are not mixed with them
     ) -> None:
+        super().__init__()
         self._path = Path(to["path"])
         self._name = str(to["table"])
         self._what = f"{str(self._path)!r}: table {self._name!r}"
@@ -61,12 +64,10 @@ class _Table(SinkWriter):
         self._empty = empty(columns)
         self._stream = stream
         self._writer = -1  # number of this writer
-        self._waiting: list[pl.DataFrame] = []
         self._committed: Point | None = None
 
-    def open(self) -> tuple[int, int] | None:
+    def _begin(self) -> tuple[int, int] | None:
         """Return how far the table has the stream; from now on no earlier writer can commit."""
-        self._waiting = []
         with explained(self._path):
             Disk().make_folder(self._path.parent)
             if self._path.is_file() and (first := self._first_bytes()) and first[self.AT :] != self.MARK:
@@ -75,7 +76,7 @@ class _Table(SinkWriter):
             database.execute(_MADE)
             known = database.execute(_KNOWN, [self._name]).fetchone()
             if known is None:
-                self._begin(database, 0)
+                self._make(database, 0)
                 return None
             version, stream, *point, writer = known
             if version != _VERSION:
@@ -85,7 +86,7 @@ class _Table(SinkWriter):
                     f"{self._what}: it has rows of {stream}; expected rows of {self._stream}, or a new table"
                 )
             if not self._columns_of(database):  # it was dropped
-                self._begin(database, writer + 1)
+                self._make(database, writer + 1)
                 return None
             self._writer = writer + 1
             database.execute(_TAKEN, [self._writer, self._name])
@@ -97,7 +98,7 @@ class _Table(SinkWriter):
         with self._path.open("rb") as file:
             return file.read(self.AT + len(self.MARK))
 
-    def _begin(self, database: Any, writer: int) -> None:
+    def _make(self, database: Any, writer: int) -> None:
         """Make the table, unless somebody has made it with these columns."""
         have = self._columns_of(database)
         lacking = [name for name in self._columns if name not in have] if have else []
@@ -111,15 +112,11 @@ class _Table(SinkWriter):
         database.execute(_BEGUN, [self._name, _VERSION, self._stream, _START, writer])
         self._writer, self._committed = writer, None
 
-    def write(self, batch: Batch) -> None:
-        """Take rows, which wait in memory until the next commit."""
-        self._waiting.append(batch.table)
-
-    def commit(self, point: Point) -> None:
-        """Write the rows that wait, and how far the table has the stream, by one transaction."""
-        if not self._waiting and point == self._committed:
+    def _carry_out(self, batches: Sequence[Batch], point: Point) -> None:
+        """Write rows, and how far the table has the stream, by one transaction."""
+        if not batches and point == self._committed:
             return
-        rows = pl.concat([self._empty, *self._waiting])
+        rows = one_table(batches, self._columns)
         if self._key:
             rows = rows.unique(self._key, keep="last", maintain_order=True)
         if not self._path.exists():
@@ -133,7 +130,7 @@ class _Table(SinkWriter):
             database.execute(_NOTED, [*point, self._name])
             if rows.height:
                 self._insert(database, rows)
-        self._waiting, self._committed = [], point
+        self._committed = point
 
     def _upsert(self) -> str:
         """What happens to a row whose key is there."""

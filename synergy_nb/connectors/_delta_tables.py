@@ -9,18 +9,18 @@ commit fails, and the writer opens the table again, and reads the point there. S
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-import polars as pl
-
-from synergy_nb.connectors._disk import Disk, explained
-from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
+from synergy_nb.connectors._disk_errors import explained
+from synergy_nb.dataflow.sinks.buffering import BufferedWriter, one_table
+from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import Batch, empty
+from synergy_nb.durable.disk import Disk
 
 __all__ = ["DeltaTable"]
 
@@ -29,16 +29,16 @@ _UNTIL: Final = "synergy_nb until"
 _OF: Final = "synergy_nb 1, rows of "  # the description of such a table, and its format
 
 
-class DeltaTable(SinkWriter):
+class DeltaTable(BufferedWriter):
     """Writes a stream to a Delta table."""
 
     def __init__(self, to: Mapping[str, Any], columns: Mapping[str, str], stream: str) -> None:
         """Raises ``SinkFailed`` if the package is not installed."""
+        super().__init__()
         self._path = Path(to["path"])
-        self._empty = empty(columns)
+        self._columns = columns
         self._description = _OF + stream
         self._table: Any = None  # the version that is known
-        self._waiting: list[pl.DataFrame] = []
         self._committed: Point | None = None
         try:
             self._delta = import_module("deltalake")
@@ -47,9 +47,8 @@ class DeltaTable(SinkWriter):
                 "the package deltalake is not installed at this peer; expected `pip install synergy-nb[delta]`"
             ) from None
 
-    def open(self) -> Point | None:
+    def _begin(self) -> Point | None:
         """Return how far the table has the stream."""
-        self._waiting = []
         with self._explained():
             if not self._delta.DeltaTable.is_deltatable(str(self._path)):
                 self._create()
@@ -69,17 +68,15 @@ class DeltaTable(SinkWriter):
         others = sorted(each.name for each in self._path.iterdir() if each.name != "_delta_log")
         if others:
             raise SinkFailed(f"{str(self._path)!r}: it has {others[0]!r}; expected a folder of its own, which is empty")
-        self._delta.DeltaTable.create(str(self._path), self._empty.to_arrow().schema, description=self._description)
+        self._delta.DeltaTable.create(
+            str(self._path), empty(self._columns).to_arrow().schema, description=self._description
+        )
 
-    def write(self, batch: Batch) -> None:
-        """Take rows, which wait in memory until the next commit."""
-        self._waiting.append(batch.table)
-
-    def commit(self, point: Point) -> None:
-        """Add a version with the rows that wait, and with the point where they end."""
-        if not self._waiting and point == self._committed:
+    def _carry_out(self, batches: Sequence[Batch], point: Point) -> None:
+        """Add a version with rows, and with the point where they end."""
+        if not batches and point == self._committed:
             return
-        rows = pl.concat([self._empty, *self._waiting])
+        rows = one_table(batches, self._columns)
         transaction = self._delta.Transaction
         noted = [transaction(_POSITION, point.position), transaction(_UNTIL, point.until)]
         properties = self._delta.CommitProperties(app_transactions=noted, max_commit_retries=0)
@@ -91,7 +88,7 @@ class DeltaTable(SinkWriter):
                 raise SinkUnavailable(f"{str(self._path)!r}: its version is not known")
             self._delta.write_deltalake(table, rows.to_arrow(), mode="append", commit_properties=properties)
             self._table = table
-        self._waiting, self._committed = [], point
+        self._committed = point
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

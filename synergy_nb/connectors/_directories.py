@@ -49,6 +49,8 @@ class DirectorySource(Source):
         self._settled: set[tuple[Any, ...]] = set()  # keys of files that are not to be read any more
         self._skipped: SkippedLines | None = None  # malformed lines of all files
         self._before = 0  # those of earlier files
+        self._said: list[str] = []
+        self._has_said = False
 
     def open(self, position: Any) -> None:
         """Go on within the file of a position, or behind it."""
@@ -73,7 +75,8 @@ class DirectorySource(Source):
             self._tables = None
             return Polled(position=self._position, skipped=self._skipped)
         self._given += table.height
-        return Polled(table, self._position, skipped=self._skipped)
+        said, self._said = tuple(self._said), []
+        return Polled(table, self._position, said=said, skipped=self._skipped)
 
     def close(self) -> None:
         """Close the present file."""
@@ -122,7 +125,9 @@ class DirectorySource(Source):
         self._tables = self._rest(self._folder / str(self._key[-1]), given)
 
     def _rest(self, path: Path, given: int) -> Iterator[pl.DataFrame]:
-        for table, skipped in tables_of_file(path, self._schema, self._params):
+        for table, skipped, said in tables_of_file(path, self._schema, self._params):
+            if not self._has_said:  # what is said of one file holds for the others
+                self._said, self._has_said = [*said], bool(said)
             if skipped is not None:
                 first = skipped if self._skipped is None else self._skipped
                 self._skipped = SkippedLines(first.path, self._before + skipped.count, first.first, first.doubt)

@@ -60,7 +60,8 @@ class EventSource(Source):
             self._last = name or self._last
             values += _values(data)
         self._number += len(found)
-        return Polled(self._lines.of_values(values, self._number), self._last, skipped=self._lines.skipped)
+        table = self._lines.of_values(values, self._number)
+        return Polled(table, self._last, said=self._lines.said(), skipped=self._lines.skipped)
 
     def close(self) -> None:
         """Close the connection."""

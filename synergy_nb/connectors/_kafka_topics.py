@@ -152,7 +152,7 @@ class TopicSource(Source):
             self._errors.clear()
         rows = self._rows(messages)
         self._hold_back()
-        said = self._taken()
+        said = (*self._taken(), *self._lines.said())
         ends = self._ends and all(each.was_at_end and not each.count for each in self.parts.values())
         if not (rows.height or said or ends):
             return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import polars as pl
@@ -18,7 +18,8 @@ from tornado.websocket import WebSocketClientConnection, WebSocketError, websock
 from synergy_nb.connectors._addresses import PATIENCE_S, may_pass, secret_headers
 from synergy_nb.connectors._appended_file import as_text
 from synergy_nb.connectors.secret_values import Secrets
-from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
+from synergy_nb.dataflow.sinks.buffering import BufferedWriter
+from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import Batch
 
@@ -27,22 +28,21 @@ __all__ = ["MessageWriter"]
 T = TypeVar("T")
 
 
-class MessageWriter(SinkWriter):
+class MessageWriter(BufferedWriter):
     """Writes a stream to a WebSocket."""
 
     remembers: ClassVar[bool] = False
 
     def __init__(self, to: Mapping[str, Any], secrets: Secrets) -> None:
+        super().__init__()
         self._url = str(to["url"])
         self._headers: Mapping[str, str] = to.get("headers", {})
         self._secrets = secrets
-        self._waiting: list[pl.DataFrame] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting: asyncio.Task[WebSocketClientConnection] | None = None
 
-    def open(self) -> None:
+    def _begin(self) -> None:
         """Connect."""
-        self.close()
         self._loop = asyncio.new_event_loop()
         url, headers = self._secrets.fill_url(self._url), secret_headers(self._headers, self._secrets)
         request = HTTPRequest(url, headers=headers, connect_timeout=PATIENCE_S, follow_redirects=False)
@@ -59,28 +59,22 @@ class MessageWriter(SinkWriter):
         except OSError as error:
             raise SinkUnavailable(f"{self._url}: {error.strerror or error}") from None
 
-    def write(self, batch: Batch) -> None:
-        """Take rows, which wait in memory until the next commit."""
-        self._waiting.append(batch.table)
-
-    def commit(self, point: Point) -> None:
-        """Send the rows that wait, and wait until the server has read them."""
-        if not self._waiting:
+    def _carry_out(self, batches: Sequence[Batch], point: Point) -> None:
+        """Send rows, and wait until the server has read them."""
+        if not batches:
             return
         connection = self._connection()
         if connection is None or self._loop is None:
             raise SinkUnavailable(f"{self._url}: it is not connected")
         try:
-            self._loop.run_until_complete(_sent(connection, pl.concat(self._waiting)))
+            self._loop.run_until_complete(_sent(connection, pl.concat([each.table for each in batches])))
         except TimeoutError:
             raise SinkUnavailable(f"{self._url}: no answer to a ping within {PATIENCE_S:g} s") from None
         except (OSError, WebSocketError):
             raise SinkUnavailable(f"{self._url}: the server has closed it") from None
-        self._waiting = []
 
-    def close(self) -> None:
+    def _release(self) -> None:
         """Close the connection."""
-        self._waiting = []
         if self._loop is None:
             return
         if (connection := self._connection()) is not None:

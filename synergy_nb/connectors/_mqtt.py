@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -24,7 +24,8 @@ from synergy_nb.connectors._addresses import PATIENCE_S
 from synergy_nb.connectors._appended_file import as_text
 from synergy_nb.connectors._extras import imported
 from synergy_nb.connectors.secret_values import Secrets
-from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
+from synergy_nb.dataflow.sinks.buffering import BufferedWriter
+from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import Batch
@@ -169,7 +170,8 @@ class MessageSource(Source):
         self._taken = [message for message in found if message.qos]
         values = [self._value(message) for message in found]
         number, self._number = self._number, self._number + len(found)
-        return Polled(self._lines.of_values(values, number), skipped=self._lines.skipped)
+        table = self._lines.of_values(values, number)
+        return Polled(table, said=self._lines.said(), skipped=self._lines.skipped)
 
     def _value(self, message: Any) -> Any:
         try:
@@ -187,20 +189,19 @@ class MessageSource(Source):
             self._connection = None
 
 
-class MqttWriter(SinkWriter):
+class MqttWriter(BufferedWriter):
     """Writes a stream to a topic."""
 
     remembers: ClassVar[bool] = False
 
     def __init__(self, to: Mapping[str, Any], secrets: Secrets) -> None:
+        super().__init__()
         self._to, self._secrets = to, secrets
         self._topic: str = to["topic"]
         self._connection: _Connection | None = None
-        self._waiting: list[Batch] = []
 
-    def open(self) -> None:
+    def _begin(self) -> None:
         """Connect."""
-        self.close()
         try:
             self._connection = _Connection(self._to, self._secrets, None, confirm=False)
         except _Lost as lost:
@@ -208,17 +209,13 @@ class MqttWriter(SinkWriter):
         except (_Refused, ValueError) as error:
             raise SinkFailed(str(error)) from None
 
-    def write(self, batch: Batch) -> None:
-        """Take rows, which wait in memory until the next commit."""
-        self._waiting.append(batch)
-
-    def commit(self, point: Point) -> None:
-        """Send the rows, and wait until the broker has confirmed each."""
+    def _carry_out(self, batches: Sequence[Batch], point: Point) -> None:
+        """Send rows, and wait until the broker has confirmed each."""
         connection = self._connection
         assert connection is not None
         sent: list[Any] = []
         try:
-            for batch in self._waiting:
+            for batch in batches:
                 for line in as_text(batch.table).write_ndjson().encode().splitlines():
                     sent.append(connection.client.publish(self._topic, line, qos=1, retain=self._to["retain"]))
                     first = sent[-AHEAD] if len(sent) >= AHEAD else None
@@ -228,11 +225,9 @@ class MqttWriter(SinkWriter):
                 connection.wait_for(each.is_published, "it does not confirm messages")
         except _Lost as lost:
             raise SinkUnavailable(str(lost)) from None
-        self._waiting = []
 
-    def close(self) -> None:
-        """Close the connection; what was not committed is discarded."""
-        self._waiting = []
+    def _release(self) -> None:
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

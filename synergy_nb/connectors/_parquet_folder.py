@@ -23,16 +23,18 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from synergy_nb.connectors._disk import Disk, explained
-from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
+from synergy_nb.connectors._disk_errors import explained
+from synergy_nb.dataflow.sinks.buffering import BufferedWriter, one_table
+from synergy_nb.dataflow.sinks.protocol import SinkFailed
 from synergy_nb.dataflow.streams.log.values import Point
-from synergy_nb.dataflow.tuples import END, EPOCH, Batch, empty
+from synergy_nb.dataflow.tuples import END, EPOCH, Batch
+from synergy_nb.durable.disk import Disk
 from synergy_nb.plan.operators.destinations import PERIOD
 
 __all__ = ["ParquetFolder"]
@@ -52,7 +54,7 @@ class _File(NamedTuple):
     path: Path
 
 
-class ParquetFolder(SinkWriter):
+class ParquetFolder(BufferedWriter):
     """Writes a stream to a folder of Parquet files."""
 
     def __init__(
@@ -63,24 +65,21 @@ class ParquetFolder(SinkWriter):
         partition: float | None = None,  # length of a period, seconds; None: rows of all times are together
         disk: Disk | None = None,
     ) -> None:
+        super().__init__()
         self._path = Path(path)
-        self._empty = empty(columns)
+        self._columns = columns
         self._stream = stream
         self._partition = partition
         self._disk = Disk() if disk is None else disk
         self._opened: int | None = None  # the folder, which is locked
         self._committed: Point | None = None
-        self._waiting: list[pl.DataFrame] = []
-        self._end = 0  # position after the last row that was written
 
-    def open(self) -> Point | None:
+    def _begin(self) -> Point | None:
         """Return how far the folder has the stream, and remove what does not count."""
-        self.close()
         with explained(self._path):
             self._disk.make_folder(self._path)
             self._opened = self._disk.lock(self._path, os.O_RDONLY | os.O_DIRECTORY)
             self._committed = self._found()
-        self._end = 0 if self._committed is None else self._committed.position
         return self._committed
 
     def _found(self) -> Point | None:
@@ -147,18 +146,13 @@ class ParquetFolder(SinkWriter):
             )
         return dict(found)
 
-    def write(self, batch: Batch) -> None:
-        """Take rows, which wait in memory until the next commit."""
-        self._waiting.append(batch.table)
-        self._end = batch.end_position
-
-    def commit(self, point: Point) -> None:
-        """Write the rows that wait to files, and give these their names."""
+    def _carry_out(self, batches: Sequence[Batch], point: Point) -> None:
+        """Write rows to files, and give these their names."""
         begins = 0 if self._committed is None else self._committed.position
         # an empty stream has one file, with its columns
-        if not self._waiting and not (self._committed is None and point.until == END):
+        if not batches and not (self._committed is None and point.until == END):
             return
-        table = pl.concat([self._empty, *self._waiting])
+        table = one_table(batches, self._columns)
         with explained(self._path):
             if self._opened is None or not self._disk.is_at(self._opened, self._path):
                 raise SinkFailed(f"{str(self._path)!r}: it was removed while it was written; expected that it stays")
@@ -181,7 +175,6 @@ class ParquetFolder(SinkWriter):
                 self._disk.rename(folder / f".{name}.part", folder / name)
             for folder, _ in names:
                 self._disk.sync_folder(folder)
-        self._waiting = []
         self._committed = point
 
     def _parts(self, table: pl.DataFrame) -> dict[Path, pl.DataFrame]:
@@ -201,9 +194,8 @@ class ParquetFolder(SinkWriter):
         text = at.date().isoformat() if self._partition >= _DAY else at.isoformat(timespec="seconds").replace(":", "-")
         return self._path / f"{PERIOD}={text}"
 
-    def close(self) -> None:
+    def _release(self) -> None:
         """Let go of the folder."""
-        self._waiting = []
         if self._opened is not None:
             opened, self._opened = self._opened, None
             os.close(opened)

@@ -57,7 +57,7 @@ class SocketSource(Source):
             self._rest, self._number = self._rest[end:], 2
         taken = self._lines.take(self._rest, self._number, last=self._closed)
         self._rest, self._number = self._rest[taken.used :], self._number + taken.lines
-        return Polled(taken.table, skipped=self._lines.skipped)
+        return Polled(taken.table, said=self._lines.said(), skipped=self._lines.skipped)
 
     def close(self) -> None:
         """Close the connection."""

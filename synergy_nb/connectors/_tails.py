@@ -67,7 +67,7 @@ class TailSource(Source):
             found = self._next()
         except OSError as error:
             raise BrokenForNow(f"{self._path}: cannot be read: {error.strerror or error}") from None
-        said, self._said = tuple(self._said), []
+        said, self._said = (*self._said, *self._lines.said()), []
         if found is None and not said:
             return None
         rows = () if found is None else found

@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -32,7 +32,8 @@ from synergy_nb.connectors._addresses import PATIENCE_S
 from synergy_nb.connectors._appended_file import as_text
 from synergy_nb.connectors._kafka_clients import FOR_GOOD, client_library, partitions_of, settings, told
 from synergy_nb.connectors.secret_values import Secrets
-from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
+from synergy_nb.dataflow.sinks.buffering import BufferedWriter
+from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch
 
@@ -60,10 +61,11 @@ class _Mark(NamedTuple):
         return f"{stream} {self.position} {self.begins} {self.partitions}{ends}".encode()
 
 
-class TopicWriter(SinkWriter):
+class TopicWriter(BufferedWriter):
     """Writes a stream to a topic."""
 
     def __init__(self, to: Mapping[str, Any], stream: str, secrets: Secrets) -> None:
+        super().__init__()
         self._to = to
         self._topic: str = to["topic"]
         self._name = f"topic {self._topic!r}"
@@ -75,11 +77,9 @@ class TopicWriter(SinkWriter):
         self._partitions: list[int] = []
         self._committed = 0  # position up to which the topic has the stream
         self._there: dict[int, _Mark] = {}  # newest messages of a commit that was not completed, by partition
-        self._waiting: list[Batch] = []
 
-    def open(self) -> Point | None:
+    def _begin(self) -> Point | None:
         """Return how far the topic has the stream; from here on the brokers refuse an earlier writer."""
-        self.close()
         self._errors = []
         kafka, reader = client_library(), None
         with self._explained():
@@ -152,16 +152,12 @@ class TopicWriter(SinkWriter):
                     return _Mark(position, begins, partitions, Point(*ends) if ends else None)
         return None
 
-    def write(self, batch: Batch) -> None:
-        """Take rows, which wait in memory until the next commit."""
-        self._waiting.append(batch)
-
-    def commit(self, point: Point) -> None:
-        """Write the rows that wait in a transaction."""
-        if not self._waiting:
+    def _carry_out(self, batches: Sequence[Batch], point: Point) -> None:
+        """Write rows in a transaction."""
+        if not batches:
             self._committed = max(self._committed, point.position)
             return
-        sent = [each for batch in self._waiting for each in self._sent(batch)]
+        sent = [each for batch in batches for each in self._sent(batch)]
         with self._explained():
             if sent:
                 self._producer.begin_transaction()
@@ -174,7 +170,7 @@ class TopicWriter(SinkWriter):
                 self._send(position, partition, key, value, point)
                 self._flush()
                 self._producer.commit_transaction(COMMIT_S)
-        self._waiting, self._committed = [], point.position
+        self._committed = point.position
         self._there = {number: mark for number, mark in self._there.items() if mark.position >= point.position}
 
     def _sent(self, batch: Batch) -> Iterator[tuple[int, int, bytes | None, bytes]]:
@@ -236,9 +232,8 @@ class TopicWriter(SinkWriter):
         except ValueError as error:
             raise SinkFailed(str(error)) from None
 
-    def close(self) -> None:
+    def _release(self) -> None:
         """Let the client go; what was not committed is discarded."""
-        self._waiting = []
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()

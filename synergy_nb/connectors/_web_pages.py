@@ -70,7 +70,7 @@ class PageSource(Source):
             return None
         table = self._new(self._table(body))
         self._known, self._tag = known, tag
-        return Polled(table, [self._last, known], skipped=self._lines.skipped)
+        return Polled(table, [self._last, known], said=self._lines.said(), skipped=self._lines.skipped)
 
     def _table(self, body: bytes) -> pl.DataFrame:
         """Rows of an answer."""

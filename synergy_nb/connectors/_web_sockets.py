@@ -81,7 +81,8 @@ class WebSocketSource(Source):
             return None
         values = [value for message in found for value in _values(message)]
         self._number += len(found)
-        return Polled(self._lines.of_values(values, self._number), skipped=self._lines.skipped)
+        table = self._lines.of_values(values, self._number)
+        return Polled(table, said=self._lines.said(), skipped=self._lines.skipped)
 
     def close(self) -> None:
         """Close the connection."""

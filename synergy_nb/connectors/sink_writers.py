@@ -8,13 +8,13 @@ from typing import Any
 from synergy_nb.connectors._appended_file import AppendedFile
 from synergy_nb.connectors._database_tables import DuckTable, SqliteTable
 from synergy_nb.connectors._delta_tables import DeltaTable
-from synergy_nb.connectors._disk import Disk
 from synergy_nb.connectors._message_writers import MessageWriter
 from synergy_nb.connectors._mqtt import MqttWriter
 from synergy_nb.connectors._parquet_folder import ParquetFolder
 from synergy_nb.connectors._topic_writer import TopicWriter
 from synergy_nb.connectors.secret_values import Secrets, discreet
 from synergy_nb.dataflow.sinks.protocol import SinkWriter
+from synergy_nb.durable.disk import Disk
 from synergy_nb.plan.derived.named_secrets import secrets_of_destination
 
 __all__ = ["writer_of"]

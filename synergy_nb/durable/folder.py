@@ -16,6 +16,7 @@ import contextlib
 import os
 import shutil
 import struct
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.records import DurableError, check_records
 
 __all__ = ["DiskFiles", "DurableFolder", "KeptApplication"]
@@ -46,6 +48,9 @@ class KeptApplication(msgspec.Struct, frozen=True):
     submitted: float  # time of the submission, seconds
     epoch: int = 0  # epoch of its components when it was started last
     contents: dict[str, str] = {}  # component that needs a function or a table to the name of its file
+    decided: bool = (
+        True  # whether its peers have accepted it: if not, it is as one that is submitted for the first time
+    )
 
 
 class DiskFiles:
@@ -108,6 +113,8 @@ class DurableFolder:
             raise DurableError(f"durable: {path!r}; expected the path of a folder")
         self.path = Path(path).absolute()
         self._locks: list[int] = []
+        self._disk = Disk()
+        self._changing = threading.Lock()  # lock of the thread that changes what is there of an application
 
     def _wrong(self, what: str) -> DurableError:
         return DurableError(f"durable: {str(self.path)!r}: {what}")
@@ -122,7 +129,7 @@ class DurableFolder:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not any(self.path.iterdir()):
-                _put(self.path / FORMAT, f"{KIND}{VERSION}\n".encode())
+                self._put(self.path / FORMAT, f"{KIND}{VERSION}\n".encode())
         except OSError as error:
             expected = "a folder that exists or can be made, and be written to"
             raise self._wrong(f"{error.strerror}; expected {expected}") from None
@@ -176,15 +183,11 @@ class DurableFolder:
 
     def _lock(self, name: str, *, exclusive: bool) -> bool:
         try:
-            import fcntl  # noqa: PLC0415 - Windows has none
-        except ModuleNotFoundError:
-            raise self._wrong("this system has no locks of files; expected Linux or macOS") from None
-        opened = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(opened, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-        except OSError:
-            os.close(opened)
+            opened = self._disk.lock(self.path / name, os.O_RDWR | os.O_CREAT, shared=not exclusive, mode=0o600)
+        except BlockingIOError:
             return False
+        except OSError as error:
+            raise self._wrong(f"{name}: {error.strerror}; expected a folder whose files can be locked") from None
         self._locks.append(opened)
         return True
 
@@ -213,15 +216,29 @@ class DurableFolder:
         at.mkdir(mode=0o700, exist_ok=True)
         named = {each: f"{CONTENT}{number}" for number, each in enumerate(sorted(contents))}
         for component, name in named.items():
-            _put(at / name, _checked(contents[component]))
+            self._put(at / name, _checked(contents[component]))
         kept = msgspec.structs.replace(application, contents={**application.contents, **named})
-        _put(at / APPLICATION, _checked(msgspec.msgpack.encode(kept)))
+        self._put(at / APPLICATION, _checked(msgspec.msgpack.encode(kept)))
+
+    def accept(self, application: str) -> None:
+        """Note that the peers have accepted an application, unless it has ended since."""
+        with self._changing:
+            known = self.application(application)
+            if known is not None and not known.decided:
+                self._put(
+                    self._at(application) / APPLICATION,
+                    _checked(msgspec.msgpack.encode(msgspec.structs.replace(known, decided=True))),
+                )
+
+    def _put(self, path: Path, data: bytes) -> None:
+        self._disk.replace(path, data, 0o600)
 
     def drop(self, application: str) -> None:
         """Forget an application that has ended."""
         at = self._at(application)
-        (at / APPLICATION).unlink(missing_ok=True)
-        shutil.rmtree(at, ignore_errors=True)
+        with self._changing:
+            self._disk.remove(at / APPLICATION)
+            shutil.rmtree(at, ignore_errors=True)
 
     def clean(self) -> None:
         """Remove what is left of applications that have ended; only while nobody else writes to the folder."""
@@ -271,17 +288,3 @@ class DurableFolder:
 
 def _checked(data: bytes) -> bytes:
     return _CHECK.pack(zlib.crc32(data)) + data
-
-
-def _put(path: Path, data: bytes) -> None:
-    """Write a file as a whole: whoever reads it finds the old one or the new one."""
-    beside = path.with_name(f".{path.name}")
-    opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(opened, left) :]
-        os.fsync(opened)
-    finally:
-        os.close(opened)
-    beside.replace(path)

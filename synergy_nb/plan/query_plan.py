@@ -201,6 +201,20 @@ class Plan:
         """Operators that read the stream of ``operator``."""
         return self._followers[operator]
 
+    def sink(self, given: str | None) -> str:
+        """Return the operator id of the sink with this id, or with this name if one sink has it; None: the only one.
+
+        Raises ``ValueError`` if there is none, or more than one.
+        """
+        if given is None and len(self.sinks) == 1:
+            return self.sinks[0]
+        named = [each for each in self.sinks if self.operators[each].params["name"] == given]
+        if given in self.sinks or len(named) == 1:
+            return given if given in self.sinks else named[0]
+        known = [f"{each} (named {self.operators[each].params['name']!r})" for each in self.sinks]
+        stated = "not given" if given is None else repr(given)
+        raise ValueError(f"sink: {stated}; expected one of {', '.join(known)}")
+
     @property
     def routes(self) -> tuple[tuple[str, ...], ...]:
         """All paths from a source to a sink, as ids of operators."""

@@ -183,10 +183,10 @@ class KeptRun:
 
         Raises ``KeyError`` if there is no such sink.
         """
-        name = self.plan.sinks[0] if sink is None and len(self.plan.sinks) == 1 else sink
-        if name not in self.plan.sinks:
-            raise KeyError(f"sink: {sink!r}; expected one of {', '.join(self.plan.sinks)}")
-        return self._qos.get(name, {})
+        try:
+            return self._qos.get(self.plan.sink(sink), {})
+        except ValueError as error:
+            raise KeyError(str(error)) from None
 
     def events(self) -> Events:
         """Return all its events, and those of its peers meanwhile, in order of time."""

@@ -138,7 +138,7 @@ class SimulatedApplication(OneSided):
 
         ``late`` is the number of rows that the sources have dropped because they came later than ``lateness`` allows.
 
-        ``sink``: operator id of the sink; needed only where the plan has several.
+        ``sink``: name or operator id of the sink; needed only where the plan has several.
         """
         quality = self.simulation.world.quality(self.id, self._sink(sink))
         return lacking({} if quality is None else quality.qos(), self._late(), self._skipped)
@@ -156,13 +156,10 @@ class SimulatedApplication(OneSided):
     # -- results -----------------------------------------------------------------------------------------------------
 
     def _sink(self, sink: str | None) -> str:
-        sinks = self.plan.sinks
-        if sink is None and len(sinks) == 1:
-            return sinks[0]
-        if sink is None or sink not in sinks:
-            stated = "not given" if sink is None else repr(sink)
-            raise ClusterError(f"sink: {stated}; expected one of {', '.join(sinks)}")
-        return sink
+        try:
+            return self.plan.sink(sink)
+        except ValueError as error:
+            raise ClusterError(str(error)) from None
 
     @user_facing
     def results(
@@ -198,8 +195,8 @@ class SimulatedApplication(OneSided):
     def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
         """Return the first ``n`` rows of the results; virtual time passes until they have arrived.
 
-        ``n``: number of rows; ``sink``: operator id of the sink; needed only where the plan has several; ``seconds``:
-        virtual time to run at most, in seconds or as ``"2 min"``.
+        ``n``: number of rows; ``sink``: name or operator id of the sink; needed only where the plan has several;
+        ``seconds``: virtual time to run at most, in seconds or as ``"2 min"``.
         """
         name = self._sink(sink)
         check_rows(n)
@@ -214,7 +211,7 @@ class SimulatedApplication(OneSided):
 
         This is a look: loops, :meth:`results` and :meth:`head` read on as before.
 
-        ``n``: number of rows; ``sink``: operator id of the sink; needed only where the plan has several.
+        ``n``: number of rows; ``sink``: name or operator id of the sink; needed only where the plan has several.
         """
         name = self._sink(sink)
         check_rows(n)
@@ -227,7 +224,7 @@ class SimulatedApplication(OneSided):
 
         The yielded rows are not stored: :meth:`results` and :meth:`head` return other rows.
 
-        ``sink``: operator id of the sink; needed only where the plan has several.
+        ``sink``: name or operator id of the sink; needed only where the plan has several.
 
         Raises ``ClusterError`` if the application fails, after all results that had arrived.
         """
@@ -370,7 +367,8 @@ class SimulatedApplication(OneSided):
     def _summary(self) -> list[tuple[str, str]]:
         qos = {sink: self.qos(sink) for sink in self.plan.sinks}
         rows = [*application_rows(self.plan, self.status, self.reason, qos, self.graph, self.backups)]
-        rows.insert(1, ("set up in", span(self.setup_s)))
+        if self.setup_s:  # it has begun
+            rows.insert(1, ("set up in", span(self.setup_s)))
         return [*rows, *lacking_rows(self._late(), self._skipped), *(("notice", notice) for notice in self.notices)]
 
     def __repr__(self) -> str:

@@ -58,6 +58,7 @@ from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.one_sided import ONLY_LIVE, OneSided
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
+from synergy_nb.reporting.replacements import promises, quiet_sources
 from synergy_nb.simulator._asynchronous_rows import InTurn
 from synergy_nb.simulator._knobs import SimulatedKnobs
 from synergy_nb.simulator._network_choice import peers_named, topology_of
@@ -397,11 +398,15 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
 
             self.until(lambda: all(map(enough, both)) or ended(), ends - self.now)
             if not all(map(enough, both)):
-                give_up(f"the new plan has not caught up: {old} is {application.status}, the new plan {new.status}")
+                states = f"{old} is {application.status}, the new plan {new.status}"
+                give_up(f"the new plan has not caught up: {states}{quiet_sources(plan, earlier, made())}")
+
+        def made() -> list[tuple[str, int]]:
+            states = self.states().values()
+            return promises(plan, (each for state in states if state is not None for each in state.components))
 
         def promised() -> list[int]:
-            stats = [each for state in self.states().values() if state is not None for each in state.components]
-            found = [int(each["promised"]) for each in stats if each["stream"] in streams]
+            found = [until for _, until in made()]
             if max(found, default=END) == END:
                 give_up("its streams have ended")
             return found
@@ -410,7 +415,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
             new.stop()
             raise ClusterError(f"{old} goes on as before: {why}")
 
-        streams = {plan.stream_name(name) for name in plan.operators}
+        earlier = made()
         until(lambda results: results.until > START)  # then it has joined all streams
         before_that = max(promised())
         until(lambda results: results.until > before_that)  # what they gave before is promised now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -104,6 +104,8 @@ class KafkaBrokers:
 
         Raises
         ------
+        TypeError
+            If one value is given in place of several.
         ValueError
             If the topic has no such partition.
         TimeoutError
@@ -111,6 +113,8 @@ class KafkaBrokers:
         """
         from confluent_kafka import KafkaException  # noqa: PLC0415 - an extra
 
+        if isinstance(values, str | bytes | Mapping):
+            raise TypeError(f"values: {values!r}; expected a list of the values of messages, as [{values!r}]")
         said: list[Any] = []  # of each message the error with which it ended, or None
         for value in values:
             sent = value if isinstance(value, bytes) or value is None else msgspec.json.encode(value)

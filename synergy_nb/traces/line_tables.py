@@ -17,7 +17,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.events import SkippedLines
-from synergy_nb.plan.terms.units import counted, ratio_of
+from synergy_nb.plan.terms.units import counted, did_you_mean, ratio_of
 from synergy_nb.traces._columns import text_kinds
 from synergy_nb.traces._tabular import CsvFields, CsvParser
 from synergy_nb.traces._typed_columns import Malformed, Tally, exactly
@@ -61,6 +61,10 @@ class LineTables:
         self._tally = Tally()
         self._parser: CsvParser | None = None
         self._objects: _Objects | None = None
+        # columns that no object has had yet, where each line is one; and the number of objects
+        self._unseen = {each for each in schema if each != "time"} if "json" in self._format else set()
+        self._objects_seen = 0
+        self._said: list[str] = []
         self._rows = RowReader(
             name, {each: kind for each, kind in schema.items() if each != "time"}, self._clock, self._unit
         )
@@ -80,6 +84,28 @@ class LineTables:
         """All malformed lines so far; None if there are none."""
         bad = self._tally.malformed
         return None if bad is None else SkippedLines(self.name, bad.count, str(bad), self._tally.doubt)
+
+    def said(self) -> tuple[str, ...]:
+        """Return what a user should know of the lines that were read since this was asked last."""
+        said, self._said = tuple(self._said), []
+        return said
+
+    def _look_for_columns(self, table: pl.DataFrame, last: Mapping[str, Any]) -> None:
+        """Say once which columns no object has: at once where a name was misspelt, else after a hundred objects.
+
+        ``table``: rows of the objects that have come; ``last``: the last of these.
+        """
+        self._unseen = {name for name in self._unseen if table.get_column(name).null_count() == table.height}
+        self._objects_seen += table.height
+        others = sorted(map(str, last.keys() - self._rows.columns.keys() - {self._clock}))
+        for name in sorted(self._unseen):
+            meant = did_you_mean(name, others)
+            if meant or self._objects_seen >= _SEVERAL:
+                self._unseen.discard(name)
+                self._said.append(
+                    f"column {name!r}: NULL in all of the first {counted(self._objects_seen, 'object')}; expected one "
+                    f"of the fields {', '.join(map(str, last))}{meant}"
+                )
 
     def begin(self, header: str = "") -> None:
         """Begin a text: with its header in CSV, or, where that is empty, without one as it comes first.
@@ -136,6 +162,8 @@ class LineTables:
         table = self._objects.table(messages)
         if table is not None:
             self._tally.add(table.height)
+            if self._unseen and messages:
+                self._look_for_columns(table, msgspec.json.decode(messages[-1]))
             return table, None
         values: list[Any] = []
         for message in messages:
@@ -198,6 +226,8 @@ class LineTables:
             else:
                 self._tally.add(table.height)
                 kept += [number for number, _, _ in found]
+                if self._unseen and found:
+                    self._look_for_columns(table, found[-1][1])
                 return table
         tables: list[pl.DataFrame] = []
         for number, value, text in found:
@@ -258,8 +288,8 @@ class _Unreadable:
 
 def tables_of_file(
     path: Path, schema: Mapping[str, str], params: Mapping[str, Any]
-) -> Iterator[tuple[pl.DataFrame, SkippedLines | None]]:
-    """Yield the rows of a whole file in blocks, in its order, each with all malformed lines so far.
+) -> Iterator[tuple[pl.DataFrame, SkippedLines | None, tuple[str, ...]]]:
+    """Yield the rows of a whole file in blocks, in its order, each with all malformed lines so far, and what is said.
 
     ``schema``: columns of the stream with their types; ``params``: parameters of the source. Raises ``ValueError`` if
     it cannot be read, is not as declared, or too many lines are malformed.
@@ -267,9 +297,9 @@ def tables_of_file(
     if params["format"] == "jsonl":
         lines = LineTables(str(path), schema, params)
         for number, data in whole_lines(path, params.get("encoding") or UTF8):
-            yield lines.take(data, number, last=True).table, lines.skipped
+            yield lines.take(data, number, last=True).table, lines.skipped, lines.said()
         return
     trace, tally = open_trace({**params, "path": path}), Tally()
     for table in trace.rows() if trace.again else trace.judged(tally, bare=True):
         bad = tally.malformed
-        yield table, None if bad is None else SkippedLines(str(path), bad.count, str(bad), tally.doubt)
+        yield table, None if bad is None else SkippedLines(str(path), bad.count, str(bad), tally.doubt), ()

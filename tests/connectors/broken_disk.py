@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from synergy_nb.connectors._disk import Disk
 from synergy_nb.connectors.sink_writers import writer_of
 from synergy_nb.dataflow.sinks.protocol import SinkWriter
 from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, conform
+from synergy_nb.durable.disk import Disk
 
 COLUMNS: Final[Mapping[str, str]] = {"time": "time", "v": "int", "text": "str"}
 #: Steps of a writer: each may be the last one.
@@ -80,9 +81,13 @@ class FailingDisk(Disk):
             self.times -= 1
             raise self._error
 
-    def lock(self, *arguments: Any) -> int:
+    def lock(self, *arguments: Any, **options: Any) -> int:
         self._fail("lock")
-        return super().lock(*arguments)
+        return super().lock(*arguments, **options)
+
+    def make_folder(self, path: Path) -> None:
+        self._fail("make_folder")
+        super().make_folder(path)
 
     def write(self, *arguments: Any) -> None:
         self._fail("write")

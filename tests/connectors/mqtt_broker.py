@@ -5,6 +5,7 @@ It knows no wildcards but ``#`` at the end, no retained messages and no TLS.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import socketserver
 import threading
@@ -62,7 +63,8 @@ class MqttBroker:
         with self.changed:
             for session in self._sessions.values():
                 if session.connection is not None:
-                    session.connection.shutdown(socket.SHUT_RDWR)
+                    with contextlib.suppress(OSError):  # its client has closed it, and its thread has seen that first
+                        session.connection.shutdown(socket.SHUT_RDWR)
                     session.connection = None
 
     def publish(self, topic: str, payload: bytes) -> None:
@@ -81,7 +83,10 @@ class MqttBroker:
             named = topic.encode()
             body = len(named).to_bytes(2) + named + number.to_bytes(2) + payload
             session.sent += 1
-            session.connection.sendall(_packet(PUBLISH, 0b10, body))
+            try:
+                session.connection.sendall(_packet(PUBLISH, 0b10, body))
+            except OSError:  # its client has closed it
+                session.connection = None
 
     def serve(self, stream: Any, connection: socket.socket) -> None:
         session: _Session | None = None

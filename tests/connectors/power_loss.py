@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from synergy_nb.connectors._disk import Disk
+from synergy_nb.durable.disk import Disk
 from tests.connectors.broken_disk import STEPS, Killed
 
 

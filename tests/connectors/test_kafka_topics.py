@@ -183,6 +183,13 @@ def test_messages_in_avro(brokers: KafkaBrokers, form: str, before: bytes) -> No
     few.close()
 
 
+def test_one_message_in_place_of_several_is_refused(brokers: KafkaBrokers) -> None:
+    with pytest.raises(
+        TypeError, match=r"values: {'n': 1}; expected a list of the values of messages, as \[{'n': 1}\]"
+    ):
+        brokers.put("single", {"n": 1})
+
+
 def test_what_brokers_do_not_have_is_refused(brokers: KafkaBrokers) -> None:
     brokers.make("small")
     for wrong in (lambda: brokers.put("small", [1], 7), lambda: brokers.values("small", 7), lambda: KafkaBrokers(0)):
@@ -308,6 +315,9 @@ def test_a_guest_reaches_only_brokers_that_were_named() -> None:
         ({"format": "avro", "schema": "{"}, "expected a schema of Avro, in JSON, of a record with fields"),
         ({"schema": ORDER}, "expected no schema: format json has none; avro has one"),
         ({"format": "avro", "schema": ORDER, "columns": {"m": "int"}}, "'m'; expected a field of the schema: time, n"),
+        ({"topic": ".."}, "expected a topic of 1 to 249 letters of ASCII, digits, '.', '_' and '-', other than '.'"),
+        ({"user": "ann"}, "password: missing; expected the name of the secret with the password of user 'ann'"),
+        ({"password": "shop"}, "user: missing; expected the name of the account to which the password belongs"),
         ({"start": "yesterday"}, "expected one of earliest, latest"),
     ],
 )

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from synergy_nb.connectors.sink_writers import writer_of
 from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.log.values import ORIGIN
+from synergy_nb.runtime.client.result_files import ResultFile
 from tests.campaigns import ALL
-from tests.connectors.broken_disk import COLUMNS, Killed, stream
+from tests.connectors.broken_disk import COLUMNS, Killed, rows, stream
 from tests.connectors.file_destinations import EACH, EXPECTED, ROWS, SIZES, found
 from tests.connectors.power_loss import PowerDisk
 
@@ -39,6 +41,18 @@ def written(to: dict[str, Any], disk: PowerDisk, sizes: tuple[int, ...], has: in
     finally:
         writer.close()  # as the system does when a process ends
     return has
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv"])
+def test_a_file_of_results_or_its_parts_are_there_after_a_power_failure(name: str, tmp_path: Path) -> None:
+    for seed in range(30):
+        disk = PowerDisk(tmp_path / str(seed))
+        file = ResultFile(tmp_path / str(seed) / name, COLUMNS, "stream", disk=disk)
+        file.add(rows(0, 5))
+        file.close(complete=True, ended=True)
+        disk.lose(seed)
+        read = pl.read_parquet if name.endswith("parquet") else pl.read_csv
+        assert read(file.path)["v"].to_list() == list(range(5)), seed
 
 
 @pytest.mark.slow

@@ -180,9 +180,13 @@ def test_a_place_where_nobody_may_write_fails(make: Callable[[Path], dict[str, A
     refused = FailingDisk("lock", PermissionError(errno.EACCES, os.strerror(errno.EACCES)), times=1)
     with pytest.raises(SinkFailed, match="Permission denied; expected a place where this peer may write"):
         written(to, stream(SIZES), refused)
+    # as in /proc, where no folder can be made
+    absent = FailingDisk("make_folder", FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), times=1)
+    with pytest.raises(SinkFailed, match="No such file or directory; expected a place where files can be made"):
+        written(to, stream(SIZES), absent)
     (tmp_path / "file").write_text("no folder")
-    below = {**to, "path": str(tmp_path / "file" / "rows")}
-    with pytest.raises(SinkFailed, match=r"Not a directory|File exists"):
+    below = {**to, "path": str(tmp_path / "file" / "below" / "rows")}
+    with pytest.raises(SinkFailed, match=r"Not a directory \('.*/file'\); expected a path whose folders are folders"):
         written(below, stream(SIZES))
 
 

@@ -123,6 +123,16 @@ def test_an_application_is_kept_until_it_is_dropped(folder: DurableFolder) -> No
     assert folder.applications() == []
 
 
+def test_what_peers_have_not_accepted_yet_is_known_as_such(folder: DurableFolder) -> None:
+    kept(folder)
+    assert [each.decided for each in folder.applications()] == [False]
+    folder.accept("large-1-abcdef")
+    assert [each.decided for each in folder.applications()] == [True]
+    folder.drop("large-1-abcdef")
+    folder.accept("large-1-abcdef")  # it has ended meanwhile
+    assert folder.applications() == []
+
+
 def test_functions_are_kept_with_the_plan(folder: DurableFolder) -> None:
     folder.keep(KeptApplication("app", b"", "composed", 0.0), {"apply:mine@1": b"code"})
     (found,) = folder.applications()

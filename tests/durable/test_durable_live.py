@@ -14,7 +14,7 @@ import pytest
 
 from synergy_nb import Cluster, ClusterError, csv, source
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.durable.folder import DurableFolder
+from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.runtime.process import starting
 from tests.waiting import asked_until
 
@@ -97,3 +97,16 @@ def test_what_is_refused_at_once_is_not_kept(tmp_path: Path) -> None:
         with pytest.raises(ClusterError, match="this cluster is durable"):
             cluster.submit(source("packets", rate="10 tuples/s").filter("bytes > 1", engine="spark").sink("large"))
         assert DurableFolder(tmp_path).applications() == []
+
+
+@pytest.mark.slow(3)
+def test_what_was_never_accepted_is_forgotten_if_it_is_refused_after_a_restart(tmp_path: Path) -> None:
+    folder = DurableFolder(tmp_path)
+    folder.prepare()
+    elsewhere = source("packets", rate="10 tuples/s", at="peer-9").sink("all")
+    for name in ("accepted", "submitted"):
+        decided = name == "accepted"
+        folder.keep(KeptApplication(name, elsewhere.to_bytes(), "composed", 1.0, decided=decided), {})
+    with Cluster(1, durable=tmp_path) as cluster:
+        asked_until(lambda: len(cluster.applications) >= 0 and len(folder.applications()) == 1)
+        assert [each.id for each in folder.applications()] == ["accepted"]

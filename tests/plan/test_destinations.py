@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from synergy_nb import ClusterError, PlanError, Simulation, csv, jsonl, parquet, plan, source
+from synergy_nb import ClusterError, PlanError, Simulation, csv, jsonl, kafka, mqtt, parquet, plan, source
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import Technique, degrees, technique
 from synergy_nb.plan.derived.allowed_paths import refused_paths
@@ -57,7 +57,14 @@ def test_several_sinks_of_one_stream_have_destinations() -> None:
 @pytest.mark.parametrize(
     ("to", "problem"),
     [
-        ("a.csv", r"to: 'a.csv'; expected a destination such as parquet\('folder'\), csv\('file.csv'\) or jsonl"),
+        ("a.csv", r"to: 'a.csv'; expected a destination, such as csv\('a.csv'\)$"),
+        (Path("a.db"), r"to: .*; expected a destination, such as sqlite\('a.db', 'table'\)$"),
+        ("wss://board.local", r"expected a destination, such as websocket\('wss://board.local'\)$"),
+        ("rows", r"to: 'rows'; expected a destination such as parquet\('folder'\), csv\('file.csv'\) or jsonl"),
+        (
+            {"format": "kafka", "topic": "t", "servers": "b.local:9092", "user": "ann"},
+            "to.password: missing; expected the name of the secret with the password of user 'ann'",
+        ),
         (
             {"format": "parket", "path": "a"},
             r"to.format: 'parket'; expected one of parquet, csv, jsonl, kafka, mqtt, duckdb, sqlite",
@@ -85,6 +92,12 @@ def test_a_wrong_destination_is_one_problem(to: Any, problem: str) -> None:
     [
         (lambda: parquet("a", partition="7 min"), "partition: '7 min'; expected whole seconds"),
         (lambda: csv(""), "path: ''; expected a text of 1 to"),
+        (
+            lambda: kafka("t", "b.local:9092", pasword="shop"),  # type: ignore[call-arg]
+            "^pasword: 'shop'; expected one of the options topic, .*, every of kafka; did you mean 'password'",
+        ),
+        (lambda: kafka("large flows", "b.local:9092"), "^topic: 'large flows'; expected a topic of 1 to 249 letters"),
+        (lambda: mqtt("t", "b.local:1883", password="shop"), "^user: None; expected the name of the account to which"),
     ],
 )
 def test_an_invalid_option_is_said_by_the_function_too(make: Callable[[], object], said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from typing import Any
@@ -378,3 +379,16 @@ def test_the_graph_of_a_plan_is_what_networkx_sees() -> None:
             name: operator.kind for name, operator in query.operators.items()
         }
         assert all(data["stream"] == query.stream_name(up) for up, _, data in graph.edges(data=True))
+
+
+def test_a_sink_is_known_by_its_id_and_by_a_name_that_no_other_has() -> None:
+    packets = source("packets")
+    two = plan(
+        packets.sink("large"), packets.filter("bytes > 9").sink("large", id="small"), packets.project("bytes").sink("b")
+    )
+    assert [two.sink(each) for each in ("small", "b", "sink")] == ["small", "sink_2", "sink"]
+    known = "sink (named 'large'), small (named 'large'), sink_2 (named 'b')"
+    for wrong, said in ((None, "not given"), ("large", "'large'"), ("c", "'c'")):
+        with pytest.raises(ValueError, match=re.escape(f"sink: {said}; expected one of {known}")):
+            two.sink(wrong)
+    assert packets.sink("all").sink(None) == packets.sink("all").sink("all") == "sink"

@@ -344,11 +344,14 @@ def test_each_sink_has_its_own_end(cluster: Cluster) -> None:
     ends = source("packets", seed=1, rate="100 tuples/s", duration="1 s", speed=0).project("bytes").sink("ends", id="a")
     goes_on = source("packets", seed=1, rate="100 tuples/s").project("bytes").sink("goes on", id="b")
     application = cluster.submit(plan(ends, goes_on))
-    rows = application.results("a")
+    rows = application.results("ends")
     assert rows.height > 0
+    assert application.results("a").equals(rows)
     with pytest.raises(ClusterError, match="endless"):
         application.results("b")
-    with pytest.raises(ClusterError, match="sink: not given; expected one of a, b"):
+    with pytest.raises(
+        ClusterError, match="sink: not given; expected one of a \\(named 'ends'\\), b \\(named 'goes on'\\)"
+    ):
         application.head(1)
     assert application.head(2, "b").height == 2
     application.stop()

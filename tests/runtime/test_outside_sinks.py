@@ -16,11 +16,11 @@ import pytest
 
 from synergy_nb import jsonl, parquet, websocket
 from synergy_nb.connectors import sink_writers
-from synergy_nb.connectors._disk import Disk
 from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import END, Batch
+from synergy_nb.durable.disk import Disk
 from synergy_nb.events import DestinationBroken, DestinationMended, WaitBegun, WaitEnded, Why
 from synergy_nb.reporting.stalls import OpenWaits, stalls
 from synergy_nb.runtime.data import _outside_sinks, host

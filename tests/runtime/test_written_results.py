@@ -117,6 +117,8 @@ def test_results_are_files_and_frames_of_others(cluster: Cluster, application: A
     other = cluster.submit(NUMBERS.sink("files"))
     assert other.to_csv(tmp_path / "rows.txt") == 2000
     assert pl.read_csv(tmp_path / "rows.txt")["v"].to_list() == expected["v"].to_list()
+    with pytest.raises(ClusterError, match=r"rows.csv'; expected a file that ends with .parquet, or to_csv\("):
+        other.to_parquet(tmp_path / "rows.csv")
     last = cluster.submit(NUMBERS.sink("lines"))
     assert last.to_jsonl(tmp_path / "rows") == 2000
     assert pl.read_ndjson(tmp_path / "rows")["v"].to_list() == expected["v"].to_list()

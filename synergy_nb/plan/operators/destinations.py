@@ -7,9 +7,11 @@ without importing what writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from os import PathLike
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import signature
+from os import PathLike, fspath
+from typing import Any, Final, NamedTuple, ParamSpec
 
 from synergy_nb.plan.operators.parameter_types import (
     ADDRESS,
@@ -23,8 +25,10 @@ from synergy_nb.plan.operators.parameter_types import (
     POSITIVE,
     SECRET,
     TEXT,
+    TOPIC,
     WEBSOCKET,
     ValueType,
+    account_without,
     choice,
     columns,
 )
@@ -93,7 +97,7 @@ DESTINATIONS: Final[Mapping[str, Mapping[str, DestinationOption]]] = {
     "csv": {"path": _PATH, "every": DestinationOption(POSITIVE, 1.0)},
     "jsonl": {"path": _PATH, "every": DestinationOption(POSITIVE, 1.0)},
     "kafka": {
-        "topic": DestinationOption(NAME, needed=True),
+        "topic": DestinationOption(TOPIC, needed=True),
         "servers": DestinationOption(ADDRESSES, needed=True),
         "key": DestinationOption(COLUMN),
         **_ACCOUNT,
@@ -127,9 +131,37 @@ def place_of(to: Mapping[str, Any]) -> str:
     return repr(to["path"] if "path" in to else to["url"])
 
 
+#: How the text ends that may stand for a destination, to how this is stated in Python.
+_MEANT: Final = {
+    "csv": "csv({!r})",
+    "jsonl": "jsonl({!r})",
+    "ndjson": "jsonl({!r})",
+    "parquet": "parquet({!r})",
+    "duckdb": "duckdb({!r}, 'table')",
+    "sqlite": "sqlite({!r}, 'table')",
+    "db": "sqlite({!r}, 'table')",
+}
+
+
+def _meant(value: Any) -> str | None:
+    """Return the destination that a text in place of one may mean; None if nothing says so.
+
+    >>> _meant("out.csv")
+    "csv('out.csv')"
+    """
+    text = fspath(value) if isinstance(value, str | PathLike) else ""
+    if not isinstance(text, str):
+        return None
+    if text.startswith(("ws://", "wss://")):
+        return f"websocket({text!r})"
+    form = _MEANT.get(text.lower().rpartition(".")[2], "parquet({!r})" if text.endswith("/") else None)
+    return None if form is None else form.format(text)
+
+
 def _destination(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise WrongValue(value, _EXPECTED)
+        meant = _meant(value)
+        raise WrongValue(value, _EXPECTED if meant is None else f"a destination, such as {meant}")
     form = value.get("format")
     if not isinstance(form, str) or form not in DESTINATIONS:
         raise WrongValue(form, f"one of {', '.join(DESTINATIONS)}", nearest(form, DESTINATIONS), ".format")
@@ -148,6 +180,8 @@ def _destination(value: Any) -> dict[str, Any]:
                 found[name] = option.type.parse(given)
             except WrongValues as wrong:
                 wrongs += [WrongValue(each.value, each.expected, each.nearest, f".{name}") for each in wrong.wrongs]
+    if "user" in options and not wrongs and (lacks := account_without(found)) is not None:
+        wrongs.append(WrongValue(None, lacks[1], None, f".{lacks[0]}"))
     if wrongs:
         raise WrongValues(wrongs)
     return found
@@ -195,6 +229,24 @@ def check_columns(to: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[st
 # -- for users -------------------------------------------------------------------------------------------------------
 
 
+P = ParamSpec("P")
+
+
+def _stated(make: Callable[P, dict[str, Any]]) -> Callable[P, dict[str, Any]]:
+    """Have a function refuse an option that it does not have by a sentence, as a plan does."""
+    options = list(signature(make).parameters)
+
+    @wraps(make)
+    def stated(*given: P.args, **named: P.kwargs) -> dict[str, Any]:
+        expected = f"one of the options {', '.join(options)} of {make.__name__}"
+        for name in named.keys() - set(options):
+            raise ValueError(f"{name}: {WrongValue(named[name], expected, nearest(name, options))}")
+        return make(*given, **named)
+
+    return stated
+
+
+@_stated
 def parquet(path: str | PathLike[str], *, partition: Any = None, every: Any = None) -> dict[str, Any]:
     """Return a folder of Parquet files as the destination of a sink.
 
@@ -227,6 +279,7 @@ def parquet(path: str | PathLike[str], *, partition: Any = None, every: Any = No
     return _of_user("parquet", path=path, partition=partition, every=every)
 
 
+@_stated
 def csv(path: str | PathLike[str], *, every: Any = None) -> dict[str, Any]:
     """Return a CSV file as the destination of a sink.
 
@@ -254,6 +307,7 @@ def csv(path: str | PathLike[str], *, every: Any = None) -> dict[str, Any]:
     return _of_user("csv", path=path, every=every)
 
 
+@_stated
 def jsonl(path: str | PathLike[str], *, every: Any = None) -> dict[str, Any]:
     """Return a file of JSON lines as the destination of a sink, as :func:`csv` a CSV file.
 
@@ -270,6 +324,7 @@ def jsonl(path: str | PathLike[str], *, every: Any = None) -> dict[str, Any]:
     return _of_user("jsonl", path=path, every=every)
 
 
+@_stated
 def kafka(
     topic: str,
     servers: str | Iterable[str],
@@ -319,6 +374,7 @@ def kafka(
     )  # fmt: skip
 
 
+@_stated
 def mqtt(
     topic: str,
     server: str,
@@ -362,6 +418,7 @@ def mqtt(
     )  # fmt: skip
 
 
+@_stated
 def duckdb(
     path: str | PathLike[str], table: str, *, key: str | Iterable[str] | None = None, every: Any = None
 ) -> dict[str, Any]:
@@ -396,6 +453,7 @@ def duckdb(
     return _of_user("duckdb", path=path, table=table, key=key, every=every)
 
 
+@_stated
 def sqlite(
     path: str | PathLike[str], table: str, *, key: str | Iterable[str] | None = None, every: Any = None
 ) -> dict[str, Any]:
@@ -416,6 +474,7 @@ def sqlite(
     return _of_user("sqlite", path=path, table=table, key=key, every=every)
 
 
+@_stated
 def delta(path: str | PathLike[str], *, every: Any = None) -> dict[str, Any]:
     """Return a Delta table as the destination of a sink; peers need the package ``deltalake`` (extra ``delta``).
 
@@ -442,6 +501,7 @@ def delta(path: str | PathLike[str], *, every: Any = None) -> dict[str, Any]:
     return _of_user("delta", path=path, every=every)
 
 
+@_stated
 def websocket(url: str, *, headers: Mapping[str, str] | None = None, every: Any = None) -> dict[str, Any]:
     """Return a WebSocket as the destination of a sink: each row is a message, an object in JSON, at least once.
 

@@ -56,9 +56,11 @@ __all__ = [
     "SIGNATURE",
     "SIZE",
     "TEXT",
+    "TOPIC",
     "TYPES",
     "WINDOW",
     "ValueType",
+    "account_without",
     "choice",
     "columns",
     "format_window",
@@ -237,6 +239,31 @@ def _name(value: Any) -> str:
     if value != value.strip():
         raise WrongValue(value, f"{expected}, without blanks around it")
     return value
+
+
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def _topic(value: Any) -> str:
+    """Parse the name of a Kafka topic, which brokers restrict."""
+    if not isinstance(value, str) or not _TOPIC.fullmatch(value) or value in (".", ".."):
+        expected = "a topic of 1 to 249 letters of ASCII, digits, '.', '_' and '-', other than '.' and '..'"
+        raise WrongValue(value, expected)
+    return value
+
+
+def account_without(params: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return what an account lacks, and what is expected; None: it has a name and a password, or there is none.
+
+    >>> account_without({"user": "ann"})
+    ('password', "the name of the secret with the password of user 'ann'")
+    """
+    user, password = params.get("user"), params.get("password")
+    if (user is None) == (password is None):
+        return None
+    if password is None:
+        return "password", f"the name of the secret with the password of user {user!r}"
+    return "user", "the name of the account to which the password belongs"
 
 
 def _secret(value: Any) -> str:
@@ -506,6 +533,8 @@ AVRO: Final = ValueType("text", _avro, annotation="str | Mapping[str, Any]")
 URL: Final = ValueType("text", _url("https", "http"), annotation="str")
 WEBSOCKET: Final = ValueType("text", _url("wss", "ws"), annotation="str")
 NAME: Final = ValueType("name", _name, annotation="str")
+#: Name of a Kafka topic.
+TOPIC: Final = ValueType("name", _topic, annotation="str")
 #: Name of a secret; text that has names of secrets, as `${mine}`; and headers of requests, whose values may.
 SECRET: Final = ValueType("secret", _secret, annotation="str")
 SECRET_TEXT: Final = ValueType("text", _text, annotation="str")

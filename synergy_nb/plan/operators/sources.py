@@ -29,10 +29,12 @@ from synergy_nb.plan.operators.parameter_types import (
     SECRET_TEXT,
     SIGNATURE,
     TEXT,
+    TOPIC,
     TYPES,
     URL,
     WEBSOCKET,
     ValueType,
+    account_without,
     avro_fields,
     choice,
     integer,
@@ -450,7 +452,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         "servers": Parameter(
             ADDRESSES, "brokers that are asked first, `broker.local:9092`, or several of them; they name the others"
         ),
-        "topic": Parameter(NAME, "topic, of which all partitions are read"),
+        "topic": Parameter(TOPIC, "topic, of which all partitions are read"),
         "format": Parameter(
             choice(*FORMATS_OF["kafka"]),
             "format of messages: `json`, an object each; `avro`, or `framed-avro` with the five bytes before it that "
@@ -656,6 +658,9 @@ def _source(it: Derivation) -> Schema | None:
     clock = params.setdefault("time", next((name for name in TIME_NAMES if name in columns), "time"))
     if columns.pop(clock, "time") not in _CLOCKS:
         it.wrong("time", clock, f"a column of type time, date, int or float, not {params['columns'][clock]}")
+    # a PostgreSQL server may know a user by the connection alone
+    if (lacks := account_without(params)) is not None and not (connector == "sql" and lacks[0] == "password"):
+        it.wrong(lacks[0], None, lacks[1])
     if connector == "mqtt" and it.params.get("topic_as", clock) not in (clock, *columns):
         it.wrong("topic_as", it.params["topic_as"], f"one of the columns {', '.join(columns)}")
     if connector == "sql":

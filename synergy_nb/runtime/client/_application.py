@@ -149,7 +149,8 @@ class Application(Synchronous[AsyncApplication], OneSided):
         state = self._state
         reason = self._asynchronous.cluster.readable(state.reason)
         rows = [*application_rows(self.plan, state.status, reason, state.qos, self.graph, self.backups)]
-        rows.insert(1, ("set up in", duration(state.setup)))
+        if state.setup:  # it has begun
+            rows.insert(1, ("set up in", duration(state.setup)))
         return [*rows, *lacking_rows(state.late, state.skipped), *(("notice", notice) for notice in self.notices)]
 
     def __repr__(self) -> str:

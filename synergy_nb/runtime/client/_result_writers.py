@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
 import polars as pl
 
+from synergy_nb.dataflow.sinks.buffering import BufferedWriter
 from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
 from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point, chunks_of
@@ -110,25 +111,21 @@ class ResultWriter:
         """Do what follows the last row."""
 
 
-class _Callback(SinkWriter):
+class _Callback(BufferedWriter):
     """Calls a function with the rows of each commit."""
 
     remembers: ClassVar[bool] = False
 
     def __init__(self, call: Callable[[pl.DataFrame], object]) -> None:
+        super().__init__()
         self._call = call
-        self._waiting: list[pl.DataFrame] = []
 
-    def open(self) -> None:
-        self._waiting.clear()
+    def _begin(self) -> None:
+        """There is nothing to open."""
 
-    def write(self, batch: Batch) -> None:
-        self._waiting.append(batch.table)
-
-    def commit(self, point: Point) -> None:
-        rows, self._waiting = self._waiting, []
-        if rows:
-            self._call(pl.concat(rows))
+    def _carry_out(self, batches: Sequence[Batch], point: Point) -> None:
+        if batches:
+            self._call(pl.concat([each.table for each in batches]))
 
 
 def writer_for(to: SinkWriter | Feed | Callable[[pl.DataFrame], object]) -> SinkWriter:

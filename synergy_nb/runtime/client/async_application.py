@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import polars as pl
@@ -35,6 +35,7 @@ from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.measurements import lacking
 from synergy_nb.reporting.peer_states import PeerState
+from synergy_nb.reporting.replacements import promises, quiet_sources
 from synergy_nb.reporting.uncovered import notices_of
 from synergy_nb.runtime.client._accounts import explained, replayed
 from synergy_nb.runtime.client._led_application import ClusterAccess, LedApplication
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncApplication"]
 
+#: End of the name of a file to the method that writes such a file.
+METHODS: Final = {".parquet": "to_parquet", ".csv": "to_csv", ".jsonl": "to_jsonl", ".ndjson": "to_jsonl"}
 COLLECTED = 64 << 20  # most bytes that stop() collects: as much as a sink retains
 
 
@@ -171,7 +174,7 @@ class AsyncApplication(LedApplication):
         """Return measurements of a sink: delays in seconds, miss rate and tuples/s, with the limit of the plan.
 
         ``late`` is the number of rows that the sources have dropped because they came later than ``lateness`` allows.
-        ``sink`` is the operator id of the sink; it is needed only where the plan has several.
+        ``sink`` is the name or operator id of the sink; it is needed only where the plan has several.
         """
         name, state = self.sink(sink), await self.state()
         if self.sink_peer(name) != self.origin:
@@ -183,15 +186,11 @@ class AsyncApplication(LedApplication):
     # -- results -------------------------------------------------------------------------------------------------
 
     def sink(self, sink: str | None) -> str:
-        """Return a sink of the plan by its operator id; None: the only one."""
-        sinks = self.plan.sinks
-        if sink is None:
-            if len(sinks) > 1:
-                raise ClusterError(f"sink: not given; expected one of {', '.join(sinks)}")
-            return sinks[0]
-        if sink not in sinks:
-            raise ClusterError(f"sink: {sink!r}; expected one of {', '.join(sinks)}")
-        return sink
+        """Return the operator id of a sink of the plan by its id or its name; None: the only one."""
+        try:
+            return self.plan.sink(sink)
+        except ValueError as error:
+            raise ClusterError(str(error)) from None
 
     @user_facing
     async def stream(self, sink: str | None = None) -> AsyncIterator[pl.DataFrame]:
@@ -301,7 +300,7 @@ class AsyncApplication(LedApplication):
         Parameters
         ----------
         sink
-            Operator id of the sink; needed only where the plan has several.
+            Name or operator id of the sink; needed only where the plan has several.
         wait
             Whether to wait for the end (True), or to return the results that are available now (False), which are those
             that have arrived if the peer of the sink is dead.
@@ -353,7 +352,7 @@ class AsyncApplication(LedApplication):
         path
             File to write; an existing one is replaced.
         sink
-            Operator id of the sink; needed only where the plan has several.
+            Name or operator id of the sink; needed only where the plan has several.
 
         Raises
         ------
@@ -369,7 +368,7 @@ class AsyncApplication(LedApplication):
         Parameters
         ----------
         path, sink
-            File, and operator id of the sink, see :meth:`to_parquet`.
+            File, and name or operator id of the sink, see :meth:`to_parquet`.
 
         Raises
         ------
@@ -385,7 +384,7 @@ class AsyncApplication(LedApplication):
         Parameters
         ----------
         path, sink
-            File, and operator id of the sink, see :meth:`to_parquet`.
+            File, and name or operator id of the sink, see :meth:`to_parquet`.
 
         Raises
         ------
@@ -400,7 +399,7 @@ class AsyncApplication(LedApplication):
         Parameters
         ----------
         sink
-            Operator id of the sink; needed only where the plan has several.
+            Name or operator id of the sink; needed only where the plan has several.
         partitions
             Number of partitions of the frame.
 
@@ -421,7 +420,7 @@ class AsyncApplication(LedApplication):
         session
             Spark session, such as :meth:`Cluster.spark_session` returns.
         sink
-            Operator id of the sink; needed only where the plan has several.
+            Name or operator id of the sink; needed only where the plan has several.
 
         Raises
         ------
@@ -447,7 +446,7 @@ class AsyncApplication(LedApplication):
             :class:`~synergy_nb.Feed` of another plan; or a function, which is called with one Polars table after the
             other, in a thread.
         sink
-            Operator id of the sink; needed only where the plan has several.
+            Name or operator id of the sink; needed only where the plan has several.
 
         Raises
         ------
@@ -479,6 +478,9 @@ class AsyncApplication(LedApplication):
 
     async def _to_file(self, path: str | PathLike[str], sink: str | None, suffix: str) -> int:
         name = self.sink(sink)
+        if (of := Path(path).suffix.lower()) in METHODS and METHODS[of] != METHODS[suffix]:
+            expected = f"a file that ends with {suffix}, or {METHODS[of]}({str(path)!r})"
+            raise ClusterError(f"path: {str(path)!r}; expected {expected}")
         await self._refuse_endless(name)
         self._check_of_one_plan()
         results, columns = self._results[name], self.plan.schema(name)
@@ -535,7 +537,7 @@ class AsyncApplication(LedApplication):
         n
             Number of rows.
         sink
-            Operator id of the sink; needed only where the plan has several.
+            Name or operator id of the sink; needed only where the plan has several.
         seconds
             Time after which to return the rows that have arrived, in seconds or as ``"2 min"``; by default the call
             waits for all ``n``.
@@ -563,7 +565,7 @@ class AsyncApplication(LedApplication):
         n
             Number of rows.
         sink
-            Operator id of the sink; needed only where the plan has several.
+            Name or operator id of the sink; needed only where the plan has several.
         """
         name = self.sink(sink)
         check_rows(n)
@@ -750,6 +752,7 @@ class AsyncApplication(LedApplication):
         if self._writing:
             raise ClusterError(f"{self.id}: its results are being written; expected another plan after that")
         async with self._exchange:
+            before = await self._promises(plan)
             new: AsyncApplication = await self.cluster.run_beside(plan, self, patience)
             try:
                 async with asyncio.timeout(patience):
@@ -767,7 +770,8 @@ class AsyncApplication(LedApplication):
                 with contextlib.suppress(ClusterError):
                     await new.stop(collect=False)
                 if isinstance(error, TimeoutError):
-                    why = f"the new plan has not caught up within {seconds(patience)}"
+                    quiet = quiet_sources(plan, before, await self._promises(plan))
+                    why = f"the new plan has not caught up within {seconds(patience)}{quiet}"
                     raise ClusterError(f"{self.id} goes on as before: {why}") from None
                 raise
         return change
@@ -789,13 +793,15 @@ class AsyncApplication(LedApplication):
 
     async def _promised(self, plan: Plan) -> list[int]:
         """Return the event times that the streams of a plan have promised, microseconds."""
-        streams = {plan.stream_name(name) for name in plan.operators}
-        states = (await self.cluster.states()).values()
-        stats = [each for state in states if state is not None for each in state.components]
-        found = [int(each["promised"]) for each in stats if each["stream"] in streams]
+        found = [until for _, until in await self._promises(plan)]
         if max(found, default=END) == END:
             raise ClusterError(f"{self.id} goes on as before: its streams have ended")
         return found
+
+    async def _promises(self, plan: Plan) -> list[tuple[str, int]]:
+        """Return the streams of a plan that are made, each with the event time that it has promised, microseconds."""
+        states = (await self.cluster.states()).values()
+        return promises(plan, (each for state in states if state is not None for each in state.components))
 
     async def _read_until(self, new: AsyncApplication, enough: Callable[[Results], bool], *, old: bool = True) -> None:
         """Read the results of both, or of the new one, until there is enough of each."""

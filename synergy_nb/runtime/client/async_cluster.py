@@ -497,7 +497,9 @@ class AsyncCluster(PeerRequests):
     async def _restart(self, folder: DurableFolder, kept: KeptApplication) -> None:
         plan = Plan.from_bytes(kept.plan)
         await asyncio.to_thread(provide_contents, folder, kept)
-        epoch = kept.epoch + EPOCHS_OF_START
+        # what was never accepted, and has emitted nothing, is submitted as at first: a refusal has it forgotten
+        began = kept.decided or bool(await asyncio.to_thread(folder.files(kept.id).names))
+        epoch = kept.epoch + EPOCHS_OF_START if began else 0
         try:
             await self._contents.send(plan, self.peers.values())
             address, state = await self._decided(

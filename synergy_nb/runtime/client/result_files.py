@@ -9,14 +9,13 @@ other.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from synergy_nb.connectors.sink_writers import writer_of
 from synergy_nb.dataflow.sinks.protocol import SinkFailed
+from synergy_nb.durable.disk import Disk
 from synergy_nb.runtime.client._result_writers import ResultWriter
 
 __all__ = ["FORMATS", "ResultFile"]
@@ -30,22 +29,31 @@ class ResultFile(ResultWriter):
 
     ``columns``: column to type of the results; ``stream``: what they are, see
     :func:`synergy_nb.plan.derived.repeatable_results.results_name`; ``begins``: position of the first row that follows;
-    ``suffix``: that of the format, if not as the path ends.
+    ``suffix``: that of the format, if not as the path ends; ``disk``: its steps.
     What an earlier run has written of another stream is discarded.
 
     Raises ``OSError`` or ``SinkFailed`` if it cannot be written.
     """
 
-    def __init__(self, path: Path, columns: Mapping[str, str], stream: str, begins: int = 0, suffix: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        columns: Mapping[str, str],
+        stream: str,
+        begins: int = 0,
+        suffix: str = "",
+        disk: Disk | None = None,
+    ) -> None:
         self.path = path  # file to write
         self.part = path.with_name(f"{path.name}.part")  # where the rows are until `close`
         self.complete = False  # whether it has its name
         if path.is_dir():
             raise SinkFailed(f"{str(path)!r}: it is a folder; expected the path of a file")
+        self._disk = Disk() if disk is None else disk
         suffix = suffix or path.suffix.lower()
         self._parquet = suffix == ".parquet"
         form = "parquet" if self._parquet else "csv" if suffix == ".csv" else "jsonl"
-        writer = writer_of({"format": form, "path": str(self.part)}, columns, stream)
+        writer = writer_of({"format": form, "path": str(self.part)}, columns, stream, disk)
         super().__init__(writer, repr(str(self.part)), begins, EVERY_S)
         try:
             self.open()
@@ -68,15 +76,15 @@ class ResultFile(ResultWriter):
     def _finish(self) -> None:
         """Give the rows the name of the file."""
         if self._parquet:
-            self._merge()
+            self._disk.rename(self._merged(), self.path)
         else:
-            self.part.touch()
-            self.part.replace(self.path)
+            self._disk.rename(self.part, self.path)
+        self._disk.sync_folder(self.path.parent)  # before the parts go
         self._discard()
         self.complete = True
 
-    def _merge(self) -> None:
-        """Make one Parquet file of all parts."""
+    def _merged(self) -> Path:
+        """Make one Parquet file of all parts, which the disk holds, and return it."""
         from pyarrow import parquet  # noqa: PLC0415 - programs that write no such file need it not
 
         parts = sorted(self.part.glob("*.parquet"))
@@ -89,8 +97,8 @@ class ResultFile(ResultWriter):
                         for group in range(found.num_row_groups):
                             writer.write_table(found.read_row_group(group).replace_schema_metadata(None))
             file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path)
+            self._disk.sync(file.fileno())
+        return new
 
     def _written_before(self) -> bool:
         """Whether all that is beside the file is what an earlier run has written."""
@@ -101,10 +109,12 @@ class ResultFile(ResultWriter):
     def _discard(self) -> None:
         """Remove what is beside the file."""
         if self.part.is_dir():
-            shutil.rmtree(self.part)
+            for each in self.part.iterdir():
+                self._disk.remove(each)
+            self.part.rmdir()
         else:
-            self.part.unlink(missing_ok=True)
-        self.part.with_name(f"{self.part.name}.positions").unlink(missing_ok=True)
+            self._disk.remove(self.part)
+        self._disk.remove(self.part.with_name(f"{self.part.name}.positions"))
 
     def abandon(self) -> None:
         """Close the file after an error, and remove what is beside it if it has no rows."""

@@ -430,7 +430,11 @@ class Service:
         finally:
             for forgotten in self._measurements.keys() - requests.keys():
                 del self._measurements[forgotten]
-        return pack(await self._wait_for_decision(application, on_spark=True))
+        state = await self._wait_for_decision(application, on_spark=True)
+        if folder is not None and state.status != Status.REJECTED:
+            with contextlib.suppress(OSError):  # a full disk: it is submitted as at first if it is started again
+                await asyncio.to_thread(folder.accept, application)
+        return pack(state)
 
     async def _wait_for_decision(self, application: str, *, on_spark: bool = False) -> ApplicationState:
         """Return the state once it is decided or a Spark server is missing; on request, once Spark is needed at all."""

@@ -21,7 +21,7 @@ def keep_application(folder: DurableFolder, request: Submit, plan: Plan, now: fl
     if known is not None:
         folder.keep(msgspec.structs.replace(known, epoch=request.epoch), {})
         return
-    kept = KeptApplication(request.application, plan.to_bytes(), request.placement, now, request.epoch)
+    kept = KeptApplication(request.application, plan.to_bytes(), request.placement, now, request.epoch, decided=False)
     folder.keep(kept, {component: _whole(component) for component in needed_contents(plan)})
 
 

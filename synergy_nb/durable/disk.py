@@ -1,7 +1,8 @@
-"""What writers do with files, one step at a time, and what the errors of the system mean to a sink.
+"""What is done with files that have to outlast a process and a power failure, one step at a time.
 
-Each method is one step: a test ends the process before or after any of them, or has it fail, and so knows each state
-in which a destination may be found.
+Each method but :meth:`Disk.make_folder`, :meth:`Disk.create` and :meth:`Disk.replace`, which are made of the others, is
+one step: a test ends the process before or after any of them, or has it fail, and so knows each state in which files
+may be found.
 """
 
 from __future__ import annotations
@@ -9,29 +10,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
-from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable
-
-__all__ = ["Disk", "explained"]
-
-#: Errors after which nobody could write, however long they wait.
-_FOR_GOOD: Final = {
-    errno.EACCES: "a place where this peer may write",
-    errno.EPERM: "a place where this peer may write",
-    errno.EROFS: "a place where this peer may write",
-    errno.ENOTDIR: "a path whose folders are folders",
-    errno.EISDIR: "the path of a file",
-    errno.EEXIST: "the path of a folder",
-    errno.ENAMETOOLONG: "a shorter path",
-    errno.ELOOP: "a path without links in a circle",
-}
+__all__ = ["Disk"]
 
 
 class Disk:
-    """The steps of a writer."""
+    """The steps of whoever writes such files. All of them raise ``OSError`` if the system refuses."""
 
     def make_folder(self, path: Path) -> None:
         """Make a folder and those above it, unless they are there, and have the disk hold all of them."""
@@ -40,22 +25,26 @@ class Disk:
             with contextlib.suppress(PermissionError):  # a folder that this one cannot read is not of its making
                 self.sync_folder(path.parent)
             return
+        if path.exists():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         self.make_folder(path.parent)
         path.mkdir(exist_ok=True)
         self.sync_folder(path.parent)
 
-    def lock(self, path: Path, flags: int) -> int:
+    def lock(self, path: Path, flags: int, *, shared: bool = False, mode: int = 0o666) -> int:
         """Open a file or a folder for this process alone, until it is closed or the process ends.
 
-        Raises ``BlockingIOError`` if another process has it, ``SinkFailed`` where the system has no locks of files.
+        ``shared``: other processes may have it that have opened it so, too.
+
+        Raises ``BlockingIOError`` if another process has it, ``OSError`` where the system has no locks of files.
         """
         try:
             import fcntl  # noqa: PLC0415 - Windows has none
         except ModuleNotFoundError:
-            raise SinkFailed(f"{path}: this system has no locks of files; expected Linux or macOS") from None
-        opened = os.open(path, flags | os.O_CLOEXEC, 0o666)
+            raise OSError(errno.ENOTSUP, "this system has no locks of files", str(path)) from None
+        opened = os.open(path, flags | os.O_CLOEXEC, mode)
         try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(opened, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BaseException:
             os.close(opened)
             raise
@@ -76,9 +65,9 @@ class Disk:
         """Have the disk hold what was written to an open file."""
         os.fsync(opened)
 
-    def create(self, path: Path, data: bytes | memoryview) -> None:
+    def create(self, path: Path, data: bytes | memoryview, mode: int = 0o666) -> None:
         """Write a new file, and have the disk hold it."""
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             self.write(opened, data, 0)
             self.sync(opened)
@@ -88,6 +77,13 @@ class Disk:
     def rename(self, path: Path, to: Path) -> None:
         """Give a file a name, in place of the file that has it."""
         path.replace(to)
+
+    def replace(self, path: Path, data: bytes | memoryview, mode: int = 0o666) -> None:
+        """Write a file as a whole: whoever reads it finds the one before or this one, which the disk then holds."""
+        beside = path.with_name(f".{path.name}")
+        self.create(beside, data, mode)
+        self.rename(beside, path)
+        self.sync_folder(path.parent)
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
@@ -108,20 +104,3 @@ class Disk:
         except FileNotFoundError:
             return False
         return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
-
-
-@contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Say what an error of the system means to the sink that writes to a path."""
-    try:
-        yield
-    except (SinkFailed, SinkUnavailable):
-        raise
-    except BlockingIOError:
-        raise SinkUnavailable(f"{str(path)!r}: another process writes to it") from None
-    except OSError as error:
-        said = f"{str(path)!r}: {error.strerror or error}"
-        expected = _FOR_GOOD.get(error.errno or 0)
-        if expected is not None:
-            raise SinkFailed(f"{said}; expected {expected}") from None
-        raise SinkUnavailable(said) from None
