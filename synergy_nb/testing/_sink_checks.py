@@ -19,7 +19,7 @@ from typing import Any, Final
 import polars as pl
 
 from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable, SinkWriter
-from synergy_nb.dataflow.sinks.writing import SinkReader
+from synergy_nb.dataflow.sinks.writing import SinkReader, stated_point
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.errors import user_facing
@@ -30,6 +30,7 @@ Row = dict[str, Any]
 _SIZES: Final = (2, 1, 3)  # rows of the batches, each of which is committed; then as many again
 _OTHER_SIZES: Final = (1, 4)  # whoever goes on has other batches
 _ROWS: Final = 8
+_ABSENT: Final = 4  # the row whose text is NULL
 #: Where code is that is not the author's.
 _OTHERS: Final = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -66,7 +67,7 @@ def check_sink(
         Function that returns the rows of the destination at a place, as anybody would read them. They may lack columns.
     rows
         Rows that are written, with a column ``time``. By default eight, with the columns ``time``, ``v`` (integers that
-        are all different) and ``text``.
+        are all different) and ``text``, which is NULL in one of them.
     kills
         Greatest number of lines before which a writer is killed. If there are more, they are drawn.
     seed
@@ -106,7 +107,7 @@ def check_sink(
     """
     table = _default() if rows is None else rows
     chance = random.Random(seed)
-    with TemporaryDirectory() as root:
+    with TemporaryDirectory() as root, _failures_of_a_check():
         places = (_folder(Path(root) / str(number)) for number in count())
         check = _Check(make, read, table, chance)
         check.undisturbed(next(places))
@@ -263,7 +264,7 @@ class _Check:
         return chunks_of(items, start)
 
     def _opened(self, writer: SinkWriter, expected: Point | None, how: str) -> None:
-        found, most = Point(*(writer.open() or ORIGIN)), expected or ORIGIN
+        found, most = stated_point("sink", writer.open()) or ORIGIN, expected or ORIGIN
         if writer.remembers and (found.position != most.position or (expected and found > expected)):
             raise AssertionError(f"open, {how}: {tuple(found)}; expected {tuple(most)}, as it was committed")
 
@@ -313,13 +314,24 @@ def _killing(at: int | None) -> Iterator[_Killer]:
         sys.settrace(before)
 
 
+@contextmanager
+def _failures_of_a_check() -> Iterator[None]:
+    """A sink that is right never fails for good here, and states a point or nothing as it is opened."""
+    try:
+        yield
+    except SinkFailed as error:
+        raise AssertionError(str(error)) from None
+
+
 def _shown(row: Row, names: Sequence[str]) -> str:
     return ", ".join(f"{name}={row[name]!r}" for name in names)
 
 
 def _default() -> pl.DataFrame:
     times = pl.Series("time", [1_000_000 * number for number in range(_ROWS)]).cast(pl.Datetime("us"))
-    return pl.DataFrame([times]).with_columns(v=pl.int_range(_ROWS), text=pl.format("{},\n", pl.int_range(_ROWS)))
+    numbers = pl.int_range(_ROWS)
+    text = pl.when(numbers != _ABSENT).then(pl.format("{},\n", numbers))
+    return pl.DataFrame([times]).with_columns(v=numbers, text=text)
 
 
 def _folder(path: Path) -> Path:

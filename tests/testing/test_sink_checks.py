@@ -193,9 +193,35 @@ class Forgets(Table):
         return found and (found[0] - 1, 0)
 
 
+class Drops(Table):
+    """A row of which a column is NULL is dropped."""
+
+    def write(self, batch: Batch) -> None:
+        self.waiting += batch.table.select("v", "text").drop_nulls().rows()
+
+
+class Lists(Table):
+    """The point is a list, as in JSON."""
+
+    def open(self) -> Any:
+        found = super().open()
+        return found and list(found)
+
+
+class Numbers(Table):
+    """The position is stated alone."""
+
+    def open(self) -> Any:
+        super().open()
+        return 5
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
+        (Drops, r"sink, undisturbed: row v=4, text=None is there 0 times; expected once"),
+        (Lists, r"sink: open: \[8, \d+\]; expected the pair of integers that commit was given, or None"),
+        (Numbers, r"sink: open: 5; expected the pair of integers that commit was given, or None"),
         (TwoSteps, r"sink, killed before line \d+ of .*: row v=.* is there 2 times; expected once"),
         (PointFirst, r"sink, killed before line \d+ of .*: row v=.* is there 0 times; expected once"),
         (Keeps, r"sink, closed with rows that were not committed: row v=2.* is there 1 times; expected 0 times"),

@@ -14,16 +14,31 @@ Each method but the properties may block, and may raise what the writer does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END, Batch
 
-__all__ = ["MOST_WAITING", "SinkReader"]
+__all__ = ["MOST_WAITING", "SinkReader", "stated_point"]
 
 #: Bytes of rows that wait for a commit, at most.
 MOST_WAITING: Final = 16 << 20
+
+
+def stated_point(name: str, found: Any) -> Point | None:
+    """Return the point that the writer of a destination has stated as it was opened; ``name``: that of the destination.
+
+    Raises ``SinkFailed`` if it is none.
+
+    >>> stated_point("sink", (8, 2)), stated_point("sink", None)
+    (Point(position=8, until=2), None)
+    """
+    if found is None:
+        return None
+    if not isinstance(found, tuple) or len(found) != 2 or any(type(each) is not int for each in found):
+        raise SinkFailed(f"{name}: open: {found!r}; expected the pair of integers that commit was given, or None")
+    return Point(*found)
 
 
 class SinkReader:
@@ -52,10 +67,8 @@ class SinkReader:
 
         Raises ``SinkFailed`` if it lacks rows that the stream does not retain any more.
         """
-        found = self._writer.open()
-        if found is None:
-            found = ORIGIN if self._writer.remembers else start
-        self.committed = Point(*found)
+        found = stated_point(self.name, self._writer.open())
+        self.committed = found or (ORIGIN if self._writer.remembers else start)
         self.read_to, self.repeated = start, max(self.committed.position - start.position, 0)
         self.waiting, self._since = 0, None
         if self.committed.position < start.position:
