@@ -9,12 +9,13 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-live lint written lab bench pins sbom clean
+.PHONY: help demo test campaign campaign-killed campaign-live lint written lab bench pins sbom clean
 
 help:
 	@echo "make demo     compose and run the top-k traffic query on 8 local peers, and check its rows"
 	@echo "make test     style, types and the whole test suite"
 	@echo "make campaign all schedules of the campaigns, of which the suite runs a fixed share"
+	@echo "make campaign-killed  kills all processes of a durable cluster again and again; see docs/faults.md"
 	@echo "make campaign-live  breaks a network of real peers again and again (Linux, root); see docs/faults.md"
 	@echo "make lint     style and types only"
 	@echo "make written  generate the tables of docs/plans.md and the methods of streams from the declarations of operators"
@@ -43,6 +44,10 @@ test: lint
 campaign:
 	@.ci/setup test
 	@SYNERGY_SCHEDULES=all $(PY) -m pytest --numprocesses auto $$(grep -lr --include="test_*.py" "^from tests.campaigns import" tests) $(ARGS)
+
+campaign-killed:
+	@.ci/setup test
+	@nice -n 5 $(PY) -m tests.killed_campaign $(ARGS)
 
 campaign-live:
 	@.ci/setup test
