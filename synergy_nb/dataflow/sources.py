@@ -65,6 +65,9 @@ class Polled(NamedTuple):
         Sentences for the journal, for instance about lost rows.
     skipped
         Malformed lines that were left out since the source was opened; None if there are none.
+    until
+        Event time that no later row precedes, in microseconds since 1970, where the source knows more than that its
+        rows come in order: windows up to it are closed, although no row has come. None: it promises no more.
 
     Examples
     --------
@@ -78,6 +81,7 @@ class Polled(NamedTuple):
     ends: bool = False
     said: tuple[str, ...] = ()
     skipped: SkippedLines | None = None
+    until: int | None = None
 
 
 class Source(abc.ABC):

@@ -39,6 +39,7 @@ from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame, rate_of_events
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, heartbeat_of, pace_of
 from synergy_nb.traces.late_rows import EventOrder
+from synergy_nb.traces.replayed import ReplayedSource, items
 from synergy_nb.traces.rows import FeedError, RowReader
 
 Entry = tuple[float, Item | Callable[[], Item]]
@@ -59,7 +60,8 @@ def opened(params: Mapping[str, Any], skipped: traces.Skipped | None = None) -> 
     """
     speed = pace_of(params)
     found = params if speed > 0.0 or "batch" in params else {**params, "batch": UNPACED}
-    return iter(traces.paced(traces.read(found, skipped), speed, SPAN, heartbeat_of(params))), speed > 0.0
+    read = items(ReplayedSource(found), skipped)
+    return iter(traces.paced(read, speed, SPAN, heartbeat_of(params))), speed > 0.0
 
 
 def timed(
@@ -172,15 +174,17 @@ def read_to_end(
                 raise ValueError(f"{reader.source}: it waits for rows; expected a source that ends")
             table, known = reader.as_given(polled.rows), order.dropped
             if table.height:
-                kept, latest = order.keep(table)
+                kept, _ = order.keep(table)
                 if order.dropped > known:
                     dropped(order.dropped)
                 yield 0.0, Batch(kept, position, 0.0)
                 position += kept.height
-                if len(latest):
-                    yield 0.0, Punctuation(int(latest[-1]) - order.allowed, position, 0.0)
-                if order.error is not None:
-                    raise order.error
+            if polled.until is not None:
+                order.promise(polled.until)
+            if order.promised is not None:
+                yield 0.0, Punctuation(order.promised, position, 0.0)
+            if order.error is not None:
+                raise order.error
             if polled.ends:
                 yield 0.0, Punctuation(END, position, 0.0)
                 return

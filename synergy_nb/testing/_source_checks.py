@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ import polars as pl
 
 from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
+from synergy_nb.dataflow.tuples import EPOCH
 from synergy_nb.errors import user_facing
 
 __all__ = ["check_source"]
@@ -30,6 +32,7 @@ class _Read(NamedTuple):
     rows: list[Row]
     places: list[tuple[int, Any]]  # number of rows, and the position after them
     ended: bool
+    promises: Sequence[tuple[int, int]] = ()  # number of rows, and the time that no later one precedes, microseconds
 
 
 @user_facing
@@ -88,6 +91,7 @@ def check_source(
     if rows is None and not found.ended:
         raise AssertionError("source: it has not ended; expected an end, or the rows that it gives as rows=[...]")
     _compare(expected, found.rows, "opened at its beginning")
+    _check_promises(found)
     first.close()
     places = found.places
     chosen = places if len(places) <= _PLACES else random.Random(seed).sample(places, _PLACES)
@@ -116,6 +120,7 @@ def _read(source: Source, position: Any, most: int | None) -> _Read:
     """Read a source until it ends, or has given so many rows and then nothing."""
     rows: list[Row] = []
     places: list[tuple[int, Any]] = []
+    promises: list[tuple[int, int]] = []
     source.open(position)
     nothing = 0
     while most is None or len(rows) < most or nothing == 0:
@@ -130,9 +135,11 @@ def _read(source: Source, position: Any, most: int | None) -> _Read:
         nothing = 0
         rows += polled.rows.to_dicts() if isinstance(polled.rows, pl.DataFrame) else [dict(row) for row in polled.rows]
         places.append((len(rows), polled.position))
+        if polled.until is not None:
+            promises.append((len(rows), polled.until))
         if polled.ends:
-            return _Read(rows, places, ended=True)
-    return _Read(rows, places, ended=False)
+            return _Read(rows, places, ended=True, promises=promises)
+    return _Read(rows, places, ended=False, promises=promises)
 
 
 def _poll(source: Source, seconds: float) -> Any:
@@ -175,6 +182,25 @@ def _compare(expected: Sequence[Row], found: Sequence[Row], how: str) -> None:
     one = expected[place] if place < len(expected) else "no more rows"
     other = found[place] if place < len(found) else "no more rows"
     raise AssertionError(f"source, {how}: row {place}: {other!r}; expected {one!r}")
+
+
+def _check_promises(found: _Read) -> None:
+    """Assert that no row is of a time before the one that was promised; rows have it in the column ``time``."""
+    for number, until in found.promises:
+        for place, row in enumerate(found.rows[number:], number):
+            time = row.get("time")
+            if isinstance(time, dt.datetime | int | float) and _micros(time) < until:
+                raise AssertionError(
+                    f"until: row {place} is of {time}, and {until} µs was promised after row {number}; expected no "
+                    "earlier row"
+                )
+
+
+def _micros(time: dt.datetime | float) -> int:
+    """Microseconds since 1970."""
+    if isinstance(time, dt.datetime):
+        return (time.replace(tzinfo=None) - EPOCH) // dt.timedelta(microseconds=1)
+    return round(time * 1e6)
 
 
 def _breaks(source: Source, *, for_now: bool) -> None:

@@ -39,6 +39,15 @@ class EventOrder:
         """Go on behind rows of which the latest has an event time, microseconds; None: behind no rows."""
         self.reached = reached
 
+    def promise(self, until: int) -> None:
+        """The source states that no row before a time follows, microseconds: others come too late."""
+        self.reached = max(until + self.allowed, until if self.reached is None else self.reached)
+
+    @property
+    def promised(self) -> int | None:
+        """Event time that no kept row precedes from now on, microseconds; None: none is known."""
+        return None if self.reached is None else self.reached - self.allowed
+
     def keep(self, table: pl.DataFrame) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         """Return the rows that come in time, and the latest event time up to each of them, microseconds.
 

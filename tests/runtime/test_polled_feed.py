@@ -123,6 +123,27 @@ async def test_the_last_chunk_of_a_poll_carries_the_place_after_it() -> None:
     ]
 
 
+class Promising(Listed):
+    """States with each poll the time that no later row precedes."""
+
+    def poll(self, seconds: float) -> Polled | None:
+        polled = super().poll(seconds)
+        if polled is None or polled.ends:
+            return polled
+        *found, until = (dict(row) for row in polled.rows)
+        return polled._replace(rows=found, until=until["n"] * SECOND)
+
+
+async def test_a_source_that_promises_a_time_closes_windows_while_it_gives_no_row() -> None:
+    fed = Fed(Promising([[0, 1, 2], [9], [9, 12]]))
+    chunks = await fed.whole()
+    assert rows(chunks) == [0, 1, 9]
+    assert [chunk.end.until for chunk in chunks if not chunk.rows] == [2 * SECOND, 9 * SECOND, 12 * SECOND, END]
+    early = Fed(Promising([[9], [8, 8]]))
+    await early.whole()
+    assert "yielded a tuple of 1970-01-01 00:00:08 after one of 1970-01-01 00:00:09" in str(early.failures[0])
+
+
 async def test_a_source_on_hold_is_not_polled() -> None:
     source = Listed([[0], [1, 2]])
     fed = Fed(source)

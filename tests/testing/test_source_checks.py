@@ -72,6 +72,14 @@ class Objects(Listed):
         return None if polled is None else polled._replace(position=object())
 
 
+class Rash(Listed):
+    """Promises a time, and gives a row before it."""
+
+    def poll(self, seconds: float) -> Polled | None:
+        polled = super().poll(seconds)
+        return None if polled is None else polled._replace(until=5_000_000)
+
+
 class Bare(Listed):
     def poll(self, seconds: float) -> Any:
         return ROWS
@@ -99,6 +107,7 @@ class Forgetful(Listed):
         ),
         (Shared, None, "a new instance opened at the position 2, after row 2: row 0: 'no more rows'"),
         (Objects, None, "expected a value that JSON has"),
+        (Rash, None, "until: row 2 is of 2, and 5000000 µs was promised after row 2; expected no earlier row"),
         (Bare, ROWS, "expected Polled(rows, position), or None for nothing yet"),
         (Endless, None, "it has not ended; expected an end, or the rows that it gives as rows=[...]"),
         (Listed, ROWS[:-1], "opened at its beginning: row 5: {'time': 5, 'n': 5}; expected 'no more rows'"),

@@ -140,15 +140,18 @@ class PolledFeed(FeedThread):
         before, born = self._place, self.clock()
         chunks: list[Chunk] = []
         if table.height:
-            table, latest = self._order.keep(table)
+            table, _ = self._order.keep(table)
             self._count += table.height
             fresh = min(self._count - self.point.position, table.height)
             if fresh > 0:
                 chunks = self._cut(Batch(table.tail(fresh), 0, born), born)
                 if before is not None and before is not self._carried:
                     chunks[0].place = before
-            if len(latest) and self._count == self.point.position:
-                chunks += self._cut(Punctuation(int(latest[-1]) - self._order.allowed, 0, born), born)
+        if polled.until is not None:
+            self._order.promise(polled.until)
+        promised = self._order.promised
+        if promised is not None and self._count == self.point.position:
+            chunks += self._cut(Punctuation(promised, 0, born), born)
         if polled.position is not None and self._order.error is None:
             mark, reached = _encode(polled.position), self._order.reached
             self._place = SourcePlace(self._count, START if reached is None else reached, mark)

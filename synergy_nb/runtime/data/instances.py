@@ -33,6 +33,7 @@ from synergy_nb.runtime.data.changed_values import ChangedValues
 from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Sample, SourceFeed, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_servers import SparkHost
+from synergy_nb.traces.replayed import ReplayedSource, items
 from synergy_nb.traces.rows import RowReader
 
 __all__ = [
@@ -59,7 +60,8 @@ def read_paced(params: Mapping[str, Any], skipped: traces.Skipped) -> tuple[Stre
     ``skipped`` is a callback for the malformed lines of a trace, see :func:`synergy_nb.traces.read`.
     """
     speed = pace_of(params)
-    return traces.paced(traces.read(params, skipped), speed, SPAN, heartbeat_of(params)), speed > 0.0
+    found = items(ReplayedSource(params), skipped)
+    return traces.paced(found, speed, SPAN, heartbeat_of(params)), speed > 0.0
 
 
 class ExecutionContext(msgspec.Struct, frozen=True):
