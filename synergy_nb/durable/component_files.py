@@ -33,6 +33,9 @@ class Files(Protocol):
     def append(self, name: str, data: bytes) -> None:
         """Add bytes to the end of a file, which is made if there is none."""
 
+    def sync(self) -> None:
+        """Have the disk hold all that was added, also if the power fails."""
+
     def remove(self, name: str) -> None:
         """Remove a file, if there is one."""
 

@@ -12,7 +12,6 @@ Whatever is not as Synergy writes it is refused by a sentence, and left as it is
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import struct
@@ -27,7 +26,7 @@ import msgspec
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.records import DurableError, check_records
 
-__all__ = ["DiskFiles", "DurableFolder", "KeptApplication"]
+__all__ = ["DurableFolder", "KeptApplication"]
 
 T = TypeVar("T")
 FORMAT: Final = "FORMAT"
@@ -51,44 +50,6 @@ class KeptApplication(msgspec.Struct, frozen=True):
     decided: bool = (
         True  # whether its peers have accepted it: if not, it is as one that is submitted for the first time
     )
-
-
-class DiskFiles:
-    """The files of one application, in a folder that is there as long as the application has not ended."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def names(self) -> list[str]:
-        """Return the names of the files of components."""
-        with contextlib.suppress(FileNotFoundError):
-            return sorted(each.name for each in self.folder.iterdir() if "@" in each.name)
-        return []
-
-    def read(self, name: str) -> bytes:
-        """Return what a file contains."""
-        return (self.folder / name).read_bytes()
-
-    def append(self, name: str, data: bytes) -> None:
-        """Add bytes to the end of a file, all or none of them.
-
-        Raises ``FileNotFoundError`` if the application has ended; ``OSError`` if the disk does not take them.
-        """
-        opened = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            size, left = os.fstat(opened).st_size, memoryview(data)
-            try:
-                while left:
-                    left = left[os.write(opened, left) :]
-            except OSError:
-                os.ftruncate(opened, size)
-                raise
-        finally:
-            os.close(opened)
-
-    def remove(self, name: str) -> None:
-        """Remove a file, if there is one."""
-        (self.folder / name).unlink(missing_ok=True)
 
 
 class DurableFolder:

@@ -1,7 +1,10 @@
-"""Records: frames of the data path in a file, each with its length and its checksum.
+"""Records: frames of the data path in a file, each with its length and its checksum; and marks between them.
 
 A file is appended to by one process, which may be killed at any moment: so its last record may lack its end, and is
-then left out. Anything else that is wrong is damage, and the file is refused.
+then left out. The power may fail, too: then anything may be found of what the disk was not yet asked to hold. So a
+*mark* follows once the disk holds all that is before it: a record that is wrong behind the last mark was never
+acknowledged, and is left out with all that follows. Anything else that is wrong is damage, and the file is refused.
+Files of version 1 have no marks.
 
 Examples
 --------
@@ -15,6 +18,14 @@ True
 Traceback (most recent call last):
     ...
 synergy_nb.durable.records.DurableError: f@0.0: the record at byte 0 has another checksum than it states; expected a \
+file that only Synergy has written: it was damaged
+>>> begun = mark(0) + data[:-1] + b"?"  # the disk was not yet asked to hold the record
+>>> unpacked(begun, "f@0.0")
+[]
+>>> unpacked(begun + mark(len(begun)), "f@0.0")
+Traceback (most recent call last):
+    ...
+synergy_nb.durable.records.DurableError: f@0.0: the record at byte 12 has another checksum than it states; expected a \
 file that only Synergy has written: it was damaged
 """
 
@@ -31,9 +42,10 @@ from synergy_nb.dataflow.streams.log.frames import Data, Frame
 from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.errors import SynergyError
 
-__all__ = ["DurableError", "check_records", "packed", "unpacked"]
+__all__ = ["DurableError", "check_records", "mark", "packed", "unpacked"]
 
 _HEAD: Final = struct.Struct(">III")  # bytes of the frame, their CRC-32, and the CRC-32 of these eight bytes
+_MARK: Final = 0xFFFFFFFF  # in place of the bytes of a frame; where it is in the file is in place of their CRC-32
 
 
 class DurableError(SynergyError, ValueError):
@@ -48,6 +60,12 @@ def packed(frame: Frame) -> bytes:
     data = encode(frame)
     counts = struct.pack(">II", len(data), zlib.crc32(data))
     return counts + struct.pack(">I", zlib.crc32(counts)) + data
+
+
+def mark(at: int) -> bytes:
+    """Return what says, at a place in a file, that the disk holds all that is before it."""
+    counts = struct.pack(">II", _MARK, at & _MARK)
+    return counts + struct.pack(">I", zlib.crc32(counts))
 
 
 def unpacked(data: bytes, name: str) -> list[Frame]:
@@ -72,18 +90,35 @@ def check_records(data: bytes, name: str) -> None:
 
 def _bodies(data: bytes, name: str) -> Iterator[tuple[int, memoryview]]:
     view, at = memoryview(data), 0
+    marked = data.startswith(mark(0)) or not _is_whole(view, 0)
     while len(view) - at >= _HEAD.size:
-        size, check, outer = _HEAD.unpack_from(view, at)
+        (size, check, _), whole = _HEAD.unpack_from(view, at), _is_whole(view, at)
         begin = at + _HEAD.size
-        if zlib.crc32(view[at : at + 8]) != outer:
-            raise _damaged(name, at)
-        if len(view) - begin < size:
-            return
+        if whole and size == _MARK:
+            at = begin
+            continue
         body = view[begin : begin + size]
-        if zlib.crc32(body) != check:
+        if not whole or len(body) < size or zlib.crc32(body) != check:
+            lacks_end = whole and len(body) < size
+            if (marked or lacks_end) and not _is_held(data, at):
+                return
             raise _damaged(name, at)
         yield at, body
         at = begin + size
+
+
+def _is_whole(view: memoryview, at: int) -> bool:
+    """Whether a head has the checksum that it states."""
+    return len(view) - at >= _HEAD.size and zlib.crc32(view[at : at + 8]) == _HEAD.unpack_from(view, at)[2]
+
+
+def _is_held(data: bytes, at: int) -> bool:
+    """Whether a mark behind a place says that the disk held what is there."""
+    begin = struct.pack(">I", _MARK)
+    while (at := data.find(begin, at + 1)) >= 0:
+        if data.startswith(mark(at), at):
+            return True
+    return False
 
 
 def _damaged(name: str, at: int) -> DurableError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -32,7 +33,7 @@ def restored(files: Files, operator: str, limits: Limits = LIMITS) -> Restored |
 
     Raises ``DurableError`` if a file was damaged.
     """
-    epochs = [_Epoch(files, logs, packs) for _, logs, packs in files_of(operator, files.names())]
+    epochs = [_Epoch(files, _joined(logs), packs) for _, logs, packs in files_of(operator, files.names())]
     whole = [number for number, epoch in enumerate(epochs) if epoch.supersedes]
     copy: Copy | None = None
     orders: list[Determinant] = []
@@ -44,6 +45,13 @@ def restored(files: Files, operator: str, limits: Limits = LIMITS) -> Restored |
                 copy.follow(frame.output, 0.0)
             orders += _replay(copy, frame)
     return None if copy is None else Restored(copy, tuple(orders))
+
+
+def _joined(logs: list[str]) -> list[str]:
+    """Return the last files that follow one another; one that was removed before may be back after a power failure."""
+    numbers = [int(name.rpartition(".")[2]) for name in logs]
+    gaps = [place for place, (before, after) in enumerate(pairwise(numbers), 1) if after > before + 1]
+    return logs[gaps[-1] :] if gaps else logs
 
 
 class _Epoch:

@@ -21,6 +21,7 @@ class Why(StrEnum):
     INPUT = "input"  #: for what a producer makes: rows, or the promise that no earlier row follows
     ROOM = "room"  #: for a reader that has used up its window
     COPIES = "copies"  #: for a copy that has not confirmed what has to be safe
+    FOLDER = "folder"  #: for the disk of a durable folder, which has not taken what has to be safe
     TURN = "turn"  #: for another component of its peer, which executes
     WINDOW = "window"  #: for event time: the windows of its rows are not over
     SILENT = "silent"  #: a source: for rows, of which there are none

@@ -54,6 +54,7 @@ LINKS: Final = {
 REMEDIES: Final = {
     Why.SILENT: "see whether what it reads still gives rows",
     Why.UNPROMISED: "see which part of what it reads is silent: what the others give waits for that part",
+    Why.FOLDER: "see what slows its disk down, and whether it has space",
     Why.WINDOW: "results come once a window is over",
     Why.UNREACHABLE: "see whether that runs, and can be reached from its peer; it is tried again and again",
     Why.RESULTS: "read them, by results() or a loop, or stop the application",
@@ -216,6 +217,8 @@ def _clause(wait: WaitBegun, now: float) -> str:
             return f"has given nothing {lasts}{because}"
         case Why.UNPROMISED:
             return f"gives rows, but has not promised {lasts} that no earlier ones follow{because}"
+        case Why.FOLDER:
+            return f"has rows that the durable folder has not taken {lasts}"
         case Why.WINDOW:
             return f"has had no result {lasts}, as its windows are not over in event time"
         case Why.UNREACHABLE:

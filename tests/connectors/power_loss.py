@@ -102,14 +102,18 @@ class PowerDisk(Disk):
 
     def _look(self) -> None:
         """Note which names have changed."""
-        for folder in [self._root, *(path for path in self._root.rglob("*") if path.is_dir())]:
-            number = folder.stat().st_ino
-            now = {path.name: path.stat().st_ino for path in folder.iterdir()}
+        todo = [(self._root.stat().st_ino, str(self._root))]
+        while todo:
+            number, folder = todo.pop()
+            with os.scandir(folder) as entries:
+                found = {each.name: each for each in entries}
+            todo += [(each.inode(), each.path) for each in found.values() if each.is_dir()]
+            now = {name: each.inode() for name, each in found.items()}
             before = self._names.get(number, {})
             change: Change = [(name, each) for name, each in now.items() if before.get(name) != each]
             change += [(name, None) for name in before if name not in now]
             for name, each in change:
-                if each is not None and each not in before.values() and (folder / name).is_file():
+                if each is not None and each not in before.values() and not found[name].is_dir():
                     self._files[each] = _File()  # the system may give a new file the number of one that is gone
             if change:
                 self._changes.setdefault(number, []).append(change)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,18 +16,30 @@ from synergy_nb.dataflow.streams.hosting.effects import Effect, SendFrame
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Frame
 from synergy_nb.dataflow.streams.log.values import ORIGIN
-from synergy_nb.durable.component_files import files_of
+from synergy_nb.durable.component_files import Files
+from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
-from synergy_nb.durable.records import packed
 from synergy_nb.durable.restoring import restored
+from synergy_nb.durable.writing import ComponentWork, carry_out
 from synergy_nb.simulator.scripted_faults import Faults
+from tests.connectors.broken_disk import Killed
+from tests.connectors.power_loss import PowerDisk
 
 
 class MemoryFiles:
-    """The files of an application, in memory."""
+    """The files of an application, in memory, until the process that writes them ends."""
 
     def __init__(self) -> None:
         self.found: dict[str, bytes] = {}
+        self.left: int | None = None  # steps after which the process ends; None: it does not
+        self.part = 0.0  # share of the bytes that are written as it ends
+
+    def _step(self) -> bool:
+        """Whether the process ends in this step."""
+        if self.left is None:
+            return False
+        self.left -= 1
+        return self.left < 0
 
     def names(self) -> list[str]:
         return sorted(self.found)
@@ -34,29 +48,40 @@ class MemoryFiles:
         return self.found[name]
 
     def append(self, name: str, data: bytes) -> None:
-        self.found[name] = self.found.get(name, b"") + data
+        ends = self._step()
+        self.found[name] = self.found.get(name, b"") + (data[: int(self.part * len(data))] if ends else data)
+        if ends:
+            raise Killed
+
+    def sync(self) -> None:
+        if self._step():
+            raise Killed
 
     def remove(self, name: str) -> None:
+        if self._step():
+            raise Killed
         self.found.pop(name, None)
 
 
-def written(
-    files: MemoryFiles, operator: str, epoch: int, work: FolderWork, most: int | None = None, part: float | None = None
-) -> None:
-    """Write what a copy asks for; with ``most``, so many writes, and that share of the next one."""
-    for number, (name, frame) in enumerate(work.writes):
-        if most is not None and number >= most:
-            if frame is not None and part is not None:
-                data = packed(frame)
-                files.append(name, data[: int(part * len(data))])
-            return
-        if frame is None:
-            files.remove(name)
-        else:
-            files.append(name, packed(frame))
-    for known, logs, pieces in files_of(operator, files.names()) if work.supersedes else ():
-        for name in (*logs, *pieces) if known < epoch else ():
-            files.remove(name)
+class PowerFiles:
+    """The folder of one application on a disk that may lose power."""
+
+    def __init__(self, path: Path) -> None:
+        self.disk = PowerDisk(path)
+        self._path = path / "app"
+        self._path.mkdir()
+        self.disk.sync_folder(path)
+        self.opened = DiskFiles(self._path, self.disk)
+
+    def lose(self, seed: int) -> None:
+        """Lose power."""
+        self.disk.lose(seed)
+        self.again()
+
+    def again(self) -> None:
+        """Be used by another process."""
+        self.disk.left = None
+        self.opened = DiskFiles(self._path, self.disk)
 
 
 class DurableWorld(StreamWorld):
@@ -65,6 +90,7 @@ class DurableWorld(StreamWorld):
     def __init__(self, seed: int, peers: Sequence[str], faults: Faults | None = None, **settings: Any) -> None:
         self.segment, self.small = settings.pop("segment", 400), settings.pop("small", 300)
         self.slow = settings.pop("slow", 0.05)  # longest time until what is written is there, seconds
+        self.power: PowerFiles | None = settings.pop("power", None)  # of the only application; None: in memory
         super().__init__(seed, peers, faults, **settings)
         self.disk: dict[str, MemoryFiles] = {}
         self.copies: dict[tuple[str, str, str], FolderCopy] = {}  # peer, application, operator
@@ -72,6 +98,10 @@ class DurableWorld(StreamWorld):
             str, list[tuple[str, str, FolderWork]]
         ] = {}  # peer: application, operator, what is not there yet
         self.generation = 0
+
+    def files(self, application: str) -> Files:
+        """The files of an application."""
+        return self.disk.setdefault(application, MemoryFiles()) if self.power is None else self.power.opened
 
     # -- what a driver does ----------------------------------------------------------------------------------------
 
@@ -96,7 +126,7 @@ class DurableWorld(StreamWorld):
 
     def _converge(self, peer: str, deployment: Deployment) -> None:
         def converge(hosting: Hosting) -> list[Effect]:
-            application, files = deployment.application, self.disk.setdefault(deployment.application, MemoryFiles())
+            application, files = deployment.application, self.files(deployment.application)
             for operator, assignment in deployment.assignments.items():
                 if assignment.active == peer and (application, operator) not in hosting.components and assignment.epoch:
                     found = restored(files, operator, hosting.limits)
@@ -141,11 +171,10 @@ class DurableWorld(StreamWorld):
     def _hear(self, peer: str, answer: Frame) -> None:
         self._at(peer, lambda hosting: hosting.receive(FOLDER, answer, self.now))
 
-    def _write(self, application: str, operator: str, work: FolderWork, peer: str, most: int | None = None) -> None:
-        """Write what a copy asks for; all of it, or up to the middle of a write in which the peer is killed."""
+    def _write(self, application: str, operator: str, work: FolderWork, peer: str) -> None:
+        """Write what a copy asks for."""
         epoch = self.copies[peer, application, operator].output.epoch
-        part = self.rng.random() if most is not None else None
-        written(self.disk[application], operator, epoch, work, most, part)
+        assert carry_out(self.files(application), [ComponentWork(operator, epoch, work)]) == (1, None)
 
     # -- the end of everything -------------------------------------------------------------------------------------
 
@@ -156,7 +185,10 @@ class DurableWorld(StreamWorld):
                 for application, operator, kept in waiting[: (cut := self.rng.randrange(len(waiting)))]:
                     self._write(application, operator, kept, peer)
                 application, operator, kept = waiting[cut]
-                self._write(application, operator, kept, peer, most=self.rng.randrange(len(kept.writes) + 1))
+                self._end(application, self.rng.randrange(len(kept.writes) + 2))
+                with contextlib.suppress(Killed):
+                    self._write(application, operator, kept, peer)
+                self._begin(application)
         for node in self.nodes.values():
             node.crashed = True
         self.writing.clear()
@@ -164,6 +196,20 @@ class DurableWorld(StreamWorld):
         self.generation += 1
         for peer in peers:
             self._add_node(peer)
+
+    def _end(self, application: str, steps: int) -> None:
+        """Have the process of a peer end after some steps of what it writes, or in the middle of one."""
+        if self.power is not None:
+            self.power.disk.left, self.power.disk.done = 2 * steps, 0
+        else:
+            files = self.disk[application]
+            files.left, files.part = steps, self.rng.random()
+
+    def _begin(self, application: str) -> None:
+        if self.power is not None:
+            self.power.again()
+        else:
+            self.disk[application].left = None
 
     def restart(self, application: str, peers: Mapping[str, str], rng: random.Random) -> None:
         """Deploy an application anew, to other peers; its results are collected from where they were."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from synergy_nb.dataflow.streams.log.log import Limits
 from tests.campaigns import blocks
-from tests.durable.durable_world import DurableWorld
+from tests.durable.durable_world import DurableWorld, PowerFiles
 from tests.moving_schedules import undisturbed
 from tests.quick_cases import quick_first
 from tests.stream_schedules import (
@@ -24,16 +25,20 @@ from tests.stream_schedules import (
 )
 
 
-def run(seed: int) -> None:
-    """An application of any shape, perhaps with backups and moves, whose peers are killed one to five times."""
+def run(seed: int, path: Path | None = None) -> None:
+    """An application of any shape, perhaps with backups and moves, whose peers are killed one to five times.
+
+    ``path``: where the folder is on a disk that loses its power, too, now and then.
+    """
     rng = random.Random(seed)
+    power = None if path is None else PowerFiles(path / str(seed))
     plan = query(rng) if rng.random() < 0.6 else deep_query(rng)
     inputs = inputs_of(rng, plan, rows=60)
     wanted = undisturbed(plan, inputs)
     world = DurableWorld(
         seed, "abcde", drawn_faults(rng), codec=seed % 4 == 0, limits=Limits(piece=piece(seed)),
         segment=rng.choice((300, 4_000, 1 << 20)), small=rng.choice((0, 300, 1 << 16)),
-        slow=rng.choice((0.0, 0.05, 0.5)),
+        slow=rng.choice((0.0, 0.05, 0.5)), power=power,
     )  # fmt: skip
     world.pace = rng.choice((0.02, 0.06))
     world.clients["app", "out"] = rng.choice((0.02, 0.5))
@@ -49,6 +54,8 @@ def run(seed: int) -> None:
             world.run(rng.uniform(0.0, 0.6))
         names = [f"{number}{name}" for name in "abcd"[: rng.randint(1, 4)]]
         world.kill_all(names)
+        if power is not None and rng.random() < 0.8:
+            power.lose(rng.getrandbits(32))
         world.restart("app", {name: rng.choice(names) for name in plan.operators}, rng)
     finish(world)
     assert not world.failures(), world.failures()
@@ -61,7 +68,19 @@ def test_rows_are_those_of_an_undisturbed_run_wherever_everything_is_killed(seed
     run(seed)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_are_those_of_an_undisturbed_run_though_the_power_fails(seed: int, tmp_path: Path) -> None:
+    run(seed, tmp_path)
+
+
 @pytest.mark.slow(20)
 @pytest.mark.parametrize("block", blocks(20, 20))
 def test_rows_are_those_of_an_undisturbed_run_in_many_schedules(block: int) -> None:
     in_blocks(run, block)
+
+
+@pytest.mark.slow(60)
+@pytest.mark.parametrize("block", blocks(0, 10))
+def test_rows_are_those_of_an_undisturbed_run_in_many_power_failures(block: int, tmp_path: Path) -> None:
+    in_blocks(lambda seed: run(seed, tmp_path), block)

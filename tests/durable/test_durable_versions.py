@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from synergy_nb.durable.folder import DiskFiles, DurableFolder, KeptApplication
+from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.durable.durable_world import DurableWorld, MemoryFiles
@@ -68,9 +68,10 @@ def write(path: Path) -> None:
     folder = DurableFolder(path)
     folder.prepare()
     folder.keep(KeptApplication("app", PLAN.to_bytes(), "composed", 0.0), {})
-    files = DiskFiles(path / "app")
+    files = folder.files("app")
     for name, data in killed.disk["app"].found.items():
         files.append(name, data)
+        files.sync()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Output, Point,
 from synergy_nb.dataflow.tuples import START
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
 from synergy_nb.durable.restoring import restored
-from tests.durable.durable_world import MemoryFiles, written
+from synergy_nb.durable.writing import ComponentWork, carry_out
+from tests.durable.durable_world import MemoryFiles
 from tests.streams.items import batch
 
 
@@ -25,7 +26,7 @@ class Kept:
 
     def take(self, frame: Data | ComponentState | PieceReply) -> FolderWork:
         work = self.copy.take(frame, 0.0)
-        written(self.files, "f", self.output.epoch, work)
+        assert carry_out(self.files, [ComponentWork("f", self.output.epoch, work)]) == (1, None)
         return work
 
     def begin(self, start: Point = ORIGIN) -> FolderWork:
@@ -59,7 +60,7 @@ def test_output_is_acknowledged_once_it_is_to_be_written_and_is_read_again_as_it
     kept.begin()
     work = kept.emit(3)
     assert [type(each) for each in work.answers] == [Ack]
-    assert work.writes
+    assert kept.files.names() == ["f@0.0"]
     found = restored(kept.files, "f")
     assert found is not None
     assert found.copy.log.end == point(3)

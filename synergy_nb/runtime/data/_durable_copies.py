@@ -11,18 +11,19 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
 from synergy_nb.dataflow.deployments import FOLDER, Deployment, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Frame
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
-from synergy_nb.durable.component_files import files_of
+from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder import DurableFolder
-from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
-from synergy_nb.durable.records import DurableError, packed
+from synergy_nb.durable.folder_copy import FolderCopy
+from synergy_nb.durable.records import DurableError
 from synergy_nb.durable.restoring import Restored, restored
+from synergy_nb.durable.writing import ComponentWork, carry_out
 from synergy_nb.events import FolderBroken, Recorder
 
 __all__ = ["DurableCopies"]
@@ -32,6 +33,13 @@ LATE_S: Final = 10.0  # longest time until it is tried again, seconds
 SAID: Final = 3  # number of tries that are journaled, and after that each power of two
 
 Key = tuple[str, str]
+
+
+class _Waiting(NamedTuple):
+    """Something that is to be written."""
+
+    application: str
+    todo: ComponentWork
 
 
 class DurableCopies:
@@ -60,7 +68,8 @@ class DurableCopies:
         self._ends: dict[Key, Point] = {}  # components that were restored here: how far the folder had their output
         self._pending: dict[str, Deployment] = {}  # applications whose components are being read: what comes then
         self._read: set[tuple[str, str, int]] = set()  # application, operator and epoch of those that have been read
-        self._waiting: deque[tuple[Key, int, FolderWork]] = deque()  # component, its epoch, and what is to be written
+        self._waiting: deque[_Waiting] = deque()  # what is to be written
+        self._files: dict[str, DiskFiles] = {}  # application to its files; for the thread alone
         self._busy = False
         self._tries = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="synergy durable")
@@ -122,6 +131,8 @@ class DurableCopies:
             component = components.get(key)
             if component is None or not _kept(component) or component.output != self._copies[key].output:
                 del self._copies[key]
+        if not deployment.assignments:
+            self._thread.submit(self._files.pop, application, None)
         for key, component in components.items():
             if key[0] == application and key not in self._copies and _kept(component):
                 self._begin(key, component)
@@ -155,7 +166,7 @@ class DurableCopies:
         if copy is None or copy.output != output:
             return
         kept = copy.take(frame, self._clock())
-        self._waiting.append(((output.application, output.operator), output.epoch, kept))
+        self._waiting.append(_Waiting(output.application, ComponentWork(output.operator, output.epoch, kept)))
         self._next()
 
     def _next(self) -> None:
@@ -163,42 +174,39 @@ class DurableCopies:
             self._busy = True
             self._thread.submit(self._write, list(self._waiting))
 
-    def _write(self, batch: list[tuple[Key, int, FolderWork]]) -> None:
+    def _write(self, batch: list[_Waiting]) -> None:
         """Write in the thread, as far as the disk takes it."""
-        done, error = 0, ""
-        try:
-            for (application, operator), epoch, kept in batch:
-                self._write_one(application, operator, epoch, kept)
-                done += 1
-        except OSError as problem:
-            error = f"{str(self._folder.path)!r}: {problem.strerror or problem}"
-        self._on_loop(self._written, done, error)
+        done, left, error = list[_Waiting](), list[_Waiting](), ""
+        for application in dict.fromkeys(each.application for each in batch):
+            todo = [each for each in batch if each.application == application]
+            number, problem = self._write_of(application, [each.todo for each in todo])
+            done += todo[:number]
+            left += todo[number:]
+            if problem is not None:
+                error = f"{str(self._folder.path)!r}: {problem.strerror or problem}"
+        self._on_loop(self._written, done, left, error)
 
-    def _write_one(self, application: str, operator: str, epoch: int, kept: FolderWork) -> None:
-        files = self._folder.files(application)
+    def _write_of(self, application: str, todo: list[ComponentWork]) -> tuple[int, OSError | None]:
+        files = self._files.setdefault(application, self._folder.files(application))
         try:
-            while kept.writes:
-                name, frame = kept.writes[0]
-                if frame is None:
-                    files.remove(name)
-                else:
-                    files.append(name, packed(frame))
-                del kept.writes[0]  # if the next one fails, this one is not written again
+            return carry_out(files, todo)
         except FileNotFoundError:
+            del self._files[application]
+        try:
             self._folder.check_there()
-            kept.writes.clear()  # the application has ended, or is one that is not kept
-        if kept.supersedes:
-            for known, logs, pieces in files_of(operator, files.names()):
-                for name in (*logs, *pieces) if known < epoch else ():
-                    files.remove(name)
+        except OSError as problem:
+            return 0, problem
+        return len(todo), None  # the application has ended, or is one that is not kept
 
-    def _written(self, done: int, error: str) -> None:
+    def _written(self, done: list[_Waiting], left: list[_Waiting], error: str) -> None:
         self._busy = False
-        for _ in range(done):
-            key, epoch, kept = self._waiting.popleft()
-            copy = self._copies.get(key)
+        for _ in (*done, *left):
+            self._waiting.popleft()
+        self._waiting.extendleft(reversed(left))
+        for application, (operator, epoch, work) in done:
+            copy = self._copies.get((application, operator))
             if copy is not None and copy.output.epoch == epoch and not self._closed:
-                for answer in kept.answers:
+                for answer in work.answers:
                     self._deliver(answer)
         if error:
             self._wait(error)

@@ -7,6 +7,7 @@ has. For any other one its peer can name who owns the wait:
 
 - it executes, and has not ended;
 - a reader has used up its window, so that it may make no more;
+- the disk of its durable folder has not taken what has to be safe before anybody reads it;
 - its input waits, and another component of the peer executes;
 - one of its inputs has promised least, and no more since: it waits for who makes that input;
 - all of its inputs go on, but its windows are not over;
@@ -24,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
-from synergy_nb.dataflow.deployments import Deployment, Role
+from synergy_nb.dataflow.deployments import FOLDER, Deployment, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.log import Cursor, Limits
 from synergy_nb.dataflow.streams.log.merge import CLOSED, Port
@@ -59,6 +60,7 @@ class _Progress:
         "consumed_at",
         "end",
         "full_at",
+        "held_at",
         "input",
         "input_at",
         "moved_at",
@@ -66,14 +68,16 @@ class _Progress:
         "noted_at",
         "promised_at",
         "read",
+        "safe",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
-        self.end, self.input, self.consumed = ORIGIN, START, tuple[Point, ...]()
+        self.end, self.safe, self.input, self.consumed = ORIGIN, ORIGIN, START, tuple[Point, ...]()
         # since when its output has ended there, and has promised no more; since when its least input has promised no
         # more, and it has executed nothing
         self.moved_at = self.promised_at = self.input_at = self.consumed_at = now
         self.blocked_at: float | None = None  # since when readers have no room; None: they have
+        self.held_at: float | None = None  # since when its folder has taken nothing that has to be safe; None: it has
         self.full_at: float | None = None  # since when much waits at its inputs, or for long; None: it does not
         self.read = 0  # tuples that it had executed then
         self._ended: dict[Why, deque[float]] = {}  # times at which recorded waits for a reason have ended
@@ -102,7 +106,12 @@ class _Progress:
             self.input_at = now
         if consumed != self.consumed:
             self.consumed_at = now
-        self.end, self.input, self.consumed = end, least, consumed
+        safe = component.log.confirmed(component.copy_holders.confirming & {FOLDER})
+        if safe == end:
+            self.held_at = None
+        elif self.held_at is None or safe != self.safe:
+            self.held_at = now
+        self.end, self.safe, self.input, self.consumed = end, safe, least, consumed
         blocked, full = component.log.blocked, _full(component, much, now)
         self.blocked_at = (now if self.blocked_at is None else self.blocked_at) if blocked else None
         if not full:
@@ -190,6 +199,8 @@ class Waits:
         executing = component.executing_since
         if executing is not None and now - executing >= NOTICED_S:
             return _Wait(Why.EXECUTION, executing)
+        if progress.held_at is not None and now - progress.held_at >= NOTICED_S:
+            return _Wait(Why.FOLDER, progress.held_at)
         if progress.blocked_at is not None:
             return self._reader(component, progress.blocked_at)
         if progress.full_at is not None and progress.consumed_at == now:
@@ -216,7 +227,9 @@ class Waits:
         if any(each.reader.port == CLIENT for each in blocking):
             return _Wait(Why.RESULTS, since)
         copies = [each for each in blocking if log.used(each) < 1.0]  # they have executed all, and it is not safe yet
-        if blocking and len(copies) == len(blocking):
+        if copies and len(copies) == len(blocking):
+            if all(each.reader.peer == FOLDER for each in copies):
+                return _Wait(Why.FOLDER, since)
             return _Wait(Why.COPIES, since, _readers(copies))
         return _Wait(Why.ROOM, since, _readers(blocking)) if blocking else None
 

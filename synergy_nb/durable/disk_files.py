@@ -1,0 +1,99 @@
+"""The files of one application on a disk: what is added to them, and what the disk holds of it if the power fails.
+
+A file is made only once the disk holds all that was added to others before: so of the files of a component, the disk
+never has a later one without the end of an earlier one (:mod:`.restoring` relies on that).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+from synergy_nb.durable.disk import Disk
+from synergy_nb.durable.records import mark
+
+__all__ = ["DiskFiles"]
+
+_HOW: Final = os.O_RDWR | os.O_CLOEXEC
+
+
+class DiskFiles:
+    """The files of one application, in a folder that is there as long as the application has not ended."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self.folder = folder
+        self._disk = disk
+        self._added: dict[str, None] = {}  # files with something that the disk may not hold
+        self._made = False  # whether there are new ones among them
+        # error after which nobody knows what the disk holds: the system may have given up what it did not take
+        self._doubt: OSError | None = None
+
+    def names(self) -> list[str]:
+        """Return the names of the files of components."""
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(each.name for each in self.folder.iterdir() if "@" in each.name)
+        return []
+
+    def read(self, name: str) -> bytes:
+        """Return what a file contains."""
+        return (self.folder / name).read_bytes()
+
+    def append(self, name: str, data: bytes) -> None:
+        """Add bytes to the end of a file, all or none of them.
+
+        Raises ``FileNotFoundError`` if the application has ended; ``OSError`` if the disk does not take them.
+        """
+        if not (self.folder / name).exists():
+            self.sync()
+            self._made = True
+            data = mark(0) + data
+        self._added[name] = None
+        opened = os.open(self.folder / name, _HOW | os.O_CREAT, 0o600)
+        try:
+            self._add(opened, data)
+        finally:
+            os.close(opened)
+
+    def _add(self, opened: int, data: bytes) -> None:
+        size = os.fstat(opened).st_size
+        try:
+            self._disk.write(opened, data, size)
+        except OSError:
+            self._disk.truncate(opened, size)
+            raise
+
+    def sync(self) -> None:
+        """Have the disk hold all that was added, and say so in the files.
+
+        Raises ``FileNotFoundError`` if the application has ended; ``OSError`` if the disk may not hold it, and from
+        then on always: what the system has given up cannot be asked for again.
+        """
+        if self._doubt is not None:
+            raise self._doubt
+        try:
+            if self._made:
+                self._disk.sync_folder(self.folder)
+            for name in self._added:
+                self._hold(name)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            self._doubt = error
+            raise
+        self._made = False
+        self._added.clear()
+
+    def _hold(self, name: str) -> None:
+        opened = os.open(self.folder / name, _HOW)
+        try:
+            self._disk.sync(opened)
+            with contextlib.suppress(OSError):  # on a full disk: without it, damage there is not told from a lost end
+                self._add(opened, mark(os.fstat(opened).st_size))
+        finally:
+            os.close(opened)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if there is one."""
+        self._disk.remove(self.folder / name)
