@@ -5,13 +5,14 @@
     FOLDER/writers            locked by each peer, likewise
     FOLDER/ID/application     the plan of an application, and how it was submitted
     FOLDER/ID/content-NUMBER  functions and tables that the plan only names
-    FOLDER/ID/...             what each component has emitted, and its snapshots (:mod:`.component_files`)
+    FOLDER/ID/...             what each component has emitted, and its snapshots (:mod:`._component_files`)
 
 Whatever is not as Synergy writes it is refused by a sentence, and left as it is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import struct
@@ -24,6 +25,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from synergy_nb.durable.disk import Disk
+from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.records import DurableError, check_records
 
 __all__ = ["DurableFolder", "KeptApplication"]
@@ -31,7 +33,8 @@ __all__ = ["DurableFolder", "KeptApplication"]
 T = TypeVar("T")
 FORMAT: Final = "FORMAT"
 KIND: Final = "synergy_nb durable folder, version "
-VERSION: Final = 1
+VERSION: Final = 2
+KNOWN: Final = (1, 2)  # versions that are read; 1 has no marks of what the disk holds
 APPLICATION: Final = "application"
 CONTENT: Final = "content-"
 MOST_LETTERS: Final = 100  # of an id in the name of a folder, which has 255 bytes at most; its end tells ids apart
@@ -68,13 +71,13 @@ class DurableFolder:
     []
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], disk: Disk | None = None) -> None:
         """Raise ``DurableError`` if it is no path."""
         if not isinstance(path, str | os.PathLike) or not os.fspath(path):
             raise DurableError(f"durable: {path!r}; expected the path of a folder")
         self.path = Path(path).absolute()
         self._locks: list[int] = []
-        self._disk = Disk()
+        self._disk = Disk() if disk is None else disk
         self._changing = threading.Lock()  # lock of the thread that changes what is there of an application
 
     def _wrong(self, what: str) -> DurableError:
@@ -88,8 +91,12 @@ class DurableFolder:
         Raises ``DurableError`` if it is something else, or cannot be made.
         """
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not any(self.path.iterdir()):
+            self._disk.make_folder(self.path.parent)
+            if not self.path.is_dir():
+                self.path.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(PermissionError):  # a folder that this one cannot read is not of its making
+                self._disk.sync_folder(self.path.parent)
+            if not any(each.name != f".{FORMAT}" for each in self.path.iterdir()):  # begun when the power failed
                 self._put(self.path / FORMAT, f"{KIND}{VERSION}\n".encode())
         except OSError as error:
             expected = "a folder that exists or can be made, and be written to"
@@ -97,14 +104,24 @@ class DurableFolder:
         self.check()
 
     def check(self) -> None:
-        """Raise ``DurableError`` unless the folder is there, and of this format."""
+        """Raise ``DurableError`` unless the folder is there, and of a known format."""
+        self._version()
+
+    def upgrade(self) -> None:
+        """Be a folder of this version: the peers that are started now write as it does."""
+        if self._version() != VERSION:
+            self._put(self.path / FORMAT, f"{KIND}{VERSION}\n".encode())
+
+    def _version(self) -> int:
         try:
             text = (self.path / FORMAT).read_text("utf-8")
         except (OSError, UnicodeDecodeError):
             raise self._wrong(f"it has no readable file {FORMAT}; expected a durable folder or an empty one") from None
-        if text != f"{KIND}{VERSION}\n":
-            found = text.strip().splitlines()[0][:80] if text.strip() else "nothing"
-            raise self._wrong(f"{FORMAT} says {found!r}; expected {KIND + str(VERSION)!r}")
+        for each in KNOWN:
+            if text == f"{KIND}{each}\n":
+                return each
+        found = text.strip().splitlines()[0][:80] if text.strip() else "nothing"
+        raise self._wrong(f"{FORMAT} says {found!r}; expected {KIND + str(VERSION)!r} or an earlier one")
 
     def check_there(self) -> None:
         """Raise ``OSError`` if the folder is not there any more."""
@@ -164,7 +181,7 @@ class DurableFolder:
 
     def files(self, application: str) -> DiskFiles:
         """Return the files of the components of an application."""
-        return DiskFiles(self._at(application))
+        return DiskFiles(self._at(application), self._disk)
 
     def keep(self, application: KeptApplication, contents: dict[str, bytes]) -> None:
         """Keep an application from now on, or note how it is started now.
@@ -175,6 +192,7 @@ class DurableFolder:
         """
         at = self._at(application.id)
         at.mkdir(mode=0o700, exist_ok=True)
+        self._disk.sync_folder(self.path)
         named = {each: f"{CONTENT}{number}" for number, each in enumerate(sorted(contents))}
         for component, name in named.items():
             self._put(at / name, _checked(contents[component]))
@@ -199,6 +217,8 @@ class DurableFolder:
         at = self._at(application)
         with self._changing:
             self._disk.remove(at / APPLICATION)
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.sync_folder(at)  # so that it never comes back without its rows
             shutil.rmtree(at, ignore_errors=True)
 
     def clean(self) -> None:

@@ -9,7 +9,7 @@ driver carries out in the background (:class:`Write`). It keeps the output back 
 readers need it no more: after the death of all peers, nobody else knows in which order inputs were read. And nobody
 leaves it behind: if the disk is full, the stream waits (``hosting._snapshots``).
 
-Output and snapshots are in one series of files, in the order in which they came (:mod:`.component_files`). A file of
+Output and snapshots are in one series of files, in the order in which they came (:mod:`._component_files`). A file of
 more than :data:`SEGMENT` bytes is followed by another one, which begins with the last snapshot; a file is removed once
 all of its output is older than what readers and the last snapshot need. Pieces of a state that are small are written
 with each snapshot, others once, in files of their own. The files of an earlier epoch are removed once a snapshot of
@@ -39,7 +39,7 @@ from synergy_nb.dataflow.streams.log.frames import (
 )
 from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, OnLag, Output, Point, Reader
-from synergy_nb.durable.component_files import log_name, piece_name
+from synergy_nb.durable._component_files import log_name, piece_name
 
 __all__ = ["FolderCopy", "FolderWork", "Write"]
 

@@ -1,4 +1,4 @@
-"""What is done in a thread for the copies in a folder: all that is added is held by the disk before anything is removed.
+"""What is done for the copies in a folder, in a thread: the disk holds what is added before anything is removed.
 
 A power failure may undo a removal, and take what was added last. So the disk holds what replaces a file before that
 file goes, and what is answered is what the disk holds.
@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from synergy_nb.durable.component_files import Files, files_of
+from synergy_nb.durable._component_files import Files, files_of
 from synergy_nb.durable.folder_copy import FolderWork
 from synergy_nb.durable.records import packed
 

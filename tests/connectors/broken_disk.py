@@ -93,6 +93,10 @@ class FailingDisk(Disk):
         self._fail("write")
         super().write(*arguments)
 
+    def sync(self, opened: int) -> None:
+        self._fail("sync")
+        super().sync(opened)
+
 
 def rows(first: int, last: int) -> pl.DataFrame:
     """Rows of which each tells its position; one a second."""

@@ -16,7 +16,7 @@ from synergy_nb.dataflow.streams.hosting.effects import Effect, SendFrame
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Frame
 from synergy_nb.dataflow.streams.log.values import ORIGIN
-from synergy_nb.durable.component_files import Files
+from synergy_nb.durable._component_files import Files
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
 from synergy_nb.durable.restoring import restored

@@ -18,15 +18,14 @@ def test_what_waits_for_a_slow_disk_is_named_and_what_would_help() -> None:
     world.deploy("app", plan, {"n": "a", "f": "a", "out": "b"}, inputs_of(random.Random(1), plan, rows=600))
     journal: list[Event] = []
 
+    def recorder(peer: str) -> Any:
+        return lambda kind, subject, **fields: journal.append(kind(world.now, peer, subject, **fields))
+
     def look(seconds: int) -> None:
         for _ in range(seconds):
             world.run(1.0)
             for peer, node in world.nodes.items():
-
-                def record(kind: type[Event], subject: str, peer: str = peer, **fields: Any) -> None:
-                    journal.append(kind(world.now, peer, subject, **fields))
-
-                node.hosting.waits.look(world.now, record, lambda _: False, lambda _: "")
+                node.hosting.waits.look(world.now, recorder(peer), lambda _: False, lambda _: "")
 
     look(2)
     assert not [each for each in journal if isinstance(each, WaitBegun) and each.why is Why.FOLDER]

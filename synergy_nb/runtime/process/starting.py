@@ -633,6 +633,7 @@ def _check(folder: DurableFolder) -> None:
     folder.clean()
     for each in folder.applications():
         folder.check_application(each.id)
+    folder.upgrade()
 
 
 async def _restarted(cluster: AsyncCluster, folder: DurableFolder | None) -> AsyncCluster:
