@@ -86,7 +86,12 @@ class DiskFiles:
         self._added.clear()
 
     def _hold(self, name: str) -> None:
-        opened = os.open(self.folder / name, _HOW)
+        try:
+            opened = os.open(self.folder / name, _HOW)
+        except FileNotFoundError:
+            if self.folder.exists():  # the peer that executes the component now has removed it
+                return
+            raise
         try:
             self._disk.sync(opened)
             with contextlib.suppress(OSError):  # on a full disk: without it, damage there is not told from a lost end

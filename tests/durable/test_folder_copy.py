@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import zlib
+from pathlib import Path
+
+import pytest
 
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest
 from synergy_nb.dataflow.streams.log.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Output, Point, chunks_of
 from synergy_nb.dataflow.tuples import START
+from synergy_nb.durable.disk import Disk
+from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
+from synergy_nb.durable.records import mark
 from synergy_nb.durable.restoring import restored
 from synergy_nb.durable.writing import ComponentWork, carry_out
-from tests.durable.durable_world import MemoryFiles
+from tests.durable.durable_world import MemoryFiles, PowerFiles
 from tests.streams.items import batch
 
 
@@ -135,3 +142,40 @@ def test_what_a_replaced_component_writes_late_does_not_count() -> None:
     found = restored(first.files, "f")
     assert found is not None
     assert (found.copy.log.start, found.copy.log.end) == (ORIGIN, point(10))
+
+
+def test_a_removed_file_that_is_back_after_a_power_failure_does_not_count() -> None:
+    kept = Kept()
+    kept.begin()
+    first = dict(kept.files.found)
+    for number in range(6):
+        kept.emit(20, trimmed=kept.end)
+        kept.save(number)
+    assert "f@0.0" not in kept.files.found
+    assert "f@0.1" not in kept.files.found
+    kept.files.found |= first
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert (found.copy.log.end, found.copy.state.number) == (kept.end, 5)  # type: ignore[union-attr]
+
+
+def test_a_file_is_made_once_the_disk_holds_the_one_before_it(tmp_path: Path) -> None:
+    power = PowerFiles(tmp_path / "disk")
+    power.opened.append("f@0.0", b"first")
+    power.opened.append("f@0.1", b"second")
+    for seed in range(10):
+        power.lose(seed)
+        assert b"first" in power.opened.read("f@0.0")
+
+
+def test_a_file_that_another_peer_has_removed_takes_nothing_from_others(tmp_path: Path) -> None:
+    files = DiskFiles(tmp_path, Disk())
+    files.append("f@0.0", b"first")
+    files.append("g@0.0", b"second")
+    files.remove("f@0.0")
+    files.sync()
+    assert files.read("g@0.0").endswith(mark(len(files.read("g@0.0")) - len(mark(0))))
+    files.append("g@0.0", b"third")
+    shutil.rmtree(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        files.sync()
