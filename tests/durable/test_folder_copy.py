@@ -160,10 +160,10 @@ def test_a_removed_file_that_is_back_after_a_power_failure_does_not_count() -> N
 
 
 def test_a_file_is_made_once_the_disk_holds_the_one_before_it(tmp_path: Path) -> None:
-    power = PowerFiles(tmp_path / "disk")
-    power.opened.append("f@0.0", b"first")
-    power.opened.append("f@0.1", b"second")
     for seed in range(10):
+        power = PowerFiles(tmp_path / str(seed))
+        power.opened.append("f@0.0", b"first")
+        power.opened.append("f@0.1", b"second")
         power.lose(seed)
         assert b"first" in power.opened.read("f@0.0")
 
