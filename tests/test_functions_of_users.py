@@ -411,8 +411,9 @@ def test_what_a_peer_accepts_is_its_owner_s_choice() -> None:
 
 
 def test_a_function_that_nobody_has_is_refused_by_name(either: Any) -> None:
-    plan = PACKETS.apply("gone@0123456789abcdef", columns={"x": "int"}).sink()
-    with pytest.raises(ClusterError, match="operator 'apply': function: 'gone@0123456789abcdef'"):
+    gone = f"gone@{'0123456789abcdef' * 2}"
+    plan = PACKETS.apply(gone, columns={"x": "int"}).sink()
+    with pytest.raises(ClusterError, match=f"operator 'apply': function: '{gone}'"):
         either.submit(plan)
 
 

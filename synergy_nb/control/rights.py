@@ -64,8 +64,8 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     applications
         Number of running applications that one guest may have submitted at this peer.
     functions
-        Functions of guests whose code it takes and executes: names, or references as plans state them; None: all. By
-        default it takes none; guests may use those that the peer has from its owner.
+        Functions of guests whose code it takes and executes: names, or references as plans state them, which name one
+        version; None: all. By default it takes none; guests may use those that the peer has from its owner.
     folders
         Folders from which plans of guests may read files; by default none.
     hosts

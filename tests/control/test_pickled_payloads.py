@@ -56,12 +56,13 @@ def test_what_would_write_a_file_is_refused_and_writes_none(door: str, wrapped: 
 @pytest.mark.slow
 def test_objects_are_unpickled_in_the_process_of_a_function_alone() -> None:
     root = Path(synergy_nb.__file__).parent
-    found = set()
+    readers, users = set(), set()
     for path in root.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            called = node.func if isinstance(node, ast.Call) else None
-            if isinstance(called, ast.Attribute) and called.attr in ("loads", "load", "Unpickler"):
-                module = called.value.id if isinstance(called.value, ast.Name) else ""
+            if isinstance(node, ast.Attribute) and node.attr in ("loads", "load", "Unpickler"):
+                module = node.value.id if isinstance(node.value, ast.Name) else ""
                 if module in ("pickle", "cloudpickle", "dill", "joblib", "marshal"):
-                    found.add(str(path.relative_to(root)))
-    assert found == {"dataflow/functions/calls.py"}
+                    readers.add(str(path.relative_to(root)))
+            if isinstance(node, ast.Name) and node.id == "Shipped":
+                users.add(str(path.relative_to(root)))
+    assert (readers, users) == ({"plan/functions/shipping.py"}, {"dataflow/functions/calls.py"})

@@ -318,8 +318,10 @@ def test_windows_return_one_row_several_or_none() -> None:
 
 
 def test_functions_that_nobody_declared_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="'lost@0123456789abcdef'; expected a function that this program has declared"):
-        found("lost@0123456789abcdef")
+    with pytest.raises(
+        ValueError, match="'lost@0123456789abcdef0123456789abcdef'; expected a function that this program has declared"
+    ):
+        found("lost@0123456789abcdef0123456789abcdef")
     with pytest.raises(ValueError, match="'no_such_package:f'; expected a module that can be imported"):
         imported("no_such_package:f")
     with pytest.raises(ValueError, match="'os:getcwd' is builtin_function_or_method; expected what @function"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -10,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pytest
 
 from synergy_nb import aggregate, function, keyed, source
+from synergy_nb.dataflow.functions.calls import unpacked
 from synergy_nb.plan.functions import registry
 from synergy_nb.plan.functions.declaring import OwnFunction
 from synergy_nb.plan.functions.registry import Payload
@@ -68,7 +69,8 @@ def references(text: str, folder: Path, name: str, seed: str) -> list[str]:
 @pytest.mark.slow
 def test_the_same_code_has_the_same_hash_in_other_processes_files_and_lines(tmp_path: Path) -> None:
     first = references(CODE, tmp_path, "one.py", "1")
-    assert first == references("\n\n# moved\n" + CODE, tmp_path, "other.py", "2")
+    moved = "\n\n# moved\n" + CODE.replace("    known =", "    # explained\n    known =")
+    assert first == references(moved, tmp_path, "other.py", "2")
     (changed, same) = references(CODE.replace("by=2", "by=3"), tmp_path, "third.py", "3")
     assert (changed != first[0], same) == (True, first[1])
 
@@ -105,12 +107,51 @@ def test_other_code_and_globals_are_other_content() -> None:
 
 def test_what_travels_is_the_content_and_can_be_called_elsewhere() -> None:
     own = made(closed=7)
-    content = cloudpickle.loads(Payload.decoded(own.payload).code)
+    content = unpacked(own.reference, own.payload)
     assert content.call({"bytes": 1}) == {"v": 10}
     assert (content.name, content.kind, content.form, content.columns) == ("valued", "apply", "row", {"v": "int"})
     assert registry.DECLARED[own.reference] is own
     assert own({"bytes": 1}) == {"v": 10}
     assert repr(own) == f"<apply {own.reference}>"
+
+
+SEEN: set[int] = set()
+EVEN = {"seen": SEEN, "kinds": frozenset({"a", "b"})}
+
+
+def test_a_set_that_two_values_share_is_one_set_where_it_arrives() -> None:
+    @function(columns={"n": "int"}, form="row")
+    def counted(row: dict[str, Any]) -> dict[str, Any]:
+        SEEN.add(row["bytes"])
+        return {"n": len(EVEN["seen"])}
+
+    content = unpacked(counted.reference, counted.payload)
+    assert [content.call({"bytes": each})["n"] for each in (1, 2, 2)] == [1, 2, 2]
+    assert not SEEN
+
+
+def test_where_code_was_written_travels_beside_the_content_and_is_not_hashed() -> None:
+    own = made(closed=7)
+    sent = registry.checked(own.reference, own.payload)
+    content = unpacked(own.reference, own.payload)
+    code = content.call.__code__
+    assert (code.co_filename, code.co_firstlineno, content.first_line) == (
+        __file__,
+        content.first_line,
+        content.first_line,
+    )
+    assert content.source.splitlines()[2].strip() == 'return {"v": row["bytes"] + closed + more}'
+    assert __file__ in sent.places
+    assert __file__.encode() not in sent.code
+    elsewhere = Payload(sent.code, places=[0 if isinstance(each, int) else each for each in sent.places])
+    assert elsewhere.digest == sent.digest == own.reference.partition("@")[2]
+    for other in (Payload(sent.code + b"."), Payload(sent.code, file="/model", sha256="0")):
+        with pytest.raises(
+            ValueError, match=f"function: '{own.reference}': what has come is other code, with the hash"
+        ):
+            registry.receive(own.reference, other.encoded())
+    with pytest.raises(pickle.UnpicklingError):
+        unpacked(own.reference, Payload(sent.code, places=[[]] * len(sent.places)).encoded())
 
 
 def test_a_function_that_calls_itself_means_itself_however_often_its_cell_runs() -> None:
@@ -122,7 +163,7 @@ def test_a_function_that_calls_itself_means_itself_however_often_its_cell_runs()
         names["steps"] = function(columns={"v": "int"}, form="row")(names["steps"])
         found.append(names["steps"])
     assert found[0].reference == found[1].reference
-    assert cloudpickle.loads(Payload.decoded(found[1].payload).code).call({"n": 5}) == {"v": 5}
+    assert unpacked(found[1].reference, found[1].payload).call({"n": 5}) == {"v": 5}
 
 
 def with_closure() -> Callable[..., Any]:

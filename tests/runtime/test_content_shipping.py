@@ -14,6 +14,7 @@ import pytest
 
 from synergy_nb import function
 from synergy_nb.control.driver_messages import ObtainContents
+from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.functions.registry import Payload, payload_of
@@ -24,10 +25,12 @@ from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.process import _peer_contents, contents
 from synergy_nb.runtime.process._peer_contents import FRESH, KEPT, MOST, PeerContents
 from synergy_nb.runtime.process.contents import name_of, piece
+from synergy_nb.runtime.process.durable_applications import provide_contents
 from synergy_nb.runtime.process.requests import (
     ClusterError,
     ContentPiece,
     ContentsFound,
+    FetchContent,
     FindContents,
     SendContent,
     pack,
@@ -53,6 +56,7 @@ class Machines:
         self.offered: dict[str, set[str]] = {peer: set() for peer in machines}
         self.told: dict[str, set[str]] = {}  # of those that were offered, what neighbours are told of
         self.peers: dict[str, PeerContents] = {}
+        self.refused: list[tuple[str, str]] = []  # senders of what was refused, and why
         for peer in machines:
             self.start(peer)
         self.pieces: list[tuple[str, str]] = []  # receivers, and the components whose contents they got
@@ -78,7 +82,7 @@ class Machines:
         self.offered[peer], self.told[peer] = set(), set()
         self.peers[peer] = PeerContents(
             FunctionProcesses(policy), offer, self.request, lambda: self.now, lambda: self.needed,
-            self.offered[peer].difference_update,
+            self.offered[peer].difference_update, lambda *told: self.refused.append(told),
         )  # fmt: skip
 
     def at(self, machine: str) -> None:
@@ -177,7 +181,7 @@ async def test_a_newcomer_fetches_contents_from_another_peer(tmp_path: Path, mon
     asked = plan()
     await ContentShipping(world.request_all, world.request, str.upper).send(asked, ["a"])
     world.at("nowhere")
-    await world.obtain("b", "a", [OWN, TABLE, "apply:gone@0123456789abcdef"])
+    await world.obtain("b", "a", [OWN, TABLE, "apply:gone@0123456789abcdef0123456789abcdef"])
     assert world.offered["b"] == {OWN, TABLE}
     world.at("two")
     assert table_of(asked.operators["lookup"].params["table"]).rows() == SITES.rows()
@@ -192,7 +196,7 @@ async def test_what_a_guest_has_sent_is_told_and_given_to_nobody(
     world = Machines(tmp_path, {"a": "one", "b": "two"}, monkeypatch)
     for start in range(0, world.piece(OWN, 0).size, 10_000):
         await world.peers["a"].receive_from_guest(SendContent("one", world.piece(OWN, start)), "ann", ())
-    await world.request("a", "contents", pack(FindContents({OWN: {}})), 0.0)  # as with each later submission
+    await world.peers["a"].find_for_guest(pack(FindContents({OWN: {}})))  # as with each later submission
     assert (world.offered["a"], world.told["a"]) == ({OWN}, set())
     await world.obtain("b", "a", [OWN])
     assert world.offered["b"] == set()
@@ -204,9 +208,8 @@ async def test_the_file_of_a_guests_model_is_one_of_the_folders_that_the_owner_h
     accepted: list[object] = []
     monkeypatch.setattr(FunctionProcesses, "accept", lambda _, *given: accepted.append(given))
     world = Machines(tmp_path, {"a": "one"}, monkeypatch)
-    sent = SendContent("one", ContentPiece("apply:model@1f", 0, 1, b"x"))
-    await world.peers["a"].receive_from_guest(sent, "ann", ("/srv",))
-    assert accepted == [("model@1f", b"x", ("/srv",))]
+    await whole(world, "a", of("model"), "ann")
+    assert accepted == [(name_of(of("model")), code_of("model").encoded(), ("/srv",))]
 
 
 async def test_a_peer_takes_only_what_was_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,15 +259,25 @@ async def test_pieces_count_on_who_holds_the_certificate_of_the_link(
     await send("owner/ada#1", "honest", 20, 31)
 
 
-async def whole(world: Machines, peer: str, component: str, sender: str = "ada", size: int = 1000) -> None:
+def code_of(name: str, size: int = 1000) -> Payload:
+    """Code of so many bytes, other than that of other names."""
+    return Payload(name.encode().ljust(size, b"."))
+
+
+def of(name: str, size: int = 1000) -> str:
+    """The component that needs it."""
+    return f"apply:{name}@{code_of(name, size).digest}"
+
+
+async def whole(world: Machines, peer: str, component: str, sender: str = "ada", code: Payload | None = None) -> None:
     """Have a client send a content to a peer."""
     world.at(world.machines[peer])
-    code = Payload(b"x" * size).encoded()
-    sent = SendContent("one", ContentPiece(component, 0, len(code), code))
+    data = (code or code_of(name_of(component).partition("@")[0])).encoded()
+    sent = SendContent("one", ContentPiece(component, 0, len(data), data))
     if sender == "ada":
         await world.peers[peer].receive("owner/ada#1", pack(sent))
     else:
-        await world.peers[peer].receive_from_guest(sent, sender, ())
+        await world.peers[peer].receive_from_guest(sent, sender, ("/srv",))
 
 
 async def test_what_no_application_needs_is_dropped_after_a_while(
@@ -272,25 +285,25 @@ async def test_what_no_application_needs_is_dropped_after_a_while(
 ) -> None:
     world = Machines(tmp_path, {"a": "one"}, monkeypatch)
     await ContentShipping(world.request_all, world.request, str.upper).send(plan(), ["a"])
-    await whole(world, "a", "apply:needed@1f")
-    peer, world.needed = world.peers["a"], {"apply:needed@1f"}
+    await whole(world, "a", of("needed"))
+    peer, world.needed = world.peers["a"], {of("needed")}
     installed = "apply:tests.installed_functions:kilobytes"
     await peer.find(pack(FindContents({installed: {}})))
     for _ in range(2):
         world.now += KEPT * 0.6
         assert {OWN, TABLE} <= world.offered["a"]
         await peer.look()
-    assert world.offered["a"] == {"apply:needed@1f", installed}
+    assert world.offered["a"] == {of("needed"), installed}
     with pytest.raises(ValueError, match="expected one that this peer has"):
-        payload_of("gone@1f")
-    lacking = unpack(await peer.find(pack(FindContents({OWN: {}, "apply:needed@1f": {}}))), ContentsFound).lacking
+        payload_of(name_of(of("gone")))
+    lacking = unpack(await peer.find(pack(FindContents({OWN: {}, of("needed"): {}}))), ContentsFound).lacking
     assert lacking == (OWN,), "who submits again sends it again"
     world.needed = set()
     world.now += KEPT + 1.0
     await peer.look()
     assert world.offered["a"] == {installed}
     with pytest.raises(ValueError, match="expected one that this peer has"):
-        payload_of("needed@1f")
+        payload_of(name_of(of("needed")))
 
 
 async def test_a_table_that_the_machine_has_dropped_is_offered_no_more_and_one_that_is_needed_is_marked(
@@ -319,43 +332,82 @@ async def test_functions_have_so_many_bytes_and_a_flood_drops_its_own(
     monkeypatch.setattr(_peer_contents, "FUNCTIONS", 10_000)
     world = Machines(tmp_path, {"a": "one"}, monkeypatch)
     offered = world.offered["a"]
-    await whole(world, "a", "apply:runs@1f")
-    world.needed = {"apply:runs@1f"}
+    await whole(world, "a", of("runs"))
+    world.needed = {of("runs")}
     world.now += FRESH + 1.0
-    await whole(world, "a", "apply:old@1f")
+    await whole(world, "a", of("old"))
     world.now += FRESH + 1.0
-    await whole(world, "a", "apply:bob@1f", "bob")
+    await whole(world, "a", of("bob"), "bob")
     for number in range(20):
         world.now += 1.0
-        await whole(world, "a", f"apply:eve{number}@1f", "eve")
-    assert {"apply:runs@1f", "apply:bob@1f", "apply:eve19@1f"} <= offered
-    assert "apply:old@1f" not in offered, "what was not announced lately goes first"
-    assert "apply:eve0@1f" not in offered
+        await whole(world, "a", of(f"eve{number}"), "eve")
+    assert {of("runs"), of("bob"), of("eve19")} <= offered
+    assert of("old") not in offered, "what was not announced lately goes first"
+    assert of("eve0") not in offered
     assert len(offered) == 9
-    with pytest.raises(ValueError, match=r"function .large@1f.: 9\d\d\d bytes; this peer has room for"):
-        await whole(world, "a", "apply:large@1f", "bob", 9500)
+    with pytest.raises(ValueError, match=r"function .large@\w+.: 9\d\d\d bytes; this peer has room for"):
+        await whole(world, "a", of("large", 9500), "bob", code_of("large", 9500))
     world.needed = set(offered)
     with pytest.raises(ValueError, match="as applications need the others"):
-        await whole(world, "a", "apply:late@1f", "bob", 2000)
+        await whole(world, "a", of("late", 2000), "bob", code_of("late", 2000))
     world.needed = set()
     world.now += FRESH + 1.0
-    await whole(world, "a", "apply:late@1f", "bob", 2000)
-    assert "apply:late@1f" in offered
+    await whole(world, "a", of("late", 2000), "bob", code_of("late", 2000))
+    assert of("late", 2000) in offered
 
 
-async def test_a_guest_replaces_no_function_and_an_owner_replaces_that_of_a_guest(
+async def test_what_guests_have_sent_goes_to_others_once_an_owner_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = Machines(tmp_path, {"a": "one"}, monkeypatch)
-    await whole(world, "a", "apply:own@1f", "ada", 10)
-    await whole(world, "a", "apply:own@1f", "eve", 20)
-    await whole(world, "a", "apply:his@1f", "eve", 20)
-    await whole(world, "a", "apply:his@1f", "eve", 30)
-    assert [len(Payload.decoded(payload_of(each)).code) for each in ("own@1f", "his@1f")] == [10, 20]
-    asked = pack(FindContents({"apply:own@1f": {}, "apply:his@1f": {}}))
-    assert unpack(await world.peers["a"].find_for_guest(asked), ContentsFound).lacking == ()
-    assert unpack(await world.peers["a"].find(asked), ContentsFound).lacking == ("apply:his@1f",)
-    await whole(world, "a", "apply:his@1f", "ada", 40)
-    assert len(Payload.decoded(payload_of("his@1f")).code) == 40
-    assert unpack(await world.peers["a"].find(asked), ContentsFound).lacking == ()
-    assert world.told["a"] == {"apply:own@1f", "apply:his@1f"}
+    peer, own, his = world.peers["a"], of("own"), of("his")
+    await whole(world, "a", own)
+    for component in (own, his):
+        await whole(world, "a", component, "eve")
+    assert world.told["a"] == {own}, "what a guest sends again stays that of the owner"
+    with pytest.raises(ValueError, match="expected one that this peer has"):
+        await peer.give(pack(FetchContent(his, 0)))
+    asked = pack(FindContents({own: {}, his: {}}))
+    assert unpack(await peer.find_for_guest(asked), ContentsFound).lacking == ()
+    assert world.told["a"] == {own}
+    assert unpack(await peer.find(asked), ContentsFound).lacking == (), "the hash says that it is what the owner means"
+    assert world.told["a"] == {own, his}
+    assert await peer.give(pack(FetchContent(his, 0)))
+
+
+@pytest.mark.parametrize("liar", ["owner", "guest", "peer"])
+async def test_code_with_another_hash_than_its_name_states_is_refused(
+    liar: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sends it: else he would choose what a plan of somebody else executes."""
+    monkeypatch.setattr(_peer_contents, "FUNCTIONS", 2500)
+    world = Machines(tmp_path, {"a": "one", "b": "two"}, monkeypatch)
+    meant, earlier = of(liar), of("earlier")
+    await whole(world, "a", earlier)
+    world.now += FRESH + 1.0
+    lies = [code_of("false"), Payload(code_of(liar).code, file="/etc/passwd", sha256="0"), code_of("large", 2000)]
+    for lie in lies:
+        if liar == "peer":  # as when a peer joins, and its neighbour announces what it has
+            data = lie.encoded()
+            monkeypatch.setattr(_peer_contents, "piece", lambda *_, data=data: ContentPiece(meant, 0, len(data), data))
+            await world.obtain("a", "b", [meant])
+            assert [sender for sender, why in world.refused if lie.digest in why] == ["b"]
+        else:
+            with pytest.raises(ValueError, match=rf"function: '{liar}@\w+': .*hash {lie.digest}; expected that"):
+                await whole(world, "a", meant, {"owner": "ada", "guest": "eve"}[liar], lie)
+    assert world.offered["a"] == {earlier}, "nor does what is refused take the place of others"
+    with pytest.raises(ValueError, match="expected one that this peer has"):
+        payload_of(name_of(meant))
+    await whole(world, "a", meant)
+    assert payload_of(name_of(meant)) == code_of(liar).encoded()
+
+
+def test_what_a_durable_folder_has_of_a_function_is_compared_too(tmp_path: Path) -> None:
+    reference = name_of(of("kept"))
+    folder = DurableFolder(tmp_path / "folder")
+    folder.prepare()
+    kept = KeptApplication("app", b"", "composed", 0.0, 0)
+    folder.keep(kept, {of("kept"): code_of("other").encoded()})
+    (application,) = folder.applications()
+    with pytest.raises(ValueError, match=rf"function: '{reference}': what has come is other code, with the hash"):
+        provide_contents(folder, application)

@@ -755,7 +755,7 @@ RUNS: dict[str, Any] = {
 
 def test_labels_name_a_function_without_its_hash_and_a_table_by_its_rows(bare: BarePage) -> None:
     owned = source("packets", count=5).lookup({"link": ["A", "B"], "owner": ["x", "y"]}, on="link")
-    scored = owned.apply("score@0123456789abcdef", columns={"n": "int"}, id="one")
+    scored = owned.apply("score@0123456789abcdef0123456789abcdef", columns={"n": "int"}, id="one")
     scored = scored.apply("fares.models:cost", columns={"c": "int"}, id="two")
     page = Page(bare, PlanEditor(scored.sink("all").to_yaml()))
     labels = [page.node(name).get_attribute("aria-label") for name in ("lookup", "one", "two")]

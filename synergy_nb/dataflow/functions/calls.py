@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import importlib
 import linecache
-import pickle
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -31,6 +30,7 @@ from synergy_nb.dataflow.tuples import empty
 from synergy_nb.plan.functions.declaring import Content, OwnFunction
 from synergy_nb.plan.functions.model_files import wrong_file
 from synergy_nb.plan.functions.registry import DECLARED, Payload
+from synergy_nb.plan.functions.shipping import Shipped
 from synergy_nb.plan.operators.own import ERROR
 from synergy_nb.plan.operators.schemas import IMPLICIT
 from synergy_nb.plan.terms.function_references import is_installed, name_of
@@ -171,7 +171,8 @@ def unpacked(reference: str, payload: bytes) -> Content:
     if not payload:
         return imported(reference)
     try:
-        content: Content = pickle.loads(Payload.decoded(payload).code)  # noqa: S301 - the process is for nothing else
+        sent = Payload.decoded(payload)
+        content: Content = Shipped(sent.code, sent.places).load()  # the process is for nothing else
     except ModuleNotFoundError as error:
         expected = "a module that is installed where it is executed, or a function without it"
         what = f"function {name_of(reference)!r}: it needs the module {error.name!r}"

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from synergy_nb.errors import user_facing
-from synergy_nb.plan.functions import _shipping, registry
+from synergy_nb.plan.functions import registry, shipping
 from synergy_nb.plan.functions.model_files import checksum
 from synergy_nb.plan.operators.parameter_types import COLUMN_TYPES
 from synergy_nb.plan.operators.schemas import IMPLICIT
@@ -93,10 +93,12 @@ class OwnFunction:
         self.limits = {name: value for name, value in limits.items() if value is not None}  # of one call, and of memory
         self.name, self.columns = content.name, content.columns
         self.__name__, self.__doc__ = content.name, content.call.__doc__
-        hashed = msgspec.structs.replace(content, first_line=1, source="")
-        code = _shipping.shipped(content.name, content.call, content)
-        self.payload = registry.Payload(code, content.file, content.sha256).encoded()
-        self.reference = f"{content.name}@{_shipping.digest_of(content.call, msgspec.structs.astuple(hashed))}"
+        aside = {name: shipping.Place(getattr(content, name)) for name in ("first_line", "source")}
+        travels: Any = msgspec.structs.replace(content, **aside)
+        code, places = shipping.shipped(content.name, content.call, travels)
+        payload = registry.Payload(code, content.file, content.sha256, places)
+        self.payload = payload.encoded()
+        self.reference = f"{content.name}@{payload.digest}"
         registry.add(self)
 
     def parameters(self, kind: str, params: Mapping[str, Any]) -> dict[str, Any]:

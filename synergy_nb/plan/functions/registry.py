@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from synergy_nb.plan.terms.function_references import is_installed
+from synergy_nb.plan.terms.function_references import DIGEST_DIGITS, is_installed
 
 if TYPE_CHECKING:
     from synergy_nb.plan.functions.declaring import OwnFunction
 
-__all__ = ["DECLARED", "Payload", "add", "forget", "payload_of", "receive"]
+__all__ = ["DECLARED", "Payload", "add", "checked", "forget", "payload_of", "receive"]
 
 _MOST: Final = 1000  # functions that are known; a cell that declares one again and again replaces the oldest
 _declared: Final[dict[str, OwnFunction]] = {}
@@ -28,6 +29,13 @@ class Payload(msgspec.Struct, frozen=True, array_like=True):
     code: bytes  # what cloudpickle has written
     file: str = ""  # path of the file of its model; empty: it has none
     sha256: str = ""  # checksum of that file
+    places: list[Any] = []  # text, numbers and bytes: where the code was written, for errors; no part of the content
+
+    @property
+    def digest(self) -> str:
+        """Hash of the content, which is a part of the reference."""
+        content = msgspec.msgpack.encode((self.code, self.file, self.sha256))
+        return hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS]
 
     def encoded(self) -> bytes:
         """Write it."""
@@ -47,8 +55,27 @@ def add(function: OwnFunction) -> None:
         del _declared[next(iter(_declared))]
 
 
+def checked(reference: str, payload: bytes) -> Payload:
+    """Decode what another process has sent of a function.
+
+    Raises ``ValueError`` if it is not the content that the reference names, whoever has sent it.
+    """
+    sent = Payload.decoded(payload)
+    stated = reference.partition("@")[2]
+    if sent.digest != stated:
+        raise ValueError(
+            f"function: {reference!r}: what has come is other code, with the hash {sent.digest}; expected that with "
+            f"{stated}, which the plan names"
+        )
+    return sent
+
+
 def receive(reference: str, payload: bytes) -> None:
-    """Keep what another process has sent of a function; nothing of it is read here."""
+    """Keep what another process has sent of a function; nothing of it is read here.
+
+    Raises ``ValueError`` as :func:`checked` does.
+    """
+    checked(reference, payload)
     _received[reference] = payload
 
 

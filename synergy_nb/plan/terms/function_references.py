@@ -13,7 +13,7 @@ from synergy_nb.plan.terms.units import WrongValue
 
 __all__ = ["DIGEST_DIGITS", "is_installed", "name_of", "parse_reference"]
 
-DIGEST_DIGITS: Final = 16  # hexadecimal digits of a digest in a reference
+DIGEST_DIGITS: Final = 32  # hexadecimal digits of a digest in a reference
 _SHIPPED: Final = re.compile(rf"[^\W\d]\w*@[0-9a-f]{{{DIGEST_DIGITS}}}")
 _INSTALLED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -21,7 +21,7 @@ _INSTALLED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 def is_installed(reference: str) -> bool:
     """Whether a reference names a function that is installed at the peers.
 
-    >>> is_installed("fares.models:predicted"), is_installed("predicted@0123456789abcdef")
+    >>> is_installed("fares.models:predicted"), is_installed("predicted@0123456789abcdef0123456789abcdef")
     (True, False)
     """
     return ":" in reference
@@ -30,7 +30,7 @@ def is_installed(reference: str) -> bool:
 def name_of(reference: str) -> str:
     """Name of the function itself.
 
-    >>> name_of("fares.models:predicted"), name_of("predicted@0123456789abcdef")
+    >>> name_of("fares.models:predicted"), name_of("predicted@0123456789abcdef0123456789abcdef")
     ('predicted', 'predicted')
     """
     return reference.rpartition(":")[2].partition("@")[0]

@@ -31,7 +31,7 @@ from synergy_nb.dataflow.operators.base import Context
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.plan.derived.allowed_paths import refused_path
 from synergy_nb.plan.functions.model_files import wrong_file
-from synergy_nb.plan.functions.registry import Payload, forget, payload_of, receive
+from synergy_nb.plan.functions.registry import checked, forget, payload_of, receive
 from synergy_nb.plan.operators.own import FUNCTION_MEMORY
 from synergy_nb.plan.terms.function_references import is_installed, name_of
 from synergy_nb.plan.terms.units import format_duration, format_size
@@ -76,11 +76,12 @@ class FunctionProcesses:
 
         ``folders``: folders from which the file of its model may be; None: from all.
 
-        Raises ``ValueError`` if this peer does not accept it, or has not got the file of its model.
+        Raises ``ValueError`` if this peer does not accept it, what was sent is other code than the reference names, or
+        it has not got the file of its model.
         """
         if refusal := self.refusal(reference):
             raise ValueError(refusal)
-        sent = Payload.decoded(payload)
+        sent = checked(reference, payload)
         if sent.file and folders is not None and (refusal := refused_path("file", sent.file, folders)):
             raise ValueError(refusal)  # before it is read: its checksum is nobody else's either
         if sent.file and (wrong := wrong_file(sent.file, sent.sha256)):

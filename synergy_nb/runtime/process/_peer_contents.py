@@ -11,8 +11,8 @@ one that was announced within the last ``FRESH`` seconds goes only if all others
 the most. Where nothing may go, the new one is refused. Tables are files that the machine keeps (:mod:`._table_store`):
 a peer marks those that its applications need as used, and offers no other one whose file is gone.
 
-What a guest has sent never replaces what the peer has: a reference names the content that its sender states, and others
-execute it, too. What an owner or a peer sends replaces what is of a guest.
+A reference states the hash of its content, and a peer compares it: so whoever sends a content, it is the one that a
+plan means. What only guests have sent or named is passed to no other peer, as its owner may accept less.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Final
 
 from synergy_nb.control.driver_messages import ObtainContents
 from synergy_nb.control.identity import holder_of
+from synergy_nb.plan.functions.registry import checked
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.tables.lookup_tables import is_here, is_kept, keep_encoded, keep_longer
 from synergy_nb.plan.terms.function_references import is_installed
@@ -51,7 +52,7 @@ KEPT: Final = 3600.0  # seconds for which a content is kept that no application 
 FRESH: Final = 600.0  # seconds after its announcement within which an application that needs it may come
 LOOKS: Final = 60.0  # seconds between two looks at what is needed
 ANSWER: Final = 30.0  # seconds within which another peer sends a piece
-FAILURES: Final = (LinkDown, LinkFull, RemoteError, TimeoutError, OSError, ValueError)
+FAILURES: Final = (LinkDown, LinkFull, RemoteError, TimeoutError, OSError)
 
 Offer = Callable[[tuple[str, ...], bool], Awaitable[None]]
 """Coroutine function that has the peer offer components, and tell its neighbours or not; it returns when the directory
@@ -82,6 +83,8 @@ class PeerContents:
         clock: Callable[[], float],  # function that returns the time in seconds
         needed: Callable[[], Collection[str]] = frozenset,  # function that returns what applications here need
         withdraw: Callable[[tuple[str, ...]], None] = lambda _: None,  # function that has components offered no more
+        # callback `(sender, reason)` for what another peer has given and is refused
+        refused: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         self._functions = functions
         self._offer = offer
@@ -89,6 +92,7 @@ class PeerContents:
         self._clock = clock
         self._needed = needed
         self._withdraw = withdraw
+        self._refused = refused
         self._received: dict[tuple[str, str, str], bytearray] = {}  # by holder, transfer and component
         self._kept: dict[str, _Kept] = {}  # by component, the last announced or needed last
         # components whose contents are of guests: other peers get them from the guest, if their owners accept them
@@ -96,16 +100,14 @@ class PeerContents:
 
     async def find(self, payload: bytes) -> bytes:
         """Say which contents are here, and offer the components that need them."""
-        return await self._find(payload, {each for each in self._of_guests if not is_table(each)})
+        self._of_guests.difference_update(unpack(payload, FindContents).contents)
+        return await self.find_for_guest(payload)
 
     async def find_for_guest(self, payload: bytes) -> bytes:
-        """The same for a guest, to whom also what guests have sent is here."""
-        return await self._find(payload, frozenset())
-
-    async def _find(self, payload: bytes, foreign: Collection[str]) -> bytes:
+        """The same for a guest."""
         wanted = unpack(payload, FindContents).contents
         refused = {each: reason for each in wanted if (reason := await self._refusal(each))}
-        asked = (each for each in wanted if each not in refused and each not in foreign)
+        asked = (each for each in wanted if each not in refused)
         here = [each for each in asked if await self._has(each, wanted[each])]
         self._use(here)
         for told in (True, False):
@@ -154,11 +156,14 @@ class PeerContents:
             try:
                 if await self._refusal(component):
                     continue
-                if component not in self._of_guests and await self._has(component, {}):
+                if await self._has(component, {}):
+                    self._of_guests.discard(component)
                     self._use([component])
                     await self._offer((component,), True)
                 else:
                     await self._fetch(instruction.sender, component)
+            except ValueError as error:
+                self._refused(instruction.sender, str(error))
             except FAILURES:
                 continue
 
@@ -206,13 +211,14 @@ class PeerContents:
             del self._received[next(each for each in self._received if held[each[0]] == max(held.values()))]
 
     async def _have(self, component: str, content: bytes, holder: str, folders: Sequence[str] | None) -> None:
-        """Have a whole content from now on."""
+        """Have a whole content from now on; ``ValueError`` if it is another one than its component states."""
         if folders is not None and await self._has(component, {}):
             self._use([component])
             return
         if is_table(component):
             await asyncio.to_thread(keep_encoded, name_of(component), content)
         else:
+            await asyncio.to_thread(checked, name_of(component), content)  # before others go
             self._make_room(component, len(content), holder)
             await asyncio.to_thread(self._functions.accept, name_of(component), content, folders)
         self._kept.pop(component, None)

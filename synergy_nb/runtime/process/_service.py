@@ -20,7 +20,7 @@ from synergy_nb.control.graph import Report, ResilientPlacementRequest
 from synergy_nb.control.rights import RIGHTS
 from synergy_nb.control.tables import tables
 from synergy_nb.durable.folder import DurableFolder
-from synergy_nb.events import REFUSED, LateRows, PeerTrouble, encode_events
+from synergy_nb.events import REFUSED, FrameRefused, LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED, Status
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.decider import needed_contents
@@ -124,6 +124,7 @@ class Service:
             runtime.clock,
             self._needed_contents,
             lambda gone: runtime.report(driver.WithdrawComponents(gone)),
+            lambda sender, reason: runtime.record(FrameRefused, sender, reason=reason),
         )
         self._begin(self._look_at_contents())
         self._guests = GuestRequests(synergy, runtime.operations, self._submit_for, self._contents)

@@ -1,6 +1,6 @@
 """Contents that plans only name, as they are sent: the code of a function, or a table, in pieces.
 
-A content is named by the component that needs it, such as ``apply:kilobytes@3dfb8fbfef6ef735`` or ``lookup:5f0c...``.
+A content is named by the component that needs it, such as ``apply:kilobytes@3dfb8...`` or ``lookup:5f0c...``.
 """
 
 from __future__ import annotations
