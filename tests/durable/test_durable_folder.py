@@ -14,6 +14,7 @@ from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.records import DurableError, packed, unpacked
 from synergy_nb.plan import source
+from synergy_nb.plan.functions.registry import Payload, forget, payload_of
 from synergy_nb.runtime.process.durable_applications import keep_application, provide_contents
 from synergy_nb.runtime.process.requests import Submit
 from tests.connectors.broken_disk import FailingDisk
@@ -161,14 +162,17 @@ def test_what_peers_have_not_accepted_yet_is_known_as_such(folder: DurableFolder
 
 
 def test_functions_are_kept_with_the_plan(folder: DurableFolder) -> None:
-    folder.keep(KeptApplication("app", b"", "composed", 0.0), {"apply:mine@1": b"code"})
-    (found,) = folder.applications()
-    assert folder.content(found, "apply:mine@1") == b"code"
+    code = Payload(b"code")
+    mine, other = f"mine@{code.digest}", f"other@{code.digest[::-1]}"
+    folder.keep(KeptApplication("app", b"", "composed", 0.0), {f"apply:{mine}": code.encoded()})
+    folder.keep(KeptApplication("lie", b"", "composed", 1.0), {f"apply:{other}": code.encoded()})
+    found, lie = folder.applications()
+    assert folder.content(found, f"apply:{mine}") == code.encoded()
     provide_contents(folder, found)
-    from synergy_nb.plan.functions.registry import forget, payload_of
-
-    assert payload_of("mine@1") == b"code"
-    forget("mine@1")
+    assert payload_of(mine) == code.encoded()
+    forget(mine)
+    with pytest.raises(DurableError, match=f"lie: function: '{other}': what has come is other code, with the hash"):
+        provide_contents(folder, lie)
 
 
 def test_what_is_left_of_others_is_removed(folder: DurableFolder) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from synergy_nb import function
 from synergy_nb.control.driver_messages import ObtainContents
-from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.functions.registry import Payload, payload_of
@@ -25,7 +24,6 @@ from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.process import _peer_contents, contents
 from synergy_nb.runtime.process._peer_contents import FRESH, KEPT, MOST, PeerContents
 from synergy_nb.runtime.process.contents import name_of, piece
-from synergy_nb.runtime.process.durable_applications import provide_contents
 from synergy_nb.runtime.process.requests import (
     ClusterError,
     ContentPiece,
@@ -400,14 +398,3 @@ async def test_code_with_another_hash_than_its_name_states_is_refused(
         payload_of(name_of(meant))
     await whole(world, "a", meant)
     assert payload_of(name_of(meant)) == code_of(liar).encoded()
-
-
-def test_what_a_durable_folder_has_of_a_function_is_compared_too(tmp_path: Path) -> None:
-    reference = name_of(of("kept"))
-    folder = DurableFolder(tmp_path / "folder")
-    folder.prepare()
-    kept = KeptApplication("app", b"", "composed", 0.0, 0)
-    folder.keep(kept, {of("kept"): code_of("other").encoded()})
-    (application,) = folder.applications()
-    with pytest.raises(ValueError, match=rf"function: '{reference}': what has come is other code, with the hash"):
-        provide_contents(folder, application)

@@ -60,7 +60,10 @@ def checked(reference: str, payload: bytes) -> Payload:
 
     Raises ``ValueError`` if it is not the content that the reference names, whoever has sent it.
     """
-    sent = Payload.decoded(payload)
+    try:
+        sent = Payload.decoded(payload)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"function: {reference!r}: what has come is no code of a function: {error}") from None
     stated = reference.partition("@")[2]
     if sent.digest != stated:
         raise ValueError(

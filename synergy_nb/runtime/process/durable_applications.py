@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
+from synergy_nb.durable.records import DurableError
 from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.plan import Plan
 from synergy_nb.plan.functions.registry import receive
@@ -36,10 +37,16 @@ def _whole(component: str) -> bytes:
 
 
 def provide_contents(folder: DurableFolder, application: KeptApplication) -> None:
-    """Have this process provide the functions and tables of an application, as the program that submitted it did."""
+    """Have this process provide the functions and tables of an application, as the program that submitted it did.
+
+    Raises ``DurableError`` if one is not what its plan names.
+    """
     for component in application.contents:
         data = folder.content(application, component)
         if is_table(component):
             keep_encoded(name_of(component), data)
         else:
-            receive(name_of(component), data)
+            try:
+                receive(name_of(component), data)
+            except ValueError as error:
+                raise DurableError(f"durable: {str(folder.path)!r}: {application.id}: {error}") from None
