@@ -22,10 +22,19 @@ from synergy_nb.plan.functions.registry import Payload
 LOCK = threading.Lock()
 CODE = '''
 import collections
+import dataclasses
+from typing import Generic, TypeVar
 from synergy_nb import function, keyed
 
+Number = TypeVar("Number")
 LIMITS = {"small": 10, "large": {3, 1, 2}}
 NAMES = frozenset(["ab", "cd", "ef", "gh"])
+
+
+@dataclasses.dataclass
+class Pair(Generic[Number]):
+    first: Number
+    kinds: set = dataclasses.field(default_factory=set)
 
 
 def helped(value, *, by=2):
@@ -34,6 +43,7 @@ def helped(value, *, by=2):
 
 @function(columns={"v": "int"}, form="row")
 def scaled(row):
+    assert not isinstance(row, Pair)
     known = {"a", "b", "c"}
     return {"v": helped(row["bytes"]) + len(known & NAMES) + LIMITS["small"] + len(LIMITS["large"])}
 

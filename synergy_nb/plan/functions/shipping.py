@@ -17,7 +17,7 @@ import sysconfig
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import cloudpickle
 
@@ -108,6 +108,9 @@ class _Shipping(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(value, types.CodeType):
             call, arguments = self.dispatch_table[types.CodeType](value)
             return call, tuple(Place(each) if at in _PLACES else each for at, each in enumerate(arguments))
+        if isinstance(value, TypeVar):
+            call, arguments = self.dispatch_table[TypeVar](value)
+            return call, tuple(_Drawn(each) if _is_drawn(each) else each for each in arguments)
         made = super().reducer_override(value)
         if not isinstance(made, tuple) or len(made) < 3 or not isinstance(value, type | types.FunctionType):
             return made  # written by its name alone
