@@ -91,12 +91,51 @@ def test_a_union_goes_on_after_the_death_of_everything_also_while_it_restarts(tm
     assert found == [*range(1200), *range(10_000, 11_200)]
 
 
+def counted(path: Path) -> list[tuple[str, str]]:
+    """Windows of a CSV file that are complete, each with its count."""
+    if not path.exists():
+        return []
+    rows = [line.split(",") for line in path.read_text("utf-8").split("\n")[1:-1]]
+    return [(row[1], row[-1]) for row in rows]
+
+
+@pytest.mark.slow(5)
+def test_after_the_death_of_one_peer_it_is_composed_anew_and_goes_on_from_the_folder(tmp_path: Path) -> None:
+    inputs, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    inputs.write_text("time,v\n")
+    tail = source("tail", path=str(inputs), format="csv", columns={"time": "time", "v": "int"}, id="in", at="peer-1")
+    counts = tail.aggregate(window="100 ms", n="count(*)", id="n")
+    with Cluster(3, cores=1.0, spark=False, durable=tmp_path / "folder") as cluster:
+        plan = counts.sink("out", to=csv(out, every="50 ms"), id="out", at="peer-1")
+        application = cluster.submit(plan, origin="peer-1", spread=True)
+        append(inputs, 0, 1000)
+        asked_until(lambda: len(counted(out)) >= 5)
+        victim = application.graph["n"]
+        assert victim != "peer-1"
+        cluster.kill(victim)
+        append(inputs, 1000, 2000)
+        asked_until(lambda: len(counted(out)) >= 18)
+        assert application.graph["n"] != victim
+        assert "restarted from its durable folder; nothing is lost" in str(application.explain())
+        application.stop()
+    found = counted(out)
+    assert len({window for window, _ in found}) == len(found)
+    assert {number for _, number in found} == {"100"}
+
+
 @pytest.mark.slow(3)
 def test_what_is_refused_at_once_is_not_kept(tmp_path: Path) -> None:
     with Cluster(1, cores=1.0, durable=tmp_path) as cluster:
         with pytest.raises(ClusterError, match="this cluster is durable"):
             cluster.submit(source("packets", rate="10 tuples/s").filter("bytes > 1", engine="spark").sink("large"))
-        assert DurableFolder(tmp_path).applications() == []
+        packets = source("packets", rate="10 tuples/s", id="s")
+        application = cluster.submit(packets.count(window="1 s").sink("n", id="out"))
+        for preview in (True, False):
+            with pytest.raises(ClusterError, match=f"'{application.id}' keeps its plan; .* in a durable cluster"):
+                application.replace(packets.count(window="2 s").sink("n", id="out"), preview=preview)
+        asked_until(lambda: [each.id for each in DurableFolder(tmp_path).applications()] == [application.id])
+        application.stop()
+        asked_until(lambda: not DurableFolder(tmp_path).applications())
 
 
 @pytest.mark.slow(3)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment, Role
+from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame
+from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Reader
+from synergy_nb.durable.disk import Disk
+from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.events import Event, WaitBegun, WaitEnded, Why
 from synergy_nb.reporting.stalls import OpenWaits, stalls
+from synergy_nb.runtime.data._durable_copies import DurableCopies
 from tests.durable.durable_world import DurableWorld
 from tests.stream_schedules import inputs_of, stream
+from tests.waiting import run_loop, until
 
 
 def test_what_waits_for_a_slow_disk_is_named_and_what_would_help() -> None:
@@ -40,3 +51,41 @@ def test_what_waits_for_a_slow_disk_is_named_and_what_would_help() -> None:
     world.slow = 0.0
     look(2)
     assert "out" in {each.operator for each in journal if isinstance(each, WaitEnded)}
+
+
+class HeldDisk(Disk):
+    """A disk that takes as long as a test wants."""
+
+    def __init__(self) -> None:
+        self.asked, self.goes_on = threading.Event(), threading.Event()
+
+    def sync(self, opened: int) -> None:
+        self.asked.set()
+        self.goes_on.wait()
+        super().sync(opened)
+
+
+def test_a_peer_goes_on_while_the_disk_takes_its_time_and_nothing_is_answered_before(tmp_path: Path) -> None:
+    disk, output, said = HeldDisk(), Output("app", "f", 0), list[Frame]()
+    DurableFolder(tmp_path).prepare()
+    DurableFolder(tmp_path).keep(KeptApplication("app", b"", "composed", 0.0), {})
+    component = SimpleNamespace(role=Role.ACTIVE, copies={FOLDER: 0}, failed=False, output=output, epoch=0)
+
+    async def scenario() -> None:
+        hosting: Any = SimpleNamespace(peer="a", components={("app", "f"): component})
+        refused: Any = None
+        loop = asyncio.get_running_loop()
+        copies = DurableCopies(
+            DurableFolder(tmp_path, disk), hosting, loop, loop.time, refused, said.append, refused, refused
+        )
+        copies.converged(Deployment("app", 1, {"f": Assignment("a", 0, (FOLDER,))}))
+        copies.take(Data(output, Reader("app", "f", COPY, FOLDER), ORIGIN, (), True))
+        try:
+            await asyncio.to_thread(disk.asked.wait)  # the loop goes on
+            assert not any(isinstance(each, Ack) for each in said)
+        finally:
+            disk.goes_on.set()
+        await until(lambda: any(isinstance(each, Ack) for each in said))
+        await copies.close()
+
+    run_loop(scenario())

@@ -46,6 +46,9 @@ class ClusterAccess(Journals, Protocol):
     async def run_beside(self, plan: Plan, application: LedApplication, patience: float) -> Any:
         """Run a plan that is made of the streams of an application; return its handle."""
 
+    async def try_beside(self, plan: Plan, application: LedApplication, patience: float) -> None:
+        """Find out whether that would be admitted, without starting it."""
+
     def exchange(self, application: Any, former: Any) -> None:
         """Know the handle of an application by its new id; ``former`` is a handle of the one that it was of."""
 

@@ -721,7 +721,7 @@ class AsyncApplication(LedApplication):
         plan
             Query plan with the same sources, and with sinks of the same ids and columns.
         preview
-            Whether to return only what would happen.
+            Whether to return only what would happen; the peers say whether they would run it.
         timeout
             Longest time until the new plan has caught up, in seconds or as ``"2 min"``.
 
@@ -748,6 +748,7 @@ class AsyncApplication(LedApplication):
         if (status := (await self.state()).status) not in LASTING:
             raise ClusterError(f"application: {self.id!r} is {status}; expected one that runs")
         if preview:
+            await self.cluster.try_beside(plan, self, patience)
             return change
         if self._writing:
             raise ClusterError(f"{self.id}: its results are being written; expected another plan after that")

@@ -531,11 +531,7 @@ class AsyncCluster(PeerRequests):
 
         Raises ``NotAdmitted`` or ``ClusterError`` as :meth:`submit` does.
         """
-        self._check_open()
-        await self._contents.send(plan, self.peers.values())
-        sized, at = plan.sized(sizes_of_rows(plan, {})), self.name(application.origin)
-        address, state = await self._decided(sized, at, "composed", patience, beside=application.id)
-        running = await self._admitted(plan, address, state)
+        running = await self._beside(plan, application, patience)
         for held in (
             self._applications,
             self._adopted,
@@ -543,6 +539,19 @@ class AsyncCluster(PeerRequests):
             if application.id in held:
                 held[running.id] = running
         return running
+
+    async def try_beside(self, plan: Plan, application: LedApplication, patience: float) -> None:
+        """Raise what :meth:`run_beside` would."""
+        await self._beside(plan, application, patience, trial=True)
+
+    async def _beside(
+        self, plan: Plan, application: LedApplication, patience: float, *, trial: bool = False
+    ) -> AsyncApplication:
+        self._check_open()
+        await self._contents.send(plan, self.peers.values())
+        sized, at = plan.sized(sizes_of_rows(plan, {})), self.name(application.origin)
+        address, state = await self._decided(sized, at, "composed", patience, trial=trial, beside=application.id)
+        return await self._admitted(plan, address, state)
 
     def exchange(self, application: AsyncApplication, former: AsyncApplication) -> None:
         """Know the handle of an application by its new id; ``former`` is a handle of the one that it was of."""
