@@ -87,7 +87,7 @@ class Peer:
         log = self.pair.net["a"].hosting.components["app", "sink"].log
         await until(lambda: log.end == (self.position, promise.time))
 
-    async def run_beside(self, plan: Plan, application: object, patience: float) -> NoReturn:
+    async def run_beside(self, plan: Plan, application: object, patience: float, *, trial: bool = False) -> NoReturn:
         raise AssertionError("its plan is not replaced")
 
     def exchange(self, application: object, former: str) -> None:

@@ -43,11 +43,8 @@ class ClusterAccess(Journals, Protocol):
     async def leader(self, application: str, without: str, seconds: float) -> tuple[str, ApplicationState] | None:
         """Return the peer that leads an application instead of its origin, and the state that it knows."""
 
-    async def run_beside(self, plan: Plan, application: LedApplication, patience: float) -> Any:
-        """Run a plan that is made of the streams of an application; return its handle."""
-
-    async def try_beside(self, plan: Plan, application: LedApplication, patience: float) -> None:
-        """Find out whether that would be admitted, without starting it."""
+    async def run_beside(self, plan: Plan, application: LedApplication, patience: float, *, trial: bool = False) -> Any:
+        """Run a plan that is made of the streams of an application, or find out only whether the peers would."""
 
     def exchange(self, application: Any, former: Any) -> None:
         """Know the handle of an application by its new id; ``former`` is a handle of the one that it was of."""

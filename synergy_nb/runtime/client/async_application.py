@@ -748,7 +748,7 @@ class AsyncApplication(LedApplication):
         if (status := (await self.state()).status) not in LASTING:
             raise ClusterError(f"application: {self.id!r} is {status}; expected one that runs")
         if preview:
-            await self.cluster.try_beside(plan, self, patience)
+            await self.cluster.run_beside(plan, self, patience, trial=True)
             return change
         if self._writing:
             raise ClusterError(f"{self.id}: its results are being written; expected another plan after that")

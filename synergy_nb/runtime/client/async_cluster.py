@@ -526,32 +526,24 @@ class AsyncCluster(PeerRequests):
             raise refusal(plan, state.application, state.reason, events, states, self.names)
         return AsyncApplication(self, plan, origin, state)
 
-    async def run_beside(self, plan: Plan, application: LedApplication, patience: float) -> AsyncApplication:
+    async def run_beside(
+        self, plan: Plan, application: LedApplication, patience: float, *, trial: bool = False
+    ) -> AsyncApplication:
         """Run a plan that is made of the streams of an application; it goes on as long as that one would.
+
+        ``trial``: whether to find out only whether the peers would run it.
 
         Raises ``NotAdmitted`` or ``ClusterError`` as :meth:`submit` does.
         """
-        running = await self._beside(plan, application, patience)
-        for held in (
-            self._applications,
-            self._adopted,
-        ):
-            if application.id in held:
-                held[running.id] = running
-        return running
-
-    async def try_beside(self, plan: Plan, application: LedApplication, patience: float) -> None:
-        """Raise what :meth:`run_beside` would."""
-        await self._beside(plan, application, patience, trial=True)
-
-    async def _beside(
-        self, plan: Plan, application: LedApplication, patience: float, *, trial: bool = False
-    ) -> AsyncApplication:
         self._check_open()
         await self._contents.send(plan, self.peers.values())
         sized, at = plan.sized(sizes_of_rows(plan, {})), self.name(application.origin)
         address, state = await self._decided(sized, at, "composed", patience, trial=trial, beside=application.id)
-        return await self._admitted(plan, address, state)
+        running = await self._admitted(plan, address, state)
+        for held in () if trial else (self._applications, self._adopted):
+            if application.id in held:
+                held[running.id] = running
+        return running
 
     def exchange(self, application: AsyncApplication, former: AsyncApplication) -> None:
         """Know the handle of an application by its new id; ``former`` is a handle of the one that it was of."""
