@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from synergy_nb.errors import SynergyError
 from synergy_nb.notebook import views
 from synergy_nb.plan import Plan, PlanError, QoS, source
-from synergy_nb.plan.functions.declaring import Wake, aggregate, function, keyed
+from synergy_nb.plan.functions.declaring import Wake, aggregate, function, keyed, reader
 from synergy_nb.plan.operators.destinations import csv, delta, duckdb, jsonl, kafka, mqtt, parquet, sqlite, websocket
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ __all__ = [
     "mqtt",
     "parquet",
     "plan",
+    "reader",
     "readings",
     "runs",
     "source",

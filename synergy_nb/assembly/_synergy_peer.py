@@ -34,7 +34,7 @@ from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.lifecycle.records.spark_offer import SparkOffer
 from synergy_nb.lifecycle.requests.alternatives import Alternatives
 from synergy_nb.lifecycle.requests.claims import Claims
-from synergy_nb.lifecycle.requests.decider import Decider, component_name
+from synergy_nb.lifecycle.requests.decider import Decider, component_name, needs_content
 from synergy_nb.lifecycle.requests.replica_placement import ReplicaPlacement
 from synergy_nb.lifecycle.requests.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.session import Session
@@ -52,7 +52,7 @@ from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.spark_parts import PART
-from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS, KINDS, TAP
+from synergy_nb.plan.operators.catalogue import ALL_COMPONENTS, TAP
 
 
 class PeerConfig(msgspec.Struct, frozen=True):
@@ -362,7 +362,7 @@ class SynergyPeer:
         kind = plan.operators[operator].kind
         if kind == PART:
             return "" if self._offer_of_spark() is not None else "Spark"
-        if not KINDS[kind].shipped or self._offers(plan, operator):
+        if not needs_content(plan.operators[operator]) or self._offers(plan, operator):
             return ""
         self.contents.want(component_name(plan, operator), at)
         return f"{component_name(plan, operator)} yet"

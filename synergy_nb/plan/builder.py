@@ -31,7 +31,7 @@ from synergy_nb.plan.functions.declaring import OwnFunction
 from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
 from synergy_nb.plan.operators.methods import Methods
 from synergy_nb.plan.operators.profile_fields import PROFILE
-from synergy_nb.plan.operators.sources import CONNECTORS
+from synergy_nb.plan.operators.sources import CONNECTORS, OWN
 from synergy_nb.plan.operators.tables import LOOKUP
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.terms.qos import QoS
@@ -212,6 +212,8 @@ def source(connector: Any, **params: Any) -> Stream:
     profile: dict[str, Any] = {name: params.pop(name) for name in _PROFILE if name in params}
     if isinstance(connector, str):
         return Stream("source", {"connector": connector, **params}, [], profile)
+    if isinstance(connector, OwnFunction):
+        return Stream("source", {"connector": OWN, "function": connector, **params}, [], profile)
     from synergy_nb.plan.data_frames import described  # noqa: PLC0415 - plans without rows need no Polars
 
     rows, params = described(connector, params)

@@ -20,6 +20,7 @@ import msgspec
 from synergy_nb import events
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.connectors import POLLED, connected
+from synergy_nb.connectors.own_sources import OwnSource
 from synergy_nb.control.driver_messages import LinesMalformed, SpeedMeasured
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.streams.component.component import Component
@@ -30,7 +31,7 @@ from synergy_nb.dataflow.streams.log.chunking import cut
 from synergy_nb.dataflow.streams.log.values import Chunk, Point
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
-from synergy_nb.plan.operators.sources import rate_of
+from synergy_nb.plan.operators.sources import OWN, rate_of
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.simulator._paced_sources import PacedSource, RetainedSource, opened, read_to_end, sampled, tabled
 from synergy_nb.simulator.network import Topology
@@ -209,10 +210,12 @@ class PacedWorld(PeerWorld):
                 rows, reader = self.rows[application][operator], row_reader(plan, operator)
                 dropped = partial(self._dropped, peer, (application, operator))
                 return tabled(rows, reader, rate_of(params), params.get("lateness"), dropped), True
-            case str() as connector if connector in POLLED:
+            case str() as connector if connector in (*POLLED, OWN):
                 schema, dropped = plan.schema(operator), partial(self._dropped, peer, (application, operator))
                 reader = RowReader(operator, schema)
-                return read_to_end(connected(params, schema, {}), reader, params.get("lateness"), dropped), False
+                own = connector == OWN
+                source = OwnSource.local(operator, params, schema) if own else connected(params, schema, {})
+                return read_to_end(source, reader, params.get("lateness"), dropped), False
             case "peers":
                 interval = float(params.get("interval", 1.0))
                 samples = partial(self._samples, peer)

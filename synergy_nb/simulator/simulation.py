@@ -45,7 +45,7 @@ from synergy_nb.plan.checks.requirements import check_discipline
 from synergy_nb.plan.derived.placement_modes import placement_of
 from synergy_nb.plan.derived.plan_changes import PlanChange
 from synergy_nb.plan.operators.destinations import place_of
-from synergy_nb.plan.operators.sources import is_endless
+from synergy_nb.plan.operators.sources import OWN, is_endless
 from synergy_nb.plan.terms.units import duration, type_of
 from synergy_nb.recording.descriptions import describe
 from synergy_nb.recording.moments import Replay
@@ -475,7 +475,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
                 )
         for operator in plan.sources:
             params = plan.operators[operator].params
-            if params["connector"] in POLLED and is_endless(params):
+            if params["connector"] in (*POLLED, OWN) and is_endless(params):
                 raise ClusterError(
                     f"operator {operator!r}: connector: {params['connector']!r}, which waits for what comes; expected "
                     "a source that ends, such as a trace or a directory with ends=True: virtual time waits for nobody"

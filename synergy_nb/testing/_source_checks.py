@@ -101,12 +101,12 @@ def check_source(
         sent = _as_sent(position)
         rest = expected[number:]
         for source, how in ((make(), "a new instance"), (first, "the first instance, closed before,")):
-            again = _read(source, sent, len(rest) if rows is not None else None)
+            again = _read(source, sent, len(rest) if rows is not None else None, len(rest))
             _compare(rest, again.rows, f"{how} opened at the position {position!r}, after row {number}")
             source.close()
             source.close()
     if first.repeats:
-        again = _read(first, None, None if rows is None else len(expected))
+        again = _read(first, None, None if rows is None else len(expected), len(expected))
         _compare(expected, again.rows, "opened at its beginning again, as it says that it repeats")
         first.close()
     make().close()  # which was never opened
@@ -116,8 +116,8 @@ def check_source(
         _breaks(wrong(), for_now=False)
 
 
-def _read(source: Source, position: Any, most: int | None) -> _Read:
-    """Read a source until it ends, or has given so many rows and then nothing."""
+def _read(source: Source, position: Any, most: int | None, known: int | None = None) -> _Read:
+    """Read a source until it ends, or has given so many rows and then nothing, or more than it is ``known`` to have."""
     rows: list[Row] = []
     places: list[tuple[int, Any]] = []
     promises: list[tuple[int, int]] = []
@@ -137,8 +137,8 @@ def _read(source: Source, position: Any, most: int | None) -> _Read:
         places.append((len(rows), polled.position))
         if polled.until is not None:
             promises.append((len(rows), polled.until))
-        if polled.ends:
-            return _Read(rows, places, ended=True, promises=promises)
+        if polled.ends or (known is not None and len(rows) > known):
+            return _Read(rows, places, ended=polled.ends, promises=promises)
     return _Read(rows, places, ended=False, promises=promises)
 
 

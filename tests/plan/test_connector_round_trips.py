@@ -26,6 +26,7 @@ VALUES: dict[str, Any] = {
     "table": "bid", "interval": "2 s", "name": "mine", "servers": ["one.local:9092", "two.local:9092"], "tls": True,
     "topic": "rows", "topics": ["rows"], "user": "ann", "password": "shop", "path": "rows.csv", "key": "n",
     "partition": "1 hour", "mechanism": "PLAIN", "server": "one.local:9000",
+    "function": "meters:Meters", "arguments": {"city": "Pisa"}, "repeats": True, "timeout": "3 s", "memory": "100 MB",
     "database": "shop", "retain": True, "session": "mine", "topic_as": "word",
 }  # fmt: skip
 OF: dict[str, dict[str, Any]] = {

@@ -72,6 +72,14 @@ class Objects(Listed):
         return None if polled is None else polled._replace(position=object())
 
 
+class Behindhand(Listed):
+    """Does not end if it is opened at its end."""
+
+    def poll(self, seconds: float) -> Polled | None:
+        self.at += 1
+        return Polled([{"time": self.at, "n": self.at}], self.at, ends=self.at == 6)
+
+
 class Rash(Listed):
     """Promises a time, and gives a row before it."""
 
@@ -107,6 +115,11 @@ class Forgetful(Listed):
         ),
         (Shared, None, "a new instance opened at the position 2, after row 2: row 0: 'no more rows'"),
         (Objects, None, "expected a value that JSON has"),
+        (
+            Behindhand,
+            None,
+            "the position 6, after row 6: row 0: {'time': 7, 'n': 7}; expected 'no more rows'",
+        ),
         (Rash, None, "until: row 2 is of 2, and 5000000 µs was promised after row 2; expected no earlier row"),
         (Bare, ROWS, "expected Polled(rows, position), or None for nothing yet"),
         (Endless, None, "it has not ended; expected an end, or the rows that it gives as rows=[...]"),

@@ -45,6 +45,7 @@ __all__ = [
     "columns_needed",
     "found",
     "imported",
+    "line_of",
     "local",
     "task_of",
     "unpacked",
@@ -157,7 +158,9 @@ def imported(reference: str) -> Content:
         raise ValueError(f"function: {reference!r}; expected a module that can be imported: {brief(error)}") from error
     if not isinstance(made, OwnFunction):
         what = "nothing" if made is None else type(made).__name__
-        raise ValueError(f"function: {reference!r} is {what}; expected what @function, @aggregate or @keyed returns")
+        raise ValueError(
+            f"function: {reference!r} is {what}; expected what @function, @aggregate, @keyed or @reader returns"
+        )
     return made.content
 
 
@@ -432,7 +435,7 @@ class LocalCalls:
             row = f"row {_row_text(self._given(rows).row(0, named=True))}: "
         elif rows is not None and rows.height:
             row = f"{rows.height} rows from {rows.row(0, named=True)['time']} on: "
-        return FunctionError(f"function {self._name}: {row}{brief(error)}{_line_of(error, self._content)}")
+        return FunctionError(f"function {self._name}: {row}{brief(error)}{line_of(error, self._content)}")
 
 
 _LONGEST_ROW: Final = 200
@@ -452,7 +455,7 @@ def _row_text(row: Mapping[str, Any]) -> str:
     return text if len(text) <= _LONGEST_ROW else f"{text[:_LONGEST_ROW]}..."
 
 
-def _line_of(error: BaseException, content: Content) -> str:
+def line_of(error: BaseException, content: Content) -> str:
     """The line of the author's code at which an exception was raised."""
     code = getattr(content.call, "__code__", None)
     file = code.co_filename if code is not None else None

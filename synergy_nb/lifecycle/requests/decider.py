@@ -28,8 +28,9 @@ from synergy_nb.events import CandidatesFound
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
 from synergy_nb.overlay.load_levels import free_cores
-from synergy_nb.plan import Plan
+from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.operators.catalogue import KINDS, TAP
+from synergy_nb.plan.operators.sources import SOURCE
 
 __all__ = [
     "Decided",
@@ -41,6 +42,7 @@ __all__ = [
     "component_names",
     "find_candidates",
     "needed_contents",
+    "needs_content",
 ]
 
 
@@ -142,6 +144,8 @@ def component_name(plan: Plan, operator: str) -> str:
     """
     node = plan.operators[operator]
     kind = KINDS.get(node.kind)
+    if node.kind == SOURCE.kind and "function" in node.params:
+        return f"{node.kind}:{node.params['function']}"
     which = None if kind is None else node.params.get(kind.component)
     if kind is None or not which:
         return node.kind
@@ -149,10 +153,14 @@ def component_name(plan: Plan, operator: str) -> str:
     return f"{node.kind}:{which if text is None else text(which)}"
 
 
+def needs_content(operator: Operator) -> bool:
+    """Whether a peer needs what a plan only names to execute an operator: a function or a table."""
+    return "function" in operator.params or (operator.kind in KINDS and KINDS[operator.kind].shipped)
+
+
 def needed_contents(plan: Plan) -> dict[str, str]:
     """Contents that peers need for a plan: component to an operator that has it."""
-    needed = (name for name, each in plan.operators.items() if each.kind in KINDS and KINDS[each.kind].shipped)
-    return {component_name(plan, name): name for name in needed}
+    return {component_name(plan, name): name for name, each in plan.operators.items() if needs_content(each)}
 
 
 def component_names(plan: Plan) -> set[str]:

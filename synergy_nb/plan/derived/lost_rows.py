@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from synergy_nb.plan.operators.sources import OWN
 from synergy_nb.plan.query_plan import Plan
 
 __all__ = ["lost_rows", "restarts"]
@@ -13,6 +14,7 @@ _LOST = {
     "websocket": "messages that were sent until it runs again",
     "sse": "events that the server does not repeat",
     "http": "rows that have left the page until it runs again",
+    OWN: "rows that it does not give again",
 }
 
 
@@ -27,7 +29,8 @@ def lost_rows(plan: Plan) -> dict[str, str]:
     ({'lines': 'lines that were sent until it runs again'}, {})
     """
     connectors = {name: str(plan.operators[name].params.get("connector")) for name in plan.sources}
-    return {name: _LOST[connector] for name, connector in connectors.items() if connector in _LOST}
+    repeats = {name for name in plan.sources if plan.operators[name].params.get("repeats")}
+    return {name: _LOST[each] for name, each in connectors.items() if each in _LOST and name not in repeats}
 
 
 def restarts(plan: Plan, *, durable: bool) -> bool:

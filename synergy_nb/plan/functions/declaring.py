@@ -1,4 +1,4 @@
-"""How authors declare functions of their own: ``@function``, ``@aggregate`` and ``@keyed``.
+"""How authors declare functions of their own, ``@function``, ``@aggregate`` and ``@keyed``, and sources, ``@reader``.
 
 What they make is an :class:`OwnFunction`: the author's function or class, and what the platform has to know of it. It
 can still be called as before. :meth:`~synergy_nb.plan.builder.Stream.apply` and its like take it; the plan then has
@@ -21,7 +21,7 @@ from synergy_nb.plan.operators.parameter_types import COLUMN_TYPES
 from synergy_nb.plan.operators.schemas import IMPLICIT
 from synergy_nb.plan.terms.units import WrongValues, parse_duration
 
-__all__ = ["FORMS", "Content", "OwnFunction", "Wake", "aggregate", "function", "keyed"]
+__all__ = ["FORMS", "Content", "OwnFunction", "Wake", "aggregate", "function", "keyed", "reader"]
 
 #: What a function of ``@function`` gets and returns.
 FORMS: Final = ("polars", "arrow", "row")
@@ -30,8 +30,10 @@ _DECLARED_BY: Final = {
     "apply": "a function that @function has declared",
     "apply_windows": "a function that @aggregate has declared",
     "apply_keyed": "a class that @keyed has declared",
+    "source": "a class that @reader has declared",
 }
-_DETERMINISTIC: Final = {"apply": False, "apply_windows": True, "apply_keyed": False}  # defaults of the operators
+#: Defaults of the operators.
+_DETERMINISTIC: Final = {"apply": False, "apply_windows": True, "apply_keyed": False, "source": False}
 
 
 class Wake(NamedTuple):
@@ -107,13 +109,13 @@ class OwnFunction:
         Raises ``TypeError`` if it is an operator of another kind.
         """
         if kind != self.content.kind:
-            raise TypeError(
-                f"{kind}: function: {self.name!r}; expected {_DECLARED_BY[kind]}: use .{self.content.kind}(...)"
-            )
+            use = f"source({self.name})" if self.content.kind == "source" else f".{self.content.kind}(...)"
+            raise TypeError(f"{kind}: function: {self.name!r}; expected {_DECLARED_BY[kind]}: use {use}")
         known: dict[str, Any] = {"columns": dict(self.columns)}
         known |= {"deterministic": self.deterministic} if self.deterministic != _DETERMINISTIC[kind] else {}
         known |= {"expires": self.content.expires} if self.content.expires else {}
         known |= {"needs": list(self.content.needs)} if self.content.needs else {}
+        known |= {"repeats": True} if getattr(self.content.call, "repeats", False) and kind == "source" else {}
         known |= self.limits
         known |= {"timers": True} if hasattr(self.content.call, "on_time") else {}
         return {
@@ -337,6 +339,67 @@ def keyed(
                 raise ValueError(f"class {made.__name__!r}: {one} without {other}; expected both or none")
         content = _content(made, "apply_keyed", "", columns, expires=kept, needs=needs, load=load, file=file)
         return OwnFunction(content, deterministic=deterministic, timeout=timeout, memory=memory)
+
+    return declared
+
+
+@user_facing
+def reader(
+    *, columns: Mapping[str, str], time: str | None = None, timeout: Any = None, memory: Any = None
+) -> Callable[[type[Any]], OwnFunction]:
+    """Declare a class of sources of one's own, which a peer executes: ``source(MySource, arguments={...})``.
+
+    The class derives from :class:`~synergy_nb.Source`. Its code travels as that of functions does, and runs in a
+    process of its own at the peer that reads. If that peer dies and the source has backups, or the source moves,
+    another instance is opened at the last position.
+
+    Parameters
+    ----------
+    columns
+        Columns of its rows, with their types: ``{"watt": "float"}``; without ``time``.
+    time
+        Column of its rows with the event time, by default ``time``.
+    timeout, memory
+        See :func:`function`: of a call of ``open``, ``poll`` or ``close``, and of its process.
+
+    Raises
+    ------
+    TypeError
+        If the class cannot travel to the peers; the text names the variable that cannot.
+    ValueError
+        If it is no class of sources, or a parameter has a wrong value.
+
+    Examples
+    --------
+    >>> from synergy_nb import Polled, Source, reader, source
+    >>> @reader(columns={"n": "int"})
+    ... class Numbers(Source):
+    ...     repeats = True
+    ...
+    ...     def __init__(self, upto):
+    ...         self.upto = upto
+    ...
+    ...     def open(self, position):
+    ...         self.next = position or 0
+    ...
+    ...     def poll(self, seconds):
+    ...         if self.next == self.upto:
+    ...             return Polled(position=self.next, ends=True)
+    ...         self.next += 1
+    ...         return Polled([{"time": self.next, "n": self.next}], position=self.next)
+    >>> plan = source(Numbers, arguments={"upto": 3}, ends=True).sink("numbers")
+    >>> plan.schema("source")
+    {'time': 'time', 'n': 'int'}
+    >>> from synergy_nb import Simulation
+    >>> Simulation(peers=2).submit(plan).results()["n"].to_list()
+    [1, 2, 3]
+    """
+
+    def declared(made: type[Any]) -> OwnFunction:
+        if not inspect.isclass(made) or not all(callable(getattr(made, each, None)) for each in ("open", "poll")):
+            raise ValueError(f"reader: {_name(made)}; expected a class that derives from Source, with open and poll")
+        content = _content(made, "source", "", columns)
+        return OwnFunction(content, deterministic=False, time=time, timeout=timeout, memory=memory)
 
     return declared
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from synergy_nb.plan.operators import aggregates, crypto, joins, ordered, own, rows, tables
 from synergy_nb.plan.operators.declaration import Declaration, Parameter
-from synergy_nb.plan.operators.sources import CONNECTORS, SINK, SOURCE
+from synergy_nb.plan.operators.sources import CONNECTORS, OWN, SINK, SOURCE
 
 __all__ = ["ALL_COMPONENTS", "FAMILIES", "KINDS", "PART", "TAP", "declare", "parameters_of"]
 
@@ -63,7 +63,7 @@ ALL_COMPONENTS: Final = tuple(
     sorted(
         [
             *(kind for kind, each in KINDS.items() if kind != "source" and not each.shipped),
-            *(f"source:{connector}" for connector in CONNECTORS),
+            *(f"source:{connector}" for connector in CONNECTORS if connector != OWN),
         ]
     )
 )

@@ -10,13 +10,13 @@ from synergy_nb.plan.operators.parameter_types import COLUMN_TYPES, FLAG, POSITI
 from synergy_nb.plan.operators.schemas import IMPLICIT, Derivation, Schema, grouping_columns, is_windowed, own_window
 from synergy_nb.plan.terms.function_references import name_of, parse_reference
 
-__all__ = ["APPLY", "APPLY_KEYED", "APPLY_WINDOWS", "ERROR", "FUNCTION_MEMORY"]
+__all__ = ["APPLY", "APPLY_KEYED", "APPLY_WINDOWS", "ERROR", "FUNCTION", "FUNCTION_MEMORY", "MEMORY", "TIMEOUT"]
 
 #: Column with the reason why the function has failed for a row.
 ERROR: Final = "error"
 #: Most memory of the process of a function that states none, bytes.
 FUNCTION_MEMORY: Final = 1e9
-_FUNCTION: Final = Parameter(
+FUNCTION: Final = Parameter(
     ValueType("function", parse_reference, annotation="Any"),
     "function, as its decorator returns it; in a file `package.module:name`, installed at the peers",
 )
@@ -24,10 +24,10 @@ _NEEDS: Final = Parameter(
     columns(1), "columns of the input that it gets, beside `time`; fewer are faster", None,
     "as its declaration says, or else all", spelling="keyword",
 )  # fmt: skip
-_TIMEOUT: Final = Parameter(
+TIMEOUT: Final = Parameter(
     POSITIVE, "longest time of one call; then the application fails", 60.0, named=False, spelling="keyword"
 )
-_MEMORY: Final = Parameter(
+MEMORY: Final = Parameter(
     SIZE,
     "most memory of its process, beside that of the platform; it is part of the memory of the operator",
     None,
@@ -77,7 +77,7 @@ APPLY: Final = Declaration(
     python=('scored = packets.apply("fares.models:score", columns={"score": "float"})',),
     yaml=("scored: {kind: apply, input: packets, function: 'fares.models:score', columns: {score: float}}",),
     parameters={
-        "function": _FUNCTION,
+        "function": FUNCTION,
         "columns": Parameter(
             COLUMN_TYPES,
             "columns that it returns, with their types; needed in a file",
@@ -104,8 +104,8 @@ APPLY: Final = Declaration(
             absent="as its declaration says",
             spelling="keyword",
         ),
-        "timeout": _TIMEOUT,
-        "memory": _MEMORY,
+        "timeout": TIMEOUT,
+        "memory": MEMORY,
     },
     columns=_apply,
     off_spark="",
@@ -129,14 +129,14 @@ APPLY_WINDOWS: Final = Declaration(
     python=('spreads = packets.apply_windows("fares:spread", window="10 s", by="link", columns={"spread": "int"})',),
     yaml=("spreads: {kind: apply_windows, input: packets, function: 'fares:spread', columns: {n: int}, window: 10 s}",),
     parameters={
-        "function": _FUNCTION,
+        "function": FUNCTION,
         "window": OWN_WINDOW,
         "by": Parameter(columns(0), "columns to group by", [], "none: one group", spelling="keyword"),
         "columns": APPLY.parameters["columns"],
         "needs": _NEEDS,
         "deterministic": APPLY.parameters["deterministic"]._replace(default=True),
-        "timeout": _TIMEOUT,
-        "memory": _MEMORY,
+        "timeout": TIMEOUT,
+        "memory": MEMORY,
     },
     columns=_windows,
     off_spark="",
@@ -170,7 +170,7 @@ APPLY_KEYED: Final = Declaration(
         "totals: {kind: apply_keyed, input: packets, function: 'fares:Totals', columns: {total: int}, key: [link]}",
     ),
     parameters={
-        "function": _FUNCTION,
+        "function": FUNCTION,
         "key": Parameter(columns(1), "columns of the key"),
         "columns": APPLY.parameters["columns"],
         "needs": _NEEDS,
@@ -182,8 +182,8 @@ APPLY_KEYED: Final = Declaration(
             FLAG, "whether its class has `on_time`", False, absent="as its declaration says", spelling="keyword"
         ),
         "deterministic": APPLY.parameters["deterministic"],
-        "timeout": _TIMEOUT,
-        "memory": _MEMORY,
+        "timeout": TIMEOUT,
+        "memory": MEMORY,
     },
     columns=_keyed,
     off_spark="",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from synergy_nb.plan.operators.declaration import Declaration, Example, Parameter
 from synergy_nb.plan.operators.destinations import DESTINATION, check_columns
+from synergy_nb.plan.operators.own import FUNCTION, MEMORY, TIMEOUT
 from synergy_nb.plan.operators.parameter_types import (
     ADDRESS,
     ADDRESSES,
@@ -43,6 +45,7 @@ from synergy_nb.plan.operators.parameter_types import (
 )
 from synergy_nb.plan.operators.schemas import Derivation, Schema
 from synergy_nb.plan.terms.column_types import PLAIN, family
+from synergy_nb.plan.terms.function_references import name_of
 from synergy_nb.plan.terms.units import WrongValue, format_duration, nearest, parse_duration
 
 __all__ = [
@@ -55,6 +58,7 @@ __all__ = [
     "HEARTBEAT",
     "HELD",
     "NEXMARK",
+    "OWN",
     "SINK",
     "SOURCE",
     "TIME_NAMES",
@@ -75,6 +79,8 @@ DEFAULT_RATE: Final = 1000.0
 HEARTBEAT: Final = 0.1
 #: Least heartbeat that a source may state, seconds: each punctuation is work for all components that read the stream.
 LEAST_HEARTBEAT: Final = 0.001
+#: Connector of the classes of sources that authors declare (:mod:`synergy_nb.plan.functions.declaring`).
+OWN: Final = "own"
 #: Connectors whose columns are those of a format of text or tables, and the formats that each reads.
 FORMATS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "trace": ("csv", "http", "ncsa", "parquet", "tcp"),
@@ -87,10 +93,11 @@ FORMATS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka": ("avro", "framed-avro", "json"),
     "mqtt": ("json",),
     "sql": ("sql",),
+    OWN: (OWN,),
 }
 #: Connectors whose rows another reading need not repeat in the same order, even from the same position. So what they
 #: give leaves the peer only when all copies of the source have it.
-HELD: Final = ("directory", "socket", "http", "sse", "websocket", "kafka", "mqtt")
+HELD: Final = ("directory", "socket", "http", "sse", "websocket", "kafka", "mqtt", OWN)
 
 #: Connectors of which another reading, after the death of all peers, may have other rows: `HELD`, and those of rows
 #: that only a program, or the peer itself, has.
@@ -172,6 +179,18 @@ TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
 
 #: What a number in a column of times may count since 1970; ``date``: it is a date such as 20260101.
 TIME_UNITS: Final = ("s", "ms", "us", "ns", "date")
+
+
+def _arguments(value: Any) -> dict[str, Any]:
+    """Parse the arguments of a class: what JSON has, as a plan is text."""
+    expected = "arguments by name with values that JSON has, as {'city': 'Pisa', 'limit': 10}"
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name.isidentifier() for name in value):
+        raise WrongValue(value, expected)
+    try:
+        text = json.dumps(value, allow_nan=False, sort_keys=True)
+    except (TypeError, ValueError):
+        raise WrongValue(value, expected) from None
+    return dict(json.loads(text))
 
 
 def _links(value: Any) -> list[str]:
@@ -486,6 +505,31 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         **_ACCOUNT,
         **_OF_OBJECTS,
     },
+    OWN: {
+        "function": FUNCTION._replace(
+            help="class, as `@reader` returns it; in a file `package.module:Name`, installed at the peers"
+        ),
+        "arguments": Parameter(
+            ValueType("arguments", _arguments, annotation="Mapping[str, Any]"),
+            "what its constructor gets, by name: values that JSON has",
+            None,
+            "nothing",
+        ),
+        "repeats": Parameter(
+            FLAG, "whether it begins with the first row of its stream where no position is known", False
+        ),
+        "ends": Parameter(FLAG, "whether it ends at some time", False),
+        "columns": _COLUMNS._replace(help="column to type", absent="as its declaration says"),
+        "time": Parameter(
+            COLUMN, "column of its rows with the event time, which is called `time` in the stream", "time", named=False
+        ),
+        "time_unit": _UNIT._replace(help=_TIME_UNIT),
+        "lateness": _LATENESS,
+        "rate": _EXPECTED_RATE,
+        "signature": _SIGNATURE,
+        "timeout": TIMEOUT,
+        "memory": MEMORY,
+    },
     "packets": {
         "seed": Parameter(integer(0), "seed of all random choices: equal parameters give equal packets", 0),
         "rate": Parameter(RATE, "mean rate, packets per second of event time", DEFAULT_RATE),
@@ -715,6 +759,8 @@ def _off_spark(params: Mapping[str, Any]) -> str:
 
 
 def _brief(params: Mapping[str, Any]) -> str:
+    if params["connector"] == OWN:
+        return name_of(params["function"])
     name = str(params.get("path", params.get("name", params.get("table", "")))).rpartition("/")[2]
     return f"{params['connector']} {name}" if name else str(params["connector"])
 

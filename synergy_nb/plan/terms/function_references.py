@@ -43,5 +43,5 @@ def parse_reference(value: object) -> str:
     """
     if isinstance(value, str) and (_SHIPPED.fullmatch(value) or _INSTALLED.fullmatch(value)):
         return value
-    expected = "a function that @function, @aggregate or @keyed has declared, or 'package.module:name' of one"
+    expected = "a function that @function, @aggregate, @keyed or @reader has declared, or 'package.module:name' of one"
     raise WrongValue(value if isinstance(value, str) else getattr(value, "__name__", value), expected)

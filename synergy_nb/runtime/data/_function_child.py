@@ -21,6 +21,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
+from synergy_nb.connectors.own_sources import SourceCalls
 from synergy_nb.dataflow.functions.calls import FunctionError, FunctionTask, LocalCalls, brief, unpacked
 
 __all__ = ["ENVIRONMENT", "HEAD", "ask", "main", "read", "receive", "send", "written"]
@@ -93,7 +94,7 @@ def main(descriptor: int, life: int) -> None:
     gc.freeze()
     gc.set_threshold(YOUNG)  # a batch is thousands of rows, none of which is part of a cycle
     connection = socket.socket(fileno=descriptor)
-    calls: LocalCalls | None = None
+    calls: LocalCalls | SourceCalls | None = None
     memory = _Memory()
     with contextlib.suppress(OSError):
         while (message := receive(connection)) is not None:
@@ -134,7 +135,7 @@ class _Progress:
             send(self._connection, {"progress": True})
 
 
-def _begun(header: bytes, payload: bytes, progressed: _Progress) -> LocalCalls:
+def _begun(header: bytes, payload: bytes, progressed: _Progress) -> LocalCalls | SourceCalls:
     """Limit the memory, and read the function."""
     limit, *fields = msgspec.msgpack.decode(header)
     task = FunctionTask(*fields)
@@ -144,7 +145,8 @@ def _begun(header: bytes, payload: bytes, progressed: _Progress) -> LocalCalls:
         used = _private_bytes()
         if used:
             resource.setrlimit(resource.RLIMIT_DATA, (used + int(limit), used + int(limit)))
-    return LocalCalls(unpacked(task.function, payload), task, progressed)
+    content = unpacked(task.function, payload)
+    return SourceCalls(content, task) if content.kind == "source" else LocalCalls(content, task, progressed)
 
 
 def _private_bytes() -> int:

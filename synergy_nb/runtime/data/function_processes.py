@@ -18,14 +18,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 import polars as pl
 import psutil
 
-from synergy_nb.dataflow.functions.calls import FunctionAnswer, FunctionError, task_of
+from synergy_nb.dataflow.functions.calls import FunctionAnswer, FunctionError, FunctionTask, task_of
 from synergy_nb.dataflow.memory_shares import MemoryShare
 from synergy_nb.dataflow.operators.base import Context
 from synergy_nb.dataflow.streams.component.component import Component
@@ -98,14 +97,18 @@ class FunctionProcesses:
 
     def calls(self, component: Component) -> Callable[[Context], FunctionProcess]:
         """Function that starts a process for a component, given the context of its operator."""
-        return partial(self._start, component)
+        return lambda context: self.start(component, task_of(context))
 
-    def _start(self, component: Component, context: Context) -> FunctionProcess:
-        reference = context.params["function"]
-        if reference not in self._accepted:
-            raise context.error("function", reference, "one that this peer has")
+    def start(self, component: Component, task: FunctionTask) -> FunctionProcess:
+        """Start a process for a component.
+
+        Raises ``ValueError`` if this peer has not got its function.
+        """
+        if task.function not in self._accepted:
+            what = f"operator {task.operator!r}: function: {task.function!r}"
+            raise ValueError(f"{what}; expected one that this peer has")
         self.end(component)
-        process = self._running[component] = FunctionProcess(context, payload_of(reference), component.share)
+        process = self._running[component] = FunctionProcess(task, payload_of(task.function), component.share)
         return process
 
     def end(self, component: Component) -> None:
@@ -144,13 +147,13 @@ class _Interpreter(subprocess.Popen[bytes]):
 class FunctionProcess:
     """A process that executes the function of one operator, see :class:`.Calls`."""
 
-    def __init__(self, context: Context, payload: bytes, share: MemoryShare) -> None:
-        self._name = repr(name_of(context.params["function"]))
-        self._timeout = float(context.params["timeout"])
+    def __init__(self, task: FunctionTask, payload: bytes, share: MemoryShare) -> None:
+        self._name = repr(name_of(task.function))
+        self._timeout = float(task.params["timeout"])
         self._share = share  # memory of its component
-        self._memory = min(float(context.params.get("memory") or FUNCTION_MEMORY), share.limit)
+        self._memory = min(float(task.params.get("memory") or FUNCTION_MEMORY), share.limit)
         self.used = 0  # bytes that its function has made it use, after the last call
-        self._task, self._payload = task_of(context), payload
+        self._task, self._payload = task, payload
         self._begun = self._closed = False
         self._base: int | None = None  # bytes that it used before it had a function; None: it has not said it
         own, other = socket.socketpair()

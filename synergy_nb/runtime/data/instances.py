@@ -14,6 +14,7 @@ import polars as pl
 
 from synergy_nb import traces
 from synergy_nb.connectors import POLLED, connected
+from synergy_nb.connectors.own_sources import OwnSource, source_task
 from synergy_nb.dataflow.logic import ANYTHING, Logic
 from synergy_nb.dataflow.operators import create, exact_code, lookup_code
 from synergy_nb.dataflow.streams.component.component import Component
@@ -26,7 +27,7 @@ from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
-from synergy_nb.plan.operators.sources import heartbeat_of, pace_of
+from synergy_nb.plan.operators.sources import OWN, heartbeat_of, pace_of
 from synergy_nb.runtime.data._polled_feed import PolledFeed
 from synergy_nb.runtime.data._spark_part import PartCallbacks, SparkPart
 from synergy_nb.runtime.data.changed_values import ChangedValues
@@ -208,15 +209,23 @@ def _feed_of(
                 interval=float(operator.params.get("interval", 1.0)),
                 samples=context.samples,
             )
-        case str() as connector if connector in POLLED:
+        case str() as connector if connector in (*POLLED, OWN):
             params, schema = operator.params, plan.schema(operator.id)
+            source = (
+                OwnSource(
+                    context.functions.start(component, source_task(operator.id, params, schema)),
+                    repeats=params["repeats"],
+                )
+                if connector == OWN
+                else connected(params, schema, context.secrets)
+            )
             return PolledFeed(
                 context.ready,
                 context.clock,
                 most=context.most,
                 since=since,
                 loop=context.loop,
-                source=connected(params, schema, context.secrets),
+                source=source,
                 place=component.log.place,
                 reader=RowReader(operator.id, schema),
                 lateness=params.get("lateness"),

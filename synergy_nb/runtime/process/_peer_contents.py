@@ -26,6 +26,7 @@ from synergy_nb.control.driver_messages import ObtainContents
 from synergy_nb.control.identity import holder_of
 from synergy_nb.plan.functions.registry import checked
 from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.operators.sources import CONNECTORS, SOURCE
 from synergy_nb.plan.tables.lookup_tables import is_here, is_kept, keep_encoded, keep_longer
 from synergy_nb.plan.terms.function_references import is_installed
 from synergy_nb.runtime.data.function_processes import FunctionProcesses
@@ -289,6 +290,9 @@ def is_shipped(component: str) -> bool:
 
     >>> is_shipped("apply:score@1f"), is_shipped("apply:my_package:score"), is_shipped("filter")
     (True, False, False)
+    >>> is_shipped("source:Meters@1f"), is_shipped("source:kafka")
+    (True, False)
     """
     kind = KINDS.get(component.partition(":")[0])
-    return kind is not None and kind.shipped and not is_installed(name_of(component))
+    shipped = kind is not None and (kind.shipped or (kind is SOURCE and name_of(component) not in CONNECTORS))
+    return shipped and not is_installed(name_of(component))
