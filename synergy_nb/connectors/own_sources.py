@@ -44,7 +44,7 @@ class _Told(msgspec.Struct, frozen=True):
     said: tuple[str, ...] = ()
     skipped: SkippedLines | None = None
     until: int | None = None
-    broken: str | None = None  # what the source has said as it was broken for now
+    broken: str | None = None  # what the source has said as it could not be read; None: it could
 
     def table(self) -> pl.DataFrame:
         """One cell that has all of it."""
