@@ -27,6 +27,7 @@ import msgspec
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.records import DurableError, check_records
+from synergy_nb.plan.terms.naming import folder_name
 
 __all__ = ["DurableFolder", "KeptApplication"]
 
@@ -177,7 +178,7 @@ class DurableFolder:
     # -- its applications ------------------------------------------------------------------------------------------
 
     def _at(self, application: str) -> Path:
-        return self.path / application[-MOST_LETTERS:]
+        return self.path / folder_name(application, MOST_LETTERS)
 
     def files(self, application: str) -> DiskFiles:
         """Return the files of the components of an application."""
@@ -226,6 +227,10 @@ class DurableFolder:
         for at in self.path.iterdir():
             if at.is_dir() and not (at / APPLICATION).exists():
                 shutil.rmtree(at, ignore_errors=True)
+
+    def has(self, application: str) -> bool:
+        """Whether there is anything of an application, damaged or not."""
+        return self._at(application).exists()
 
     def application(self, application: str) -> KeptApplication | None:
         """Return an application; None if there is none of that id. Raises ``DurableError`` if it is damaged."""

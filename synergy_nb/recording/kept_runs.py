@@ -31,6 +31,7 @@ from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.journal import Journal
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
+from synergy_nb.plan.terms.naming import folder_name
 from synergy_nb.plan.terms.units import counted, did_you_mean
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import rate, seconds, share
@@ -83,7 +84,7 @@ class RunWriter:
     """Writes one run into a folder."""
 
     def __init__(self, folder: str | os.PathLike[str], application: str, plan: Plan) -> None:
-        self._folder = Path(folder) / application[-MOST_LETTERS:]  # the name of a plan is as long as its author likes
+        self._folder = Path(folder) / folder_name(application, MOST_LETTERS)  # a plan's name is as long as one likes
         self._application = application
         self._plan = plan
         self._parts = 0

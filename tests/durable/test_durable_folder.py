@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,23 @@ def test_what_peers_have_not_accepted_yet_is_known_as_such(folder: DurableFolder
     folder.drop("large-1-abcdef")
     folder.accept("large-1-abcdef")  # it has ended meanwhile
     assert folder.applications() == []
+
+
+@pytest.mark.parametrize("id_", ["{}/photos", "../photos", "..", ".", "", "a/../../photos", "FORMAT"])
+def test_no_id_leads_out_of_the_folder(folder: DurableFolder, id_: str) -> None:
+    """An application that had ended, such as a guest's that was refused, was removed with all files of the owner."""
+    photos = folder.path.parent / "photos"
+    photos.mkdir()
+    (photos / "one").write_bytes(b"1")
+    kept(folder)
+    named = id_.format(folder.path.parent)
+    with contextlib.suppress(OSError):  # there is no such folder, or a file is there
+        folder.files(named).append("f@0.0", b"2")
+    with contextlib.suppress(OSError):
+        folder.drop(named)
+    assert [each.name for each in photos.iterdir()] == ["one"]
+    assert len(folder.applications()) == 1
+    folder.check()
 
 
 def test_functions_are_kept_with_the_plan(folder: DurableFolder) -> None:

@@ -129,6 +129,17 @@ def test_what_administers_a_peer_is_not_for_guests(operation: str) -> None:
     assert not world.asked
 
 
+def test_a_guest_takes_the_place_of_what_he_may_control_alone() -> None:
+    world = World()
+    world.share("of-bob", "ann", "read")
+    for name in ("of-bob", "of-owner"):
+        with pytest.raises(NotAllowed, match=f"application: '{name}' is not one that 'ann' may control"):
+            world.ask("ann", "submit", Submit("x", PLAN.to_bytes(), beside=name))
+    world.share("of-bob", "ann", "control")
+    for name in ("of-ann", "of-bob"):
+        assert world.ask("ann", "submit", Submit("x", PLAN.to_bytes(), beside=name)) == DONE
+
+
 def test_a_submission_is_made_for_the_guest_within_his_number_and_his_files() -> None:
     world = World(applications=2)
     assert world.ask("ann", "submit", Submit("x", PLAN.to_bytes())) == DONE
@@ -139,6 +150,8 @@ def test_a_submission_is_made_for_the_guest_within_his_number_and_his_files() ->
     meets = source("socket", address="meter.local:7000", columns={"time": "time", "n": "int"}).sink(id="sink")
     with pytest.raises(NotAllowed, match=r"address: 'meter\.local:7000'; expected no host"):
         world.ask("ann", "submit", Submit("y", meets.to_bytes()))
+    with pytest.raises(NotAllowed, match="epoch: 7; expected 0, as only the owner's program continues applications"):
+        world.ask("ann", "submit", Submit("y", PLAN.to_bytes(), epoch=7))
     assert World(hosts=("meter.local",)).ask("ann", "submit", Submit("y", meets.to_bytes())) == DONE
     world.peer.call(world.peer.synergy.requests.submit, "second", PLAN, user="ann")
     with pytest.raises(NotAllowed, match="'ann' has 2 applications at this peer; expected at most 2"):

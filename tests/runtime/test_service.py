@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from synergy_nb.control.identity import CHANNELS, OPERATIONS
 from synergy_nb.control.peer import Peer
+from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.process import _service
 from synergy_nb.runtime.process._peer_driver import PeerRuntime
@@ -87,6 +89,26 @@ async def test_a_name_is_in_use_while_its_plan_is_sized(sizing: Sizing) -> None:
     _, led, refusal = await _after(sizing, "submit", SUBMIT)
     assert "expected a name that is not in use" in refusal
     assert led == ["app"]
+
+
+@pytest.mark.parametrize(("id_", "wrong"), [("kept", "not in use"), ("../photos", "one word"), ("a b", "one word")])
+async def test_a_guest_chooses_no_id_by_which_he_gets_what_is_of_others(id_: str, wrong: str, tmp_path: Path) -> None:
+    """With the id of an application of a durable folder he went on from its state, and had it removed at his end."""
+    folder = DurableFolder(tmp_path / "folder")
+    folder.prepare()
+    folder.keep(KeptApplication("kept", b"", "composed", 0.0), {})
+    settings = {"name": "peer-1", "durable": str(folder.path), "session": {"durable": True}}
+    runtime = PeerRuntime("tcp://127.0.0.1:1", "peer-1", _unconnected, make, settings)
+    runtime.start()
+    try:
+        assert runtime.serve_guest is not None
+        for trial in (False, True):
+            plan = source("packets", rate="10 tuples/s").sink("all").to_bytes()
+            with pytest.raises(ValueError, match=f"application: '{id_}'; expected .*{wrong}"):
+                await runtime.serve_guest("eve", "submit", pack(Submit(id_, plan, trial=trial)))
+        assert [each.id for each in folder.applications()] == ["kept"]
+    finally:
+        await runtime.close()
 
 
 def test_each_operation_and_channel_of_an_assembled_peer_has_a_row() -> None:

@@ -6,11 +6,12 @@ so it is one or more words: letters and digits of any script, ``_``, ``-``, ``.`
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Collection
 from typing import Any, Final
 
-__all__ = ["ID", "NAME", "internal", "is_id", "is_name", "suggested_id"]
+__all__ = ["ID", "NAME", "folder_name", "internal", "is_id", "is_name", "suggested_id"]
 
 NAME: Final = "a name of 1 to 200 characters, without control characters"
 ID: Final = "an id of 1 to 100 characters: letters, digits, '_', '-', '.' and single spaces between words"
@@ -32,6 +33,20 @@ def is_name(text: Any) -> bool:
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_NAME:
         return False
     return all(each in "\n\t" or not (each in _NONE or unicodedata.category(each) in _UNPRINTABLE) for each in text)
+
+
+def folder_name(application: str, most: int) -> str:
+    """Name of the folder of an application among those of others, whatever its id is: clients and peers choose ids.
+
+    The end of a long id stays, as it tells ids apart.
+
+    Examples
+    --------
+    >>> folder_name("counts-1-a30f11", 8), folder_name("/etc", 8), folder_name("..", 8)
+    ('1-a30f11', '%etc', '%%')
+    """
+    end = application[-most:]
+    return re.sub(r"[/\\\0]", "%", end) if end.strip(".") else "%" * max(len(end), 1)
 
 
 def internal(word: str) -> str:

@@ -160,6 +160,10 @@ class GuestRequests:
         request, accepts, names = unpack(payload, Submit), self._accepts, self._synergy.requests.of_user(user)
         if not request.trial and (refusal := accepts.too_many(user, len(names))):
             raise NotAllowed(refusal)
+        if request.epoch:
+            raise NotAllowed(f"epoch: {request.epoch}; expected 0, as only the owner's program continues applications")
+        if request.beside:  # by which it would take the place of that application
+            self._check(user, request.beside, CONTROL)
         if refusal := refused_paths(Plan.from_bytes(request.plan), accepts.folders, hosts=accepts.hosts):
             raise NotAllowed(refusal)
         return self._names.answer(user, await self._submit_for(request, user))

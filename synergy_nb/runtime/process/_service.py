@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import threading
 import time
 from collections import defaultdict
@@ -76,6 +77,7 @@ from synergy_nb.traces.trace_sizes import sized_by_traces
 
 LEAST_PRIORITY: Final = 19  # priority of a thread, as of nice(1)
 MEASURE: Final = 0.5  # seconds between two measurements of a sink
+ONE_WORD: Final = re.compile(r"[\w.-]{1,300}")  # form of the id of an application
 DECIDED: Final = 130.0  # seconds after which a request that waits for a decision is answered in any case
 
 
@@ -408,8 +410,13 @@ class Service:
         application, requests = request.application, self.synergy.requests
         if application in requests or application in self._sizing:
             raise ValueError(f"application: {application!r}; expected a name that is not in use")
+        if not ONE_WORD.fullmatch(application):
+            expected = "one word of 1 to 300 letters, digits, '_', '.' and '-'"
+            raise ValueError(f"application: {application!r:.100}; expected {expected}")
         self._sizing.add(application)
         try:
+            if user and self._durable is not None and await asyncio.to_thread(self._durable.has, application):
+                raise ValueError(f"application: {application!r}; expected a name that is not in use")
             plan = await asyncio.to_thread(sized_by_traces, Plan.from_bytes(request.plan))
             if application not in self._sizing:
                 raise ValueError(f"application: {application!r} was stopped before it was submitted")
