@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.plan import Plan, source
+from synergy_nb.plan.checks.validation import PlanError
 from synergy_nb.plan.derived.allowed_paths import allowed, paths_of, refused_paths
 from synergy_nb.plan.derived.spark_parts import replace_parts
 from synergy_nb.plan.operators.catalogue import KINDS
@@ -79,6 +81,27 @@ def test_a_query_is_refused_as_it_can_read_any_file(tmp_path: Path) -> None:
     trace = source("trace", path=str(tmp_path / "a.csv"), format="csv", columns={"city": "int"})
     plan = trace.lookup(table, on="city").sink()
     assert "SQL can read any file" in refused_paths(plan, [tmp_path])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest", "http://127.0.0.1:8786/", "http://[::ffff:169.254.169.254]/", "http://0xA9FEA9FE/",
+        "http://meter.local@127.0.0.1/", "http://meter.local\\@127.0.0.1/", "http://127.0.0.1#@meter.local/",
+        "http://127.0.0.1\\.meter.local/", "http://127.0.0.1/?@meter.local", "http://meter.local%00.evil/",
+        "http://meter.local.evil/", "http://meter.local\uff0f.evil/", "http://meter.local\u3002evil/",
+    ],
+)  # fmt: skip
+def test_no_url_leads_to_another_host_than_the_named_one(url: str) -> None:
+    def refusal(url: str) -> str:
+        try:
+            asks = source("http", url=url, format="json", columns={"time": "time", "n": "int"}, every="1 s").sink()
+        except PlanError as error:
+            return str(error)
+        return refused_paths(asks, (), hosts=("meter.local",))
+
+    assert refusal("http://Meter.local:81/?@127.0.0.1") == ""
+    assert re.search("expected one of the hosts meter.local$|expected a URL such as 'https://meter.local", refusal(url))
 
 
 def test_files_within_parts_on_spark_count(folder: Path) -> None:

@@ -13,6 +13,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import Technique, degrees, technique
 from synergy_nb.plan.derived.allowed_paths import refused_paths
 from synergy_nb.plan.derived.repeatable_results import results_name, unrepeatable
+from synergy_nb.plan.operators.destinations import DESTINATIONS
 
 PACKETS = source("packets")
 OWN = source("python", name="rows", columns={"v": "int", "tags": "str[]"})
@@ -135,6 +136,9 @@ def test_plans_of_others_write_nothing() -> None:
     )
     assert refused_paths(made, ["/srv/open"]) == said
     assert refused_paths(made, ["/srv/open"], "source") == ""
+    sent = PACKETS.sink(to=kafka("open", servers="localhost:9092"))
+    assert "to: 'open'; expected no destination" in refused_paths(sent, [], hosts=["localhost"])
+    assert all({"path", "topic", "url"} & fields.keys() for fields in DESTINATIONS.values()), "by which it is refused"
 
 
 def test_a_simulation_writes_nothing(tmp_path: Path) -> None:
