@@ -141,6 +141,7 @@ class Session(Protocol):
             shared=lambda name: self.sharers.awaited(name),  # noqa: PLW0108 - made below
             cannot_take_over=self.copies.cannot_take_over,
             incomplete=lambda name: self.rebuilds.streams.incomplete(name),  # noqa: PLW0108 - likewise
+            sharers=lambda *component: self.sharers.sharers_of(*component),  # noqa: PLW0108 - likewise
         )
         self.moves = Migrations(
             self.changes,

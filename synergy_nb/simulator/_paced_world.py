@@ -69,7 +69,8 @@ class PacedWorld(PeerWorld):
         self.broken: dict[str, BaseException] = {}  # application to what the program raised that makes its rows
         self.cost_of: dict[Key, float] = {}
         self.load_of: dict[str, float] = {}  # peer to the share of its cores that other programs use
-        self._sources: dict[Key, tuple[str, PacedSource]] = {}
+        # source to the peers that read it: a peer that others believe dead reads on beside the one that has taken over
+        self._sources: dict[Key, dict[str, PacedSource]] = {}
         self._programs: dict[Key, RetainedSource] = {}  # sources whose rows the program makes, which are read once
         self._busy: dict[str, float] = {}  # seconds of work of a peer since its last measurement
         self._suspended: dict[str, list[Callable[[Hosting], list[Effect]]]] = {}
@@ -151,10 +152,9 @@ class PacedWorld(PeerWorld):
                 case Open():
                     self._open(peer, effect)
                 case Hold(application, operator, on):
-                    self._hold((application, operator), on=on)
+                    self._hold(peer, (application, operator), on=on)
                 case Close(application, operator):
-                    if self._sources.get((application, operator), ("",))[0] == peer:  # else another peer reads it now
-                        del self._sources[application, operator]
+                    self._close(peer, (application, operator))
                 case _:
                     rest.append(effect)
         super()._carry_out(peer, rest)
@@ -167,13 +167,24 @@ class PacedWorld(PeerWorld):
         except ValueError as error:
             self.after(0.0, self._fail_source, peer, key, error)
             return
-        self._sources[key] = peer, source
+        if key in self._programs:
+            self._sources.pop(key, None)  # what the program makes goes to one peer
+        self._sources.setdefault(key, {})[peer] = source
         self._record(peer, events.SourceStarted, key[0], operator=key[1])
-        self._hold(key, on=self.nodes[peer].hosting.on_hold(key[0]))
+        self._hold(peer, key, on=self.nodes[peer].hosting.on_hold(key[0]))
 
-    def _hold(self, key: Key, *, on: bool) -> None:
-        """Have a source that is open stand still, or go on."""
-        peer, source = self._sources[key]
+    def _close(self, peer: str, key: Key) -> None:
+        """Have a peer read a source no more, if it does."""
+        reading = self._sources.get(key, {})
+        reading.pop(peer, None)
+        if not reading:
+            self._sources.pop(key, None)
+
+    def _hold(self, peer: str, key: Key, *, on: bool) -> None:
+        """Have a source that is open at a peer stand still, or go on."""
+        source = self._sources.get(key, {}).get(peer)
+        if source is None:
+            return
         source.hold(self.now, on=on)
         self._plan_next(peer, key, source)
 
@@ -192,7 +203,7 @@ class PacedWorld(PeerWorld):
 
     def reads(self, application: str) -> bool:
         """Whether a living peer reads a source of an application."""
-        reading = (peer for (owner, _), (peer, _) in self._sources.items() if owner == application)
+        reading = (peer for (owner, _), peers in self._sources.items() if owner == application for peer in peers)
         return any(peer not in self._suspended and not self.dead(peer) for peer in reading)
 
     def close_programs(self, application: str) -> None:
@@ -231,7 +242,7 @@ class PacedWorld(PeerWorld):
         if rows > self.late_rows.get(key, 0):
             self.late_rows[key] = rows
             self._record(
-                self._sources[key][0] if key in self._sources else peer,
+                next(reversed(self._sources.get(key, {peer: None}))),
                 events.LateRows,
                 key[0],
                 operator=key[1],
@@ -244,7 +255,7 @@ class PacedWorld(PeerWorld):
         return load + [("ping", other, 2.0 * self.topology.delay(peer, other)) for other in self.links.of(peer)]
 
     def _emit(self, peer: str, key: Key, source: PacedSource, turn: int) -> None:
-        if self._sources.get(key) != (peer, source) or source.turn != turn or self.dead(peer):
+        if self._sources.get(key, {}).get(peer) is not source or source.turn != turn or self.dead(peer):
             return
         wait = SUSPENDED
         if peer not in self._suspended:
@@ -276,7 +287,7 @@ class PacedWorld(PeerWorld):
         return effects
 
     def _fail_source(self, peer: str, key: Key, error: Exception) -> None:
-        self._sources.pop(key, None)
+        self._close(peer, key)
         if error.__cause__ is not None:
             self.broken[key[0]] = error.__cause__
         self._at(peer, lambda hosting: hosting.abort(*key, error, self.now))
@@ -285,20 +296,18 @@ class PacedWorld(PeerWorld):
         """Return what is known of a source that has no rows; there is nothing to know of a full sink."""
         if self.pace_of.get(component.key) == 0.0:
             return "its pace was set to 0"
-        found = self._sources.get(component.key)
+        found = self._sources.get(component.key, {}).get(component.peer)
         if component.feeds:
             return ""
-        if found is None or not self.now < found[1].due < math.inf:
+        if found is None or not self.now < found.due < math.inf:
             return "what it reads has no more yet"
-        return f"its next row is due in {seconds(found[1].due - self.now)}"
+        return f"its next row is due in {seconds(found.due - self.now)}"
 
     def set_pace(self, application: str, source: str, factor: float) -> None:
         """Read a source at another pace from now on: 2 is twice as fast as its own."""
         key = application, source
         self.pace_of[key] = factor
-        found = self._sources.get(key)
-        if found is not None:
-            peer, reading = found
+        for peer, reading in self._sources.get(key, {}).items():
             reading.speed_up(factor, self.now)
             self._plan_next(peer, key, reading)
 

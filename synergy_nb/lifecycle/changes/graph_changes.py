@@ -102,6 +102,9 @@ class GraphChanges:
             return
         if request.graph is not graph:  # a later graph is sent to its own peers: it may not name a peer that was left
             addresses = sorted(set(addresses).difference(request.graph.addresses))
+            if addresses and application in self.taking_over:  # nor may that peer know yet: it may have to go on
+                self.peer.after(RESEND_INTERVAL, self._publish, application, graph, addresses, times)
+                return
         for address in addresses:
             self.peer.send(address, GraphChanged(request.graph))
         if addresses:

@@ -19,12 +19,30 @@ backups. Active replicas have none either: if one is lost, the other replicas of
 already. The new graph has no peer for it, and its readers discard that input. If the last replica of an operator is
 lost, the application fails. A sharer waits for the origin of the owner
 (:mod:`~synergy_nb.lifecycle.changes.shared_streams`).
+
+*The way back.* A verdict may be wrong: the old primary lives, and its readers read on from it, as no graph has told them
+otherwise. Until a take-over is confirmed and published, only the peers that were asked know of it. So if those cannot go
+on, the take-over is *undone*: its components go back to the peers that have them by the last published graph, in a new
+epoch. These are asked like any backup (:class:`TakeOver`), also while they are silent, and go on with the state that they
+have. This is safe because
+
+- whoever has heard of the take-over knows an earlier epoch than that of the graph that undoes it, and leaves what is not
+  its own any more; so nobody else executes the component, and frames of that epoch are refused;
+- producers retain what the old primary has not read, since it is the reader that their graph names;
+- the old primary has not heard of the take-over: until it is confirmed, its graph is told to nobody, also not to a peer
+  that returns, nor by a repetition of an earlier graph. It is told when the take-over is published. If a successor leads
+  by now, the old primary has promised not to adopt graphs of this peer, and refuses;
+- all of the take-over is undone, or nothing: a component that is replaced upstream of the old primary may decide on an
+  order of inputs that differs from what the old primary has read;
+- nobody depends on what those who took over have decided. They may have executed, and who reads from them at a peer that
+  was asked too has heard of them. Where positions do not follow from the inputs alone (several inputs, tuples that are
+  dropped), that rules it out. So does whatever reaches outside: a source that cannot be read twice, a sink, Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from synergy_nb.control.peer import Message
 from synergy_nb.events import ActiveReplicasLost, TakenOver, TakeoverBegun
@@ -35,8 +53,21 @@ from synergy_nb.lifecycle.records.messages import Graph, TakeOver, TookOver
 from synergy_nb.lifecycle.records.session_config import RESEND_INTERVAL
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original, replicas_of
+from synergy_nb.plan.derived.repeatable_results import acts_outside, decided
 
 __all__ = ["TakeOvers"]
+
+
+class _Unconfirmed(NamedTuple):
+    """What nobody but the peers that were asked knows: the take-overs since the last published graph."""
+
+    former: dict[str, str]  # operator to the peer that has it by that graph
+    asked: set[str]  # addresses of the peers that were asked to take over
+
+    @property
+    def peers(self) -> set[str]:
+        """Addresses of all peers that may execute the components."""
+        return self.asked.union(self.former.values())
 
 
 class TakeOvers(GraphChanger):
@@ -56,6 +87,8 @@ class TakeOvers(GraphChanger):
         cannot_take_over: Callable[[str, str], Collection[str]],
         # function of an application that returns its rebuilt replicas whose readers still need the other ones
         incomplete: Callable[[str], set[str]],
+        # function of (application, operator) that returns the applications that share its stream
+        sharers: Callable[[str, str], Collection[str]],
     ) -> None:
         super().__init__(changes)
         self.fail = fail
@@ -63,7 +96,9 @@ class TakeOvers(GraphChanger):
         self.shared = shared
         self.cannot_take_over = cannot_take_over
         self.incomplete = incomplete
+        self.sharers = sharers
         self._pending = changes.taking_over
+        self._unconfirmed: dict[str, _Unconfirmed] = {}  # by application that this peer leads
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
             TookOver: self._took_over,
@@ -93,6 +128,12 @@ class TakeOvers(GraphChanger):
         return {
             name for name in missing if living.get(original(name), set()) - (incomplete if name in silent else set())
         }
+
+    def concerns(self, application: str, address: str) -> bool:
+        """Whether an application that this peer leads depends on whether a peer lives, by its graph or by the last."""
+        unconfirmed = self._unconfirmed.get(application)
+        known = self.led[application].graph.addresses
+        return address in known or (unconfirmed is not None and address in unconfirmed.peers)
 
     def begin(
         self, application: str, address: str, reason: str = "", failed: Collection[str] = (), *, forgot: bool = False
@@ -138,6 +179,11 @@ class TakeOvers(GraphChanger):
         }
         lost = self._spared(graph, missing, may_return)
         silent = self._silent(graph, missing - lost, failed, address if forgot else "")
+        back = self._way_back(application, failed, address if forgot else "")
+        stuck = sorted(back.keys() & (missing - lost))
+        if stuck and (silent is None or not any(map(self.membership.is_dead, back.values()))):
+            self._replace(application, graph.roles.peers[stuck[0]], moved | back, backups, lost, reason)
+            return self.begin(application, address, reason)  # they may be silent, too: then they are waited for
         if silent is None:
             return False
         for operator in silent:
@@ -151,6 +197,27 @@ class TakeOvers(GraphChanger):
         if application in self.led:
             self._wait(application, waits)
         return True
+
+    def _way_back(self, application: str, failed: Collection[str], forgetful: str) -> dict[str, str]:
+        """Return to whom each component goes back if an unconfirmed take-over is undone; none if that cannot be.
+
+        ``failed``: operators of components that have failed; ``forgetful``: peer that has no session of it any more.
+        """
+        unconfirmed, graph = self._unconfirmed.get(application), self.led[application].graph
+        if unconfirmed is None:
+            return {}
+        former, peers, plan = unconfirmed.former, graph.roles.peers, Plan.from_bytes(graph.plan)
+        if any(self.membership.has_ended(peer) or peer == forgetful for peer in former.values()):
+            return {}
+        if former.keys() & failed or any(acts_outside(plan, name) for name in former):
+            return {}
+        if any(decided(plan, name) for name in former):
+            readers = {down for name in former for down in plan.downstream(name)} - former.keys()
+            if any(peers[reader] in unconfirmed.asked for reader in readers):
+                return {}
+            if any(self.sharers(application, name) for name in former):
+                return {}
+        return {name: peer for name, peer in former.items() if peers[name] != peer}
 
     def _silent(
         self, graph: Graph, missing: Collection[str], failed: Collection[str], forgetful: str
@@ -188,6 +255,10 @@ class TakeOvers(GraphChanger):
             return
         # the present graph has the take-overs that are not answered yet already: their peers are asked again
         self._pending[application] = self._pending.get(application, set()) | moved.keys()
+        unconfirmed = self._unconfirmed.setdefault(application, _Unconfirmed({}, set()))
+        unconfirmed.asked.update(moved.values())
+        for operator in moved:
+            unconfirmed.former.setdefault(operator, request.graph.roles.peers[operator])
         request.enter(State.TAKING_OVER)
         self.changes.change(application, graph)
         self.peer.record(TakeoverBegun, application, dead=address, operators=moved, epoch=graph.epoch)
@@ -252,10 +323,12 @@ class TakeOvers(GraphChanger):
         if self._pending[application]:
             return
         del self._pending[application]
+        unconfirmed = self._unconfirmed.pop(application, _Unconfirmed({}, set()))
         self._enter(application)
         graph = self.led[application].graph
         peers, backups = graph.roles.peers, graph.roles.backups
-        self.changes.publish(application)
+        # who was replaced, or asked in vain, may have returned meanwhile
+        self.changes.publish(application, {each for each in unconfirmed.peers if not self.membership.is_dead(each)})
         self.peer.record(TakenOver, application, peers=peers, backups=backups, epoch=graph.epoch)
         self.peer.instruct(self.led[application].report())
         if self.led[application].state is State.RUNNING:
@@ -264,6 +337,7 @@ class TakeOvers(GraphChanger):
     def end(self, application: str) -> None:
         """Forget the take-over and the pause of an application that has ended."""
         self._pending.pop(application, None)
+        self._unconfirmed.pop(application, None)
         self.awaited.end(application)
 
     # -- at members --------------------------------------------------------------------------------------------------

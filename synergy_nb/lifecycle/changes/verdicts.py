@@ -74,7 +74,9 @@ class Verdicts:
         """
         request = self._led[application]
         graph = request.graph
-        if address not in graph.addresses or not (request.running or self._membership.has_ended(address)):
+        if not self._takeovers.concerns(application, address):
+            return True
+        if not (request.running or self._membership.has_ended(address)):
             return True
         if not self._takeovers.begin(application, address):
             at = ", ".join(graph.components_at(address))
@@ -84,7 +86,7 @@ class Verdicts:
     def _returned(self, address: str) -> None:
         """Take back the verdict on a peer: tell it what has changed, and continue what has waited for it."""
         for application, request in list(self._led.items()):
-            if request.running and address in request.graph.addresses:
+            if request.running and self._takeovers.concerns(application, address):
                 self._changes.remind(application, address)
                 self._takeovers.begin(application, address)
             elif request.running and address in request.former:

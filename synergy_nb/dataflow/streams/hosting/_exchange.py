@@ -284,7 +284,7 @@ class Exchange:
             port.read_from(*found, now, older=older)
 
     def resubscribe(self, component: Component) -> None:
-        """Subscribe again for a former follower: from now on the producers have to wait for it."""
+        """Subscribe again in a later epoch: from now on the producers have to wait for the component as it is now."""
         for port in component.ports.values():
             port.ask_again(0.0)
 

@@ -16,6 +16,12 @@ its copies know the progress of the engine, and the one that becomes active has 
 there are several inputs, a follower first hears their order from the component that it replaces, and a backup asks
 every peer that may depend on it, see :mod:`~synergy_nb.dataflow.streams.hosting._order_recovery`.
 
+A component that is active here in an earlier epoch, and in a later one by the deployment, *goes on*: another peer was to
+take over from it, and that was given up before anybody read from that one
+(:mod:`~synergy_nb.lifecycle.changes.takeover`). It keeps its state, its output, its inputs and its order, and only
+subscribes anew, as the reader that it is now. Whatever made this peer anything else meanwhile, it has heard of: then
+nothing of the component is active here.
+
 A deployment is carried out in one order (:meth:`PeerRoles.converge`), and each step needs the one before:
 
 1. What has no role here any more leaves, and tells its order: a component that stays must not read from one that goes.
@@ -127,7 +133,8 @@ class PeerRoles:
         role = deployment.role(key[1], self._peer)
         if role is None or component is None or component.role is Role.FOLLOWER:
             return role is not None
-        return role is Role.ACTIVE and component.epoch == deployment.assignments[key[1]].epoch
+        assignment = deployment.assignments[key[1]]
+        return role is Role.ACTIVE and component.epoch <= assignment.epoch and component.rebuilt == assignment.rebuilt
 
     def _take_places(self, deployment: Deployment, sources: Collection[str], now: float) -> set[Key]:
         """Give each component its role here and its inputs; return those that replace one that they have followed."""
@@ -209,6 +216,9 @@ class PeerRoles:
         """Make a component active here; return whether it replaces one that it has followed until now."""
         component = self._hosted.found.get(key)
         if component is not None and component.role is Role.ACTIVE:
+            if component.epoch < assignment.epoch:  # it goes on, see above
+                component.activate(assignment.epoch)
+                self._exchange.resubscribe(component)
             component.set_copy_holders(assignment)
             return False
         held = self._held.of(key)
