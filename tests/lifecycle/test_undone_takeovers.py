@@ -91,7 +91,7 @@ def test_a_former_primary_that_returns_is_not_told_of_a_take_over_before_that_is
 
 def joined(inputs: int) -> tuple[Plan, dict[str, str]]:
     """A plan whose operator `o` reads so many streams; its reader is where its backup is."""
-    first, second = (source("packets", rate=100.0, at="peer-1", id=id) for id in ("s", "t"))
+    first, second = (source("packets", rate=100.0, at="peer-1", id=name) for name in ("s", "t"))
     stream = first.union(second, id="o") if inputs == 2 else first.filter("bytes > 0", id="o")
     plan = stream.filter("bytes > 1", id="r").sink(id="out")
     peers = {"s": "peer-1", "t": "peer-1", "o": "peer-2", "r": "peer-3", "out": "peer-0"}
@@ -128,8 +128,9 @@ def test_a_source_that_another_peer_was_to_read_goes_on_where_it_is() -> None:
     plan = stream.filter("bytes > 20", id="f").sink(id="out", at="p0", availability="active 2")
     application = simulation.submit(plan, origin="p0")
     world.run(2.0)
+    (backup,) = application.backups["s"]
     heal = lose(world.control, "TookOver")
-    for other in world.synergy.keys() - {"p1"}:
+    for other in sorted(world.synergy.keys() - {"p1"}):
         world.cut("p1", other, 6.0)
 
     def begun() -> bool:
@@ -137,7 +138,6 @@ def test_a_source_that_another_peer_was_to_read_goes_on_where_it_is() -> None:
 
     assert until(world, begun)
     world.run(0.7)
-    (backup,) = application.backups["s"]
     assert (application.id, "s") in world.nodes[backup].hosting.opened
     world.crash(backup)
     heal()

@@ -159,3 +159,49 @@ def test_a_source_moves_and_is_read_from_where_its_copy_is() -> None:
     peers.emit("n", batch(3, 1))
     peers.later(0.5)
     assert peers.rows == [0, 1, 2, 3]
+
+
+def test_a_component_goes_on_where_it_is_when_a_take_over_from_it_is_undone() -> None:
+    peers = Peers().begin()
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    component = peers.hostings["x"].components["app", "u"]
+    peers.assign("u", HEIR, "y")  # nobody else hears of it
+    peers.emit("n", batch(3, 2))
+    peers.later(0.5)
+    assert peers.hostings["y"].components["app", "u"].log.end.position == 5
+    assert peers.rows == [0, 1, 2, 3, 4], "its readers read on from x"
+    peers.dead.add("y")
+    peers.assign("u", msgspec.structs.replace(HEIR, active="x", epoch=2), "x")
+    assert peers.hostings["x"].components["app", "u"] is component
+    peers.emit("n", batch(5, 2))
+    peers.tell(peers.deployment)
+    peers.emit("n", batch(7, 1))
+    peers.later(1.0)
+    assert (component.epoch, peers.rows) == (2, [0, 1, 2, 3, 4, 5, 6, 7])
+    assert {each.reader.epoch for each in peers.hostings["s"].components["app", "n"].log.cursors.values()} == {2}
+
+
+def test_a_reader_goes_back_from_a_peer_that_a_later_deployment_does_not_know() -> None:
+    """The peer has sent to it unasked, and then it and the leader died that alone knew of it."""
+    peers = Peers()
+    ordered = msgspec.structs.replace(peers.deployment.assignments["u"], in_order=True)
+    peers.deployment.assignments["u"] = ordered
+    peers.begin()
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.assign("u", msgspec.structs.replace(ordered, active="y", epoch=1, backups=()), "y")
+    known = peers.deployment
+    peers.emit("n", batch(3, 2))
+    port = peers.hostings["z"].components["app", "out"].ports[0]
+    assert (port.peer, port.epoch) == ("y", 1)
+    before = {**known.assignments, "u": ordered}
+    peers.tell(msgspec.structs.replace(known, version=1, assignments=before), "z")
+    assert (port.peer, port.epoch) == ("y", 1), "that is an earlier one"
+    peers.dead.add("y")
+    peers.deployment = msgspec.structs.replace(known, version=8)
+    peers.assign("u", msgspec.structs.replace(ordered, backups=()))
+    assert (port.peer, port.epoch) == ("x", 0)
+    peers.emit("n", batch(5, 2))
+    peers.later(1.0)
+    assert peers.rows == [0, 1, 2, 3, 4, 5, 6]

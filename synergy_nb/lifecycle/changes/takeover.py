@@ -20,23 +20,24 @@ already. The new graph has no peer for it, and its readers discard that input. I
 lost, the application fails. A sharer waits for the origin of the owner
 (:mod:`~synergy_nb.lifecycle.changes.shared_streams`).
 
-*The way back.* A verdict may be wrong: the old primary lives, and its readers read on from it, as no graph has told them
-otherwise. Until a take-over is confirmed and published, only the peers that were asked know of it. So if those cannot go
-on, the take-over is *undone*: its components go back to the peers that have them by the last published graph, in a new
-epoch. These are asked like any backup (:class:`TakeOver`), also while they are silent, and go on with the state that they
-have. This is safe because
+*The way back.* A verdict may be wrong: then the old primary lives, and its readers read on from it, as no graph has told
+them otherwise. Until a take-over is confirmed and published, only the peers that were asked know of it. If these cannot
+go on, it is *undone*: its components go back to the peers that have them by the last published graph, in a new epoch.
+They are asked like any backup (:class:`TakeOver`), also while they are silent, and go on with the state that they have
+(:mod:`~synergy_nb.dataflow.streams.hosting._roles`). This is safe because
 
-- whoever has heard of the take-over knows an earlier epoch than that of the graph that undoes it, and leaves what is not
-  its own any more; so nobody else executes the component, and frames of that epoch are refused;
-- producers retain what the old primary has not read, since it is the reader that their graph names;
-- the old primary has not heard of the take-over: until it is confirmed, its graph is told to nobody, also not to a peer
-  that returns, nor by a repetition of an earlier graph. It is told when the take-over is published. If a successor leads
-  by now, the old primary has promised not to adopt graphs of this peer, and refuses;
-- all of the take-over is undone, or nothing: a component that is replaced upstream of the old primary may decide on an
-  order of inputs that differs from what the old primary has read;
-- nobody depends on what those who took over have decided. They may have executed, and who reads from them at a peer that
-  was asked too has heard of them. Where positions do not follow from the inputs alone (several inputs, tuples that are
-  dropped), that rules it out. So does whatever reaches outside: a source that cannot be read twice, a sink, Spark.
+- whoever has heard of the take-over knows an earlier epoch than that of the graph that undoes it. So it leaves what is
+  not its own any more, and its frames are refused;
+- producers retain what the old primary has not read, as it is the reader that their graph names;
+- the old primary has not heard of the take-over. Until that is confirmed, nobody is told its graph: not a peer that
+  returns, nor one to which an earlier graph is sent again. Where a successor leads by now, the old primary has promised
+  not to adopt graphs of this peer, and refuses;
+- all of a take-over is undone, or nothing. A component that is replaced upstream of the old primary may read its inputs
+  in another order than the old primary knows;
+- nobody depends on what those who took over have decided. They may have executed, and components at peers that were
+  asked may have read from them. So a take-over with such a reader is not undone if positions do not follow from inputs
+  alone (several inputs, tuples that are dropped); nor is one of a source that cannot be read twice, of a sink, or of a
+  part on Spark.
 """
 
 from __future__ import annotations

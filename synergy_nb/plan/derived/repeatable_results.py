@@ -4,8 +4,8 @@ A sink to the outside finds there how far the stream is that it writes. Within o
 for good. In a later run it has the same one if each of its operators reads one input, and its source can be read again:
 the order in which an operator reads several inputs is decided while it runs.
 
-Within a run, another peer that executes an operator from an earlier state on makes the same tuples at the same positions,
-where these follow from its input alone; where they do not, it has to be told what the peer before it has decided.
+Within a run, another peer that executes an operator from an earlier state on makes the same tuples at the same
+positions if these follow from its input alone; else it has to be told what the peer before it has decided.
 """
 
 from __future__ import annotations

@@ -267,6 +267,9 @@ class Exchange:
         at the same positions, as the new one reads in the order of the old one. So chunks of the old peer that are on
         their way are accepted, and nothing pauses: until there is another deployment, or until the new peer asks for
         the order of inputs, and this peer answers.
+
+        An input that reads a later epoch has followed a peer before its deployment arrived. If a later deployment has
+        an earlier epoch, a successor leads that does not know of that peer: then it goes back.
         """
         self._outbox.touch(component.application, component.operator)
         for number, feed in component.feeds.items():
@@ -275,7 +278,8 @@ class Exchange:
             if found is None:  # no peer makes it any more, or yet
                 port.lose_producer()
                 continue
-            if port.epoch > found[1] or (port.peer, port.epoch) == found or port.state is CLOSED:
+            back = 0 < port.ahead < self._known.version(feed.application)
+            if (port.epoch > found[1] and not back) or (port.peer, port.epoch) == found or port.state is CLOSED:
                 continue
             known, older = self._known.found.get(feed.application), False
             if known is not None and list(replaced) == [feed.operator]:
@@ -331,7 +335,7 @@ class Exchange:
         if frame.output.epoch == port.epoch + 1 and self._is_later(frame) and port.state is not CLOSED:
             # It has moved. Only a peer that has replaced a component sends unasked, so this is no guess; chunks of the
             # old peer are on their way, as in `readdress`. Readers of other applications hear last of a move.
-            port.read_from(sender, frame.output.epoch, now, older=True)
+            port.read_from(sender, frame.output.epoch, now, older=True, ahead=frame.unasked)
         if frame.output.epoch != port.epoch:
             return
         self._outbox.touched[component.key] = None

@@ -16,11 +16,10 @@ its copies know the progress of the engine, and the one that becomes active has 
 there are several inputs, a follower first hears their order from the component that it replaces, and a backup asks
 every peer that may depend on it, see :mod:`~synergy_nb.dataflow.streams.hosting._order_recovery`.
 
-A component that is active here in an earlier epoch, and in a later one by the deployment, *goes on*: another peer was to
-take over from it, and that was given up before anybody read from that one
-(:mod:`~synergy_nb.lifecycle.changes.takeover`). It keeps its state, its output, its inputs and its order, and only
-subscribes anew, as the reader that it is now. Whatever made this peer anything else meanwhile, it has heard of: then
-nothing of the component is active here.
+A component that is active here in an earlier epoch than that of the deployment *goes on*: another peer was to take over
+from it, and that was undone (:mod:`~synergy_nb.lifecycle.changes.takeover`). It keeps its state, its output, its inputs
+and its order, and subscribes anew, as the reader that it is now. Had this peer been anything else meanwhile, it would
+have heard of that, and nothing of the component would be active here.
 
 A deployment is carried out in one order (:meth:`PeerRoles.converge`), and each step needs the one before:
 
@@ -222,6 +221,7 @@ class PeerRoles:
             component.set_copy_holders(assignment)
             return False
         held = self._held.of(key)
+        moved = held.copy is not None and bool(held.copy.move)  # a source moves without a follower that executes
         rebuilt = component is None and held.copy is None and bool(assignment.state_from)
         if component is None:
             origin = (key[0], assignment.state_from) if rebuilt else key
@@ -236,7 +236,7 @@ class PeerRoles:
         component.set_copy_holders(assignment)
         self._exchange.resubscribe(component)  # what it sent as a follower may be lost or late
         self._lead(held, component, assignment, rebuilt=rebuilt, wait_s=LAST_ORDER_S if followed else 0.0)
-        return followed or bool(assignment.epoch and not assignment.inputs)  # a source has no follower that executes
+        return followed or moved
 
     def _lead(
         self, held: HeldRole, component: Component, assignment: Assignment, *, rebuilt: bool, wait_s: float

@@ -356,7 +356,7 @@ class Port(InOrder):
     (None, None, <InputState.CLOSED: 'closed'>)
     """
 
-    __slots__ = ("_wait_s", "ack_at", "acknowledged", "former", "older", "peer", "retry_at")
+    __slots__ = ("_wait_s", "ack_at", "acknowledged", "ahead", "former", "older", "peer", "retry_at")
 
     def __init__(self, since: Point | None = ORIGIN, *, late: bool = False, closed: bool = False) -> None:
         super().__init__(since, late=late)
@@ -371,6 +371,8 @@ class Port(InOrder):
         # epoch whose chunks are accepted, too, as the producer has moved, and chunks of the old peer may be on their
         # way
         self.older: int | None = None
+        # version of the deployment by which the peer makes the stream, if that is not known here yet; else 0
+        self.ahead = 0
         if closed:
             self.state = CLOSED
 
@@ -379,17 +381,18 @@ class Port(InOrder):
         """Time in seconds at which it asks again; None if it need not, or knows nobody to ask."""
         return self.retry_at if self.peer and self.state is ASKING else None
 
-    def read_from(self, peer: str, epoch: int, now: float, *, older: bool = False) -> None:
+    def read_from(self, peer: str, epoch: int, now: float, *, older: bool = False, ahead: int = 0) -> None:
         """Read from the peer that makes the stream from now on.
 
         ``peer``, ``epoch``: address of the peer, and the epoch of the producer there; ``older``: whether chunks of the
-        epoch before may be on their way, and are accepted.
+        epoch before may be on their way, and are accepted; ``ahead``: version of the deployment by which that peer
+        makes it, if that is not known here yet.
         """
         if older:
             self.older = self.epoch
         if self.peer != peer:
             self.former = self.peer
-        self.peer, self.epoch = peer, epoch
+        self.peer, self.epoch, self.ahead = peer, epoch, ahead
         self.ask_again(now)
 
     def lose_producer(self) -> None:
