@@ -455,7 +455,7 @@ class Struck(Schedule):
         leader = self.world.synergy.get(graph.origin)
         if leader is not None and leader.session.moves.target(graph.application) in dead:
             operator = self._begun[graph.application].operator
-            if not copies.get(operator):  # its origin may give it the component before it learns of the death
+            if not copies.get(operator, set()) - dead:  # it may get the component before its origin learns of the death
                 return f"to which {operator} moved"
         # readers still need the others of a rebuilt replica until its stream is complete there
         incomplete = set() if leader is None else leader.session.takeovers.incomplete(graph.application)
