@@ -20,11 +20,11 @@ already. The new graph has no peer for it, and its readers discard that input. I
 lost, the application fails. A sharer waits for the origin of the owner
 (:mod:`~synergy_nb.lifecycle.changes.shared_streams`).
 
-*The way back.* A verdict may be wrong: then the old primary lives, and its readers read on from it, as no graph has told
-them otherwise. Until a take-over is confirmed and published, only the peers that were asked know of it. If these cannot
-go on, it is *undone*: its components go back to the peers that have them by the last published graph, in a new epoch.
-They are asked like any backup (:class:`TakeOver`), also while they are silent, and go on with the state that they have
-(:mod:`~synergy_nb.dataflow.streams.hosting._roles`). This is safe because
+*The way back.* A verdict may be wrong: then the old primary lives, and its readers read on from it, as no graph has
+told them otherwise. Until a take-over is confirmed and published, only the peers that were asked know of it. If these
+cannot go on, it is *undone*: its components go back to the peers that have them by the last published graph, in a new
+epoch. They are asked like any backup (:class:`TakeOver`), also while they are silent, and go on with the state that
+they have (:mod:`~synergy_nb.dataflow.streams.hosting._roles`). This is safe because
 
 - whoever has heard of the take-over knows an earlier epoch than that of the graph that undoes it. So it leaves what is
   not its own any more, and its frames are refused;
