@@ -48,7 +48,6 @@ class DiskFiles:
         if not (self.folder / name).exists():
             self.sync()
             self._made = True
-            data = mark(0) + data
         self._added[name] = None
         opened = os.open(self.folder / name, _HOW | os.O_CREAT, 0o600)
         try:
@@ -59,7 +58,7 @@ class DiskFiles:
     def _add(self, opened: int, data: bytes) -> None:
         size = os.fstat(opened).st_size
         try:
-            self._disk.write(opened, data, size)
+            self._disk.write(opened, data if size else mark(0) + data, size)
         except OSError:
             self._disk.truncate(opened, size)
             raise
@@ -94,8 +93,9 @@ class DiskFiles:
             raise
         try:
             self._disk.sync(opened)
+            size = os.fstat(opened).st_size
             with contextlib.suppress(OSError):  # on a full disk: without it, damage there is not told from a lost end
-                self._add(opened, mark(os.fstat(opened).st_size))
+                self._add(opened, mark(size) if size else b"")
         finally:
             os.close(opened)
 

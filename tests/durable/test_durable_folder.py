@@ -210,3 +210,17 @@ def test_a_write_that_the_disk_does_not_take_leaves_the_file_as_it_was(folder: D
     with pytest.raises(OSError, match="No space"):
         files.append("f@0.0", b"second")
     assert files.read("f@0.0") == before
+
+
+def test_a_file_that_a_full_disk_did_not_take_at_first_has_marks_from_its_beginning(folder: DurableFolder) -> None:
+    kept(folder)
+    disk, record = FailingDisk("write", OSError(28, "No space left on device"), 1), packed(ACK)
+    files = DiskFiles(folder.path / "large-1-abcdef", disk)
+    with pytest.raises(OSError, match="No space"):
+        files.append("f@0.0", record)
+    files.append("f@0.0", record)
+    files.sync()
+    path = folder.path / "large-1-abcdef" / "f@0.0"
+    path.write_bytes(path.read_bytes() + b"?" * len(record))  # what came last when the power failed
+    checked(folder)
+    assert unpacked(path.read_bytes(), "f@0.0") == [ACK]
