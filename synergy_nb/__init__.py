@@ -18,7 +18,18 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.notebook import views
 from synergy_nb.plan import Plan, PlanError, QoS, source
 from synergy_nb.plan.functions.declaring import Wake, aggregate, function, keyed, reader
-from synergy_nb.plan.operators.destinations import csv, delta, duckdb, jsonl, kafka, mqtt, parquet, sqlite, websocket
+from synergy_nb.plan.operators.destinations import (
+    csv,
+    delta,
+    duckdb,
+    jsonl,
+    kafka,
+    mqtt,
+    parquet,
+    postgresql,
+    sqlite,
+    websocket,
+)
 
 if TYPE_CHECKING:
     from synergy_nb import explore
@@ -84,6 +95,7 @@ __all__ = [
     "mqtt",
     "parquet",
     "plan",
+    "postgresql",
     "reader",
     "readings",
     "runs",

@@ -1,11 +1,12 @@
-"""A table of a DuckDB or SQLite file as the destination of a stream.
+"""A table of a DuckDB or SQLite file, or of a database, as the destination of a stream.
 
 Theory of operation
 -------------------
 Rows and the point where they end are committed by one transaction: a table ``synergy_positions`` beside the rows has
 the points. Whoever opens the destination is the next writer, and its number is in that table, too; a commit of an
 earlier writer changes nothing. So no lock is needed, and the file is open only while it is read or written: others may
-use it in between. With ``key``, a row replaces the row that has the same values in these columns.
+use it in between; a connection to a server lasts as long. With ``key``, a row replaces the row that has the same values
+in these columns.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from synergy_nb.dataflow.tuples import Batch, empty
 from synergy_nb.durable.disk import Disk
 from synergy_nb.plan.terms.column_types import family
 
-__all__ = ["DuckTable", "SqliteTable"]
+__all__ = ["DatabaseTable", "DuckTable", "SqliteTable", "listed", "quoted"]
 
 _VERSION: Final = 1
 _POSITIONS: Final = "synergy_positions"
@@ -36,29 +37,28 @@ _MADE: Final = (
     "(of_table TEXT PRIMARY KEY, version BIGINT, stream TEXT, position BIGINT, until BIGINT, writer BIGINT)"
 )
 _KNOWN: Final = f"SELECT version, stream, position, until, writer FROM {_POSITIONS} WHERE of_table = ?"  # noqa: S608
-_BEGUN: Final = f"INSERT OR REPLACE INTO {_POSITIONS} VALUES (?, ?, ?, 0, ?, ?)"  # noqa: S608 - its own table
+_BEGUN: Final = (
+    f"INSERT INTO {_POSITIONS} VALUES (?, ?, ?, 0, ?, ?) ON CONFLICT (of_table) DO UPDATE SET version = "  # noqa: S608
+    "excluded.version, stream = excluded.stream, position = 0, until = excluded.until, writer = excluded.writer"
+)
 _TAKEN: Final = f"UPDATE {_POSITIONS} SET writer = ? WHERE of_table = ?"  # noqa: S608
 _NOTED: Final = f"UPDATE {_POSITIONS} SET position = ?, until = ? WHERE of_table = ?"  # noqa: S608
 _START: Final = -(2**63)  # of a stream of which nothing is there
 
 
-class _Table(BufferedWriter):
-    """Writes a stream to a table of a file."""
-
-    FORM: ClassVar[str]  # what wrote the file
-    MARK: ClassVar[bytes]  # what such a file has near its beginning
-    AT: ClassVar[int]  # and at which byte
+class DatabaseTable(BufferedWriter):
+    """Writes a stream to a table of a database."""
 
     def __init__(
         self,
+        where: str,  # the database, for errors
         to: Mapping[str, Any],
         columns: Mapping[str, str],  # columns of the stream, with their types
         stream: str,  # what the rows are: rows of another stream are not mixed with them
     ) -> None:
         super().__init__()
-        self._path = Path(to["path"])
         self._name = str(to["table"])
-        self._what = f"{str(self._path)!r}: table {self._name!r}"
+        self._what = f"{where}: table {self._name!r}"
         self._key: list[str] = to.get("key", [])
         self._columns = columns
         self._empty = empty(columns)
@@ -68,10 +68,6 @@ class _Table(BufferedWriter):
 
     def _begin(self) -> tuple[int, int] | None:
         """Return how far the table has the stream; from now on no earlier writer can commit."""
-        with explained(self._path):
-            Disk().make_folder(self._path.parent)
-            if self._path.is_file() and (first := self._first_bytes()) and first[self.AT :] != self.MARK:
-                raise SinkFailed(f"{str(self._path)!r}: it holds something else; expected a file of {self.FORM}")
         with self._transaction() as database:
             database.execute(_MADE)
             known = database.execute(_KNOWN, [self._name]).fetchone()
@@ -93,11 +89,6 @@ class _Table(BufferedWriter):
             self._committed = Point(*point)
         return self._committed
 
-    def _first_bytes(self) -> bytes:
-        """First bytes of the file, to the end of its mark."""
-        with self._path.open("rb") as file:
-            return file.read(self.AT + len(self.MARK))
-
     def _make(self, database: Any, writer: int) -> None:
         """Make the table, unless somebody has made it with these columns."""
         have = self._columns_of(database)
@@ -105,10 +96,10 @@ class _Table(BufferedWriter):
         if lacking:
             raise SinkFailed(f"{self._what}: it has no column {lacking[0]!r}; expected {', '.join(self._columns)}")
         if not have:
-            fields = [f"{_quoted(name)} {kind}" for name, kind in self._types(database).items()]
+            fields = [f"{quoted(name)} {kind}" for name, kind in self._types(database).items()]
             if self._key:
-                fields.append(f"PRIMARY KEY ({_listed(self._key)})")
-            database.execute(f"CREATE TABLE {_quoted(self._name)} ({', '.join(fields)})")
+                fields.append(f"PRIMARY KEY ({listed(self._key)})")
+            database.execute(f"CREATE TABLE {quoted(self._name)} ({', '.join(fields)})")
         database.execute(_BEGUN, [self._name, _VERSION, self._stream, _START, writer])
         self._writer, self._committed = writer, None
 
@@ -119,8 +110,6 @@ class _Table(BufferedWriter):
         rows = one_table(batches, self._columns)
         if self._key:
             rows = rows.unique(self._key, keep="last", maintain_order=True)
-        if not self._path.exists():
-            raise SinkFailed(f"{str(self._path)!r}: it was removed while it was written; expected that it stays")
         with self._transaction() as database:
             known = database.execute(_KNOWN, [self._name]).fetchone()
             if known is None:
@@ -137,13 +126,13 @@ class _Table(BufferedWriter):
         rest = [name for name in self._columns if name not in self._key]
         if not self._key:
             return ""
-        changes = ", ".join(f"{_quoted(name)} = excluded.{_quoted(name)}" for name in rest)
-        return f" ON CONFLICT ({_listed(self._key)}) DO " + (f"UPDATE SET {changes}" if rest else "NOTHING")
+        changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in rest)
+        return f" ON CONFLICT ({listed(self._key)}) DO " + (f"UPDATE SET {changes}" if rest else "NOTHING")
 
     @abc.abstractmethod
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        """Open the file for one transaction, and say what its errors mean."""
+        """Open the database for one transaction, and say what its errors mean."""
 
     @abc.abstractmethod
     def _columns_of(self, database: Any) -> list[str]:
@@ -166,7 +155,36 @@ class _Table(BufferedWriter):
         return SinkFailed(f"{said}; expected a table that {expected}")
 
 
-class SqliteTable(_Table):
+class _FileTable(DatabaseTable):
+    """Writes a stream to a table of a file."""
+
+    FORM: ClassVar[str]  # what wrote the file
+    MARK: ClassVar[bytes]  # what such a file has near its beginning
+    AT: ClassVar[int]  # and at which byte
+
+    def __init__(self, to: Mapping[str, Any], columns: Mapping[str, str], stream: str) -> None:
+        self._path = Path(to["path"])
+        super().__init__(repr(str(self._path)), to, columns, stream)
+
+    def _begin(self) -> tuple[int, int] | None:
+        with explained(self._path):
+            Disk().make_folder(self._path.parent)
+            if self._path.is_file() and (first := self._first_bytes()) and first[self.AT :] != self.MARK:
+                raise SinkFailed(f"{str(self._path)!r}: it holds something else; expected a file of {self.FORM}")
+        return super()._begin()
+
+    def _first_bytes(self) -> bytes:
+        """First bytes of the file, to the end of its mark."""
+        with self._path.open("rb") as file:
+            return file.read(self.AT + len(self.MARK))
+
+    def _carry_out(self, batches: Sequence[Batch], point: Point) -> None:
+        if not self._path.exists():
+            raise SinkFailed(f"{str(self._path)!r}: it was removed while it was written; expected that it stays")
+        super()._carry_out(batches, point)
+
+
+class SqliteTable(_FileTable):
     """A table of SQLite: times and dates are text, as its functions take them, and decimals are text, too."""
 
     FORM, MARK, AT = "SQLite", b"SQLite format 3\0", 0
@@ -185,7 +203,7 @@ class SqliteTable(_Table):
             raise self._failed(error, passes=code in passing) from None
 
     def _columns_of(self, database: Any) -> list[str]:
-        return [row[1] for row in database.execute(f"PRAGMA table_info({_quoted(self._name)})")]
+        return [row[1] for row in database.execute(f"PRAGMA table_info({quoted(self._name)})")]
 
     def _types(self, database: Any) -> dict[str, str]:
         names = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "bytes": "BLOB"}
@@ -197,11 +215,11 @@ class SqliteTable(_Table):
             pl.col(pl.Decimal).cast(pl.String),
         )  # fmt: skip
         places = ", ".join("?" * rows.width)
-        into = f"INSERT INTO {_quoted(self._name)} ({_listed(rows.columns)}) VALUES ({places}){self._upsert()}"  # noqa: S608
+        into = f"INSERT INTO {quoted(self._name)} ({listed(rows.columns)}) VALUES ({places}){self._upsert()}"  # noqa: S608
         database.executemany(into, given.rows())
 
 
-class DuckTable(_Table):
+class DuckTable(_FileTable):
     """A table of DuckDB, with the types that it has for Arrow's."""
 
     FORM, MARK, AT = "DuckDB", b"DUCK", 8
@@ -233,14 +251,14 @@ class DuckTable(_Table):
 
     def _insert(self, database: Any, rows: pl.DataFrame) -> None:
         database.register("synergy_rows", rows.to_arrow())
-        names = _listed(rows.columns)
-        into = f"INSERT INTO {_quoted(self._name)} ({names}) SELECT {names} FROM synergy_rows{self._upsert()}"  # noqa: S608
+        names = listed(rows.columns)
+        into = f"INSERT INTO {quoted(self._name)} ({names}) SELECT {names} FROM synergy_rows{self._upsert()}"  # noqa: S608
         database.execute(into)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(_quoted, names))
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))

@@ -11,6 +11,7 @@ from synergy_nb.connectors._delta_tables import DeltaTable
 from synergy_nb.connectors._message_writers import MessageWriter
 from synergy_nb.connectors._mqtt import MqttWriter
 from synergy_nb.connectors._parquet_folder import ParquetFolder
+from synergy_nb.connectors._postgresql import PostgresTable
 from synergy_nb.connectors._topic_writer import TopicWriter
 from synergy_nb.connectors.secret_values import Secrets, discreet
 from synergy_nb.dataflow.sinks.protocol import SinkWriter
@@ -43,6 +44,8 @@ def writer_of(
             return DuckTable(to, columns, stream)
         case "sqlite":
             return SqliteTable(to, columns, stream)
+        case "postgresql":
+            return discreet(PostgresTable(to, columns, stream, named), named, ("open", "write", "commit", "close"))
         case "delta":
             return DeltaTable(to, columns, stream)
         case "websocket":

@@ -60,7 +60,7 @@ def test_a_table_keeps_the_protocol(server: Postgres) -> None:
         ({"query": "SELECT n, word FROM rows"}, "postgres: column 'time' is not there; expected one of n, word"),
         ({"query": "WITH a AS (DELETE FROM rows RETURNING *) SELECT * FROM a"}, "must be at the top level"),
         ({"query": "SELECT *, nextval('counter') FROM rows"}, "cannot execute nextval"),
-        ({"database": "none"}, 'FATAL: database "none" does not exist; expected a database that may be read'),
+        ({"database": "none"}, 'FATAL: database "none" does not exist; expected a database that may be used'),
         ({"secrets": {"shop": b"wrong"}}, 'FATAL: password authentication failed for user "ann"'),
         ({"tls": True}, "expected a server with a certificate that is trusted"),
     ],

@@ -48,6 +48,7 @@ __all__ = [
     "mqtt",
     "parquet",
     "place_of",
+    "postgresql",
     "sqlite",
     "websocket",
 ]
@@ -113,6 +114,14 @@ DESTINATIONS: Final[Mapping[str, Mapping[str, DestinationOption]]] = {
     },
     "duckdb": _TABLE,
     "sqlite": _TABLE,
+    "postgresql": {
+        "server": DestinationOption(ADDRESS, needed=True),
+        "table": DestinationOption(NAME, needed=True),
+        "database": DestinationOption(NAME),
+        "key": DestinationOption(columns(1)),
+        **_ACCOUNT,
+        "every": DestinationOption(POSITIVE, 1.0),
+    },
     "delta": {"path": _PATH, "every": DestinationOption(POSITIVE, 10.0)},
     "websocket": {
         "url": DestinationOption(WEBSOCKET, needed=True),
@@ -120,7 +129,10 @@ DESTINATIONS: Final[Mapping[str, Mapping[str, DestinationOption]]] = {
         "every": DestinationOption(POSITIVE, 0.1),
     },
 }
-_EXAMPLES: Final = {each: f"{each}('results.{each}', table='large')" for each in ("duckdb", "sqlite")}
+_EXAMPLES: Final = {
+    **{each: f"{each}('results.{each}', table='large')" for each in ("duckdb", "sqlite")},
+    "postgresql": "postgresql('db.local:5432', table='large')",
+}
 _EXPECTED: Final = "a destination such as parquet('folder'), csv('file.csv') or jsonl('file.jsonl')"
 
 
@@ -128,6 +140,8 @@ def place_of(to: Mapping[str, Any]) -> str:
     """What a destination is called in errors."""
     if "topic" in to:
         return f"topic {to['topic']!r}"
+    if "server" in to:
+        return f"table {to['table']!r}"
     return repr(to["path"] if "path" in to else to["url"])
 
 
@@ -180,7 +194,9 @@ def _destination(value: Any) -> dict[str, Any]:
                 found[name] = option.type.parse(given)
             except WrongValues as wrong:
                 wrongs += [WrongValue(each.value, each.expected, each.nearest, f".{name}") for each in wrong.wrongs]
-    if "user" in options and not wrongs and (lacks := account_without(found)) is not None:
+    lacks = account_without(found) if "user" in options and not wrongs else None
+    # a PostgreSQL server may know a user by the connection alone
+    if lacks is not None and (form, lacks[0]) != ("postgresql", "password"):
         wrongs.append(WrongValue(None, lacks[1], None, f".{lacks[0]}"))
     if wrongs:
         raise WrongValues(wrongs)
@@ -203,7 +219,7 @@ DESTINATION: Final = ValueType("destination", _destination, _written)
 
 
 #: What the formats are called that hold no lists and structs.
-_FLAT: Final = {"csv": "a CSV file", "sqlite": "a table of SQLite"}
+_FLAT: Final = {"csv": "a CSV file", "postgresql": "a table of PostgreSQL", "sqlite": "a table of SQLite"}
 
 
 def check_columns(to: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, str, str] | None:
@@ -472,6 +488,58 @@ def sqlite(
     >>> plan = source("packets").filter("bytes > 1000").sink(to=sqlite("flows.sqlite", "large"))
     """
     return _of_user("sqlite", path=path, table=table, key=key, every=every)
+
+
+@_stated
+def postgresql(
+    server: str,
+    table: str,
+    *,
+    database: str | None = None,
+    key: str | Iterable[str] | None = None,
+    tls: bool | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    every: Any = None,
+) -> dict[str, Any]:
+    """Return a table of a PostgreSQL server as the destination of a sink; peers need the extra ``postgresql``.
+
+    Rows are written by transactions, each with the point of the stream where it ends; so each row of the stream is
+    written once, whoever is killed at which moment.
+
+    Parameters
+    ----------
+    server
+        Server, ``"db.local:5432"``.
+    table
+        Table, which is made, or has these columns.
+    database
+        Database of the server, by default that with the name of the account.
+    key
+        Columns by which a row replaces the one before it, see :func:`duckdb`.
+    tls
+        Whether the connection is encrypted, and the server has a certificate that is trusted.
+    user, password
+        Account: its name, and the name of the secret with its password.
+    every
+        Longest time until a row is in the table, ``"1 s"`` by default.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> from synergy_nb import postgresql, source
+    >>> sums = source("packets").aggregate(by="link", window="1 min", total="sum(bytes)")
+    >>> account = {"database": "net", "user": "ann", "password": "db"}
+    >>> plan = sums.sink(to=postgresql("db.local:5432", "sums", key=["link", "window_start"], **account))
+    """
+    return _of_user(
+        "postgresql", server=server, table=table, database=database, key=key, tls=tls, user=user, password=password,
+        every=every,
+    )  # fmt: skip
 
 
 @_stated
