@@ -257,8 +257,10 @@ class DuckTable(_FileTable):
 
 
 def quoted(name: str) -> str:
+    """Name of a table or a column, as statements have it."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def listed(names: Sequence[str]) -> str:
+    """Names of columns, as statements have them."""
     return ", ".join(map(quoted, names))
