@@ -145,7 +145,8 @@ def run(
         int | None, typer.Option("--peers", metavar="N", help="Peers to start on this machine.", show_default="8")
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Use the workers of this Dask cluster (tcp://host:port).")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Use the peers of this cluster, or workers of Dask (tls://host:port)."),
     ] = None,
     insecure: Annotated[
         bool,
@@ -154,6 +155,14 @@ def run(
             help="Use a --scheduler on another machine without TLS: whoever can reach it can do what you can.",
         ),
     ] = False,
+    credentials: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The file with which the owner of the cluster at --scheduler has invited you.",
+            show_default=False,
+        ),
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print why each operator runs on its peer.")] = False,
     placement: Annotated[
         str,
@@ -204,6 +213,8 @@ def run(
         refuse(f"--scheduler: {scheduler!r}; expected an address such as tls://host:8786")
     if insecure and scheduler is None:
         refuse("--insecure: expected --scheduler, too: peers that this command starts have TLS")
+    if credentials is not None and scheduler is None:
+        refuse("--credentials: expected --scheduler, too: peers that this command starts are your own")
     count = None if scheduler is not None else 8 if peers is None else peers
     if count is not None:
         at_least("--peers", count, 1)
@@ -250,6 +261,7 @@ def run(
             hotspots=hotspots,
             spark=where,
             insecure=insecure,
+            security=credentials,
             record=record,
             runs=kept,
         ) as cluster:

@@ -232,6 +232,10 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "plan.yaml", "--out", "x.xls"], "--out: 'x.xls'; expected a file NAME.parquet, NAME.csv, NAME.jsonl"),
         (["run", "plan.yaml", "--out", "no/x.csv"], "--out: 'no/x.csv'; expected a file in a folder that exists"),
         (
+            ["run", "plan.yaml", "--credentials", "mine"],
+            "--credentials: expected --scheduler, too: peers that this command starts are",
+        ),
+        (
             ["run", "plan.yaml", "--insecure"],
             "--insecure: expected --scheduler, too: peers that this command starts have",
         ),

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from synergy_nb.control.identity import SCHEDULER
 from synergy_nb.runtime.identity import joining
 from synergy_nb.runtime.identity.authority import Authority
 from synergy_nb.runtime.identity.joining import JoiningDoor, JoinRefused, JoinToken, ask_to_join
+from synergy_nb.runtime.process._admission import HostAdmission
 
 HERE = "127.0.0.1"
 SETTINGS = {"cores": 2.0, "secrets": {"a": b"k"}}
@@ -89,6 +91,33 @@ async def test_a_refused_host_uses_nothing_up() -> None:
         ):
             assert said in await refused(token, name, peers)
         await ask_to_join(token, "b", 1)
+
+
+async def test_a_host_that_has_ended_comes_back_under_its_name() -> None:
+    """It was told for ever that its name is that of an existing peer."""
+    started: Any = SimpleNamespace(peers={}, elsewhere={}, on_elsewhere=[], scheduler_address="tls://127.0.0.1:1")
+    authority = Authority()
+    renewals: Any = SimpleNamespace(authority=authority, admit=lambda _: None, address=_nothing, address_of=str)
+    admission = HostAdmission(started, renewals, _nothing, SETTINGS, HERE)
+    token = await admission.token(60.0, 9)
+    try:
+        first = await ask_to_join(token, "b", 1)
+        assert "the name of an existing peer" in await refused(token), "it is about to come"
+        started.elsewhere["b-1"] = "tls://127.0.0.1:2"
+        for come in started.on_elsewhere:
+            come("b-1")
+        assert "the name of an existing peer" in await refused(token)
+        started.elsewhere.clear()
+        again = await ask_to_join(token, "b", 1)
+        ids = [each.peers["b-1"].identity for each in (first, again)]
+        assert ids[0].id == ids[1].id
+        assert ids[0].peer_id != ids[1].peer_id, "whoever means the first one does not reach the second"
+    finally:
+        await admission.close()
+
+
+async def _nothing(*_: object) -> bytes:
+    return b""
 
 
 async def test_a_host_whose_address_is_translated_is_refused_by_a_sentence() -> None:

@@ -24,7 +24,7 @@ from synergy_nb.control.identity import OWNER, PEER, USER, endpoint_of, peer_id_
 from synergy_nb.events import FrameRefused, LinkRefused, PeerStarted, SenderRefused
 from synergy_nb.reporting.cluster_errors import AccessRevoked, ClusterError
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
-from synergy_nb.runtime.identity.authority import Authority, half_life, identity_in
+from synergy_nb.runtime.identity.authority import Authority, Credentials, half_life, identity_in
 from synergy_nb.runtime.identity.renewals import REVOKE, Renewals
 from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._plugin import client_links, connector
@@ -226,7 +226,7 @@ def test_a_guest_submits_within_what_peers_accept_and_sees_what_is_his_own_or_sh
         secret.write_text("a\n1\n")
         with pytest.raises(ClusterError, match="expected no file: this peer lets the plans of others read none"):
             ann.submit(source("trace", path=str(secret), format="csv", rate=1, columns={"a": "int"}).sink())
-        with pytest.raises(ClusterError, match="invite: the program that started the cluster has its authority"):
+        with pytest.raises(ClusterError, match="invite: expected a client of the owner of a cluster with an authority"):
             ann.invite("eve", tmp_path / "eve")
         with pytest.raises(ClusterError, match="revoke: expected a client of the owner of a cluster with an authority"):
             ann.revoke("user/bob")
@@ -314,6 +314,9 @@ def test_another_notebook_of_the_owner_revokes_for_all_and_for_those_that_join_l
         assert told.wait(DEADLINE), "a notebook that is connected learns it from the peers"
         assert second.security.revoked >= {security(cluster, USER, "ada").identity.id.replace("ada", "tom")}
         second.revoke("user/trudy")
+        second.invite("tina", tmp_path / "tina")
+        with pytest.raises(ClusterError, match=r"user: identity: .*user/tom was revoked; expected another name"):
+            second.invite("tom", tmp_path / "tom")
         assert guest.identity.id in second.security.revoked
         with pytest.raises(ClusterError, match="is the owner of the cluster"):
             second.revoke(cluster.security.identity.holder)
@@ -321,6 +324,8 @@ def test_another_notebook_of_the_owner_revokes_for_all_and_for_those_that_join_l
     async def meet() -> None:
         with pytest.raises((LinkDown, TimeoutError)):
             await asked(links_of(guest), at)
+        tina = IdentitySecurity(Credentials.from_bytes((tmp_path / "tina").read_bytes()))
+        assert await asked(links_of(tina), at) == b"x"
 
     asyncio.run(meet())
     with pytest.raises(ClusterError, match="trudy, whose certificate was revoked"):

@@ -18,7 +18,7 @@ from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from synergy_nb.control.identity import USER, WrongIdentity
+from synergy_nb.control.identity import WrongIdentity
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.peer_names import readable
@@ -43,6 +43,7 @@ from synergy_nb.runtime.client.feeds import Rows, check_rows_or_feed
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.client.waiting_display import displays_waiting
 from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
+from synergy_nb.runtime.identity.authority import Credentials, new_key
 from synergy_nb.runtime.identity.credential_folder import write_new
 from synergy_nb.runtime.identity.renewals import Renewals
 from synergy_nb.runtime.process.durable_applications import provide_contents
@@ -71,7 +72,7 @@ from synergy_nb.traces.trace_sizes import sizes_of_rows
 
 __all__ = ["AsyncCluster"]
 
-
+NO_OWNER = "expected a client of the owner of a cluster with an authority, such as Cluster(8)"
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take until they take tuples
 RESTARTS = 90.0  # seconds within which it is decided whether an application of a durable folder goes on
 EPOCHS_OF_START = 1 << 20  # epochs of a durable component in one start of its application
@@ -116,6 +117,8 @@ class AsyncCluster(PeerRequests):
         Renewal and revocation of certificates, if the authority is this client's; else None.
     revoking
         Coroutine function that has the authority elsewhere revoke a name; None: this client may not.
+    inviting
+        Coroutine function that has it certify a guest, by name and public key; None: this client may not.
 
     Attributes
     ----------
@@ -160,11 +163,13 @@ class AsyncCluster(PeerRequests):
         security: Any = None,
         renewals: Renewals | None = None,
         revoking: Callable[[str], Awaitable[object]] | None = None,
+        inviting: Callable[[str, str], Awaitable[str]] | None = None,
     ) -> None:
         self.closed = False
         self.security = security
         self.renewals = renewals
         self._revoke = revoking if renewals is None else renewals.revoke
+        self._invite = inviting if renewals is None else renewals.invite
         self.admission: Admitting | None = None
         self.area: WideArea | None = None
         self.recording = ""
@@ -298,8 +303,9 @@ class AsyncCluster(PeerRequests):
     async def invite(self, user: str, file: str | os.PathLike[str]) -> None:
         """Give a guest a certificate, with which he may submit plans within what the peers accept (``guests``).
 
-        He connects by ``Cluster(scheduler, security=file)``, with the address of this cluster's scheduler. The
-        certificate is valid for a day, unless :meth:`revoke` ends it earlier.
+        He connects by ``Cluster(scheduler, security=file)`` or ``synergy run --credentials file``, with the address of
+        this cluster's scheduler. The certificate is valid for a day, unless :meth:`revoke` ends it earlier. Any
+        notebook of the owner may invite.
 
         Parameters
         ----------
@@ -311,19 +317,19 @@ class AsyncCluster(PeerRequests):
         Raises
         ------
         ClusterError
-            If the name is not valid, or was revoked; if the file exists already, or cannot be written; or if the
-            cluster was started by another program, which has its authority.
+            If the name is not valid, or was revoked; if the file exists already, or cannot be written; or if the user
+            of this client does not own the cluster, or the cluster has no authority.
         """
         self._check_open()
-        if self.renewals is None:
-            raise ClusterError(
-                "invite: the program that started the cluster has its authority; expected a call in that program"
-            )
+        if self._invite is None:
+            raise ClusterError(f"invite: {NO_OWNER}")
+        key, public = new_key()
         try:
-            credentials = self.renewals.authority.issue(USER, user)
+            certificate = await self._invite(user, public)
         except WrongIdentity as error:
             raise ClusterError(f"user: {error}") from None
         try:
+            credentials = Credentials(self.security.credentials.authority, certificate, key)
             await asyncio.to_thread(write_new, file, credentials)
         except OSError as error:
             raise ClusterError(f"file: {os.fspath(file)!r}: {error.strerror}; expected a new file") from None
@@ -376,9 +382,7 @@ class AsyncCluster(PeerRequests):
         """
         self._check_open()
         if self._revoke is None:
-            raise ClusterError(
-                "revoke: expected a client of the owner of a cluster with an authority, such as Cluster(8)"
-            )
+            raise ClusterError(f"revoke: {NO_OWNER}")
         try:
             await self._revoke(name)
         except WrongIdentity as error:

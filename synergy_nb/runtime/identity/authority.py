@@ -38,7 +38,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from synergy_nb.control.identity import PEER, Identity, WrongIdentity, endpoint_of
 
-__all__ = ["LIFE", "Authority", "Credentials", "half_life", "identity_in", "public_key_of", "revoked_in"]
+__all__ = [
+    "LIFE",
+    "Authority",
+    "Credentials",
+    "half_life",
+    "identity_in",
+    "new_key",
+    "public_key_of",
+    "revoked_in",
+]
 
 LIFE: Final = 24 * 3600.0  # seconds for which a certificate is valid
 AUTHORITY_LIFE: Final = 3650 * 24 * 3600.0  # seconds for which the authority itself is: longer than any cluster runs
@@ -305,8 +314,13 @@ def identity_in(certificate: str) -> Identity:
 
 def public_key_of(certificate: str) -> str:
     """Return the public key of a certificate; both are PEM."""
-    key = x509.load_pem_x509_certificate(certificate.encode()).public_key()
-    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+    return _pem_of(x509.load_pem_x509_certificate(certificate.encode()).public_key())
+
+
+def new_key() -> tuple[str, str]:
+    """Make a key, and return it and its public part, both as PEM: :meth:`Authority.certify` needs no more than that."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return _private(key), _pem_of(key.public_key())
 
 
 def half_life(certificate: str) -> float:
@@ -328,6 +342,11 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def _pem_of(key: Any) -> str:
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return str(key.public_bytes(serialization.Encoding.PEM, form).decode())
 
 
 def _pem(value: Any) -> str:

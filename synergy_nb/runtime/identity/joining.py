@@ -135,7 +135,8 @@ class JoiningDoor:
         authority: Authority,
         scheduler: str,  # address of the scheduler
         settings: Mapping[str, Any],  # what the peers are made with
-        taken: Callable[[str], bool],  # function that returns whether there is a peer with that name
+        # function that returns whether there is a peer with that name, or one that was let in is about to come
+        taken: Callable[[str], bool],
         admitted: Callable[[Mapping[str, str]], object],  # called with the certificates of new peers by name
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -146,7 +147,6 @@ class JoiningDoor:
         self._admitted = admitted
         self._clock = clock
         self._passes: dict[str, _Pass] = {}  # hash of a secret to what is left of it
-        self._names: set[str] = set()  # those that were given
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self._host, self._port = "", 0
@@ -219,7 +219,7 @@ class JoiningDoor:
                 return HostAnswer(
                     f"name: {request.name!r:.100}; expected at most 60 of letters, digits, '.', '_' and '-'"
                 )
-            if name in self._names or self._taken(name):
+            if self._taken(name):
                 return HostAnswer(f"name: {name!r} is the name of an existing peer; expected another name, by --name")
         try:
             keys = [requested_key(each) for each in request.requests]
@@ -229,7 +229,6 @@ class JoiningDoor:
             return HostAnswer(f"requests: {error}")
         held.uses -= 1
         certificates = dict(zip(names, given, strict=True))
-        self._names.update(names)
         self._admitted(certificates)
         return HostAnswer("", certificates, self._scheduler, self._settings)
 

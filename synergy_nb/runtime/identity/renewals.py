@@ -19,10 +19,12 @@ from synergy_nb.control.identity import OWNER, PEER, SPARK, USER, Identity, Wron
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.runtime.identity.authority import Authority, half_life, identity_in
 
-__all__ = ["OPERATION", "REVOKE", "NextCredentials", "Renewals", "Renewed"]
+__all__ = ["INVITE", "OPERATION", "REVOKE", "NextCredentials", "Renewals", "Renewed"]
 
 OPERATION: Final = "credentials"  # operation by which a peer takes its next certificate
-REVOKE: Final = "synergy_revoke"  # operation of the scheduler by which another notebook of the owner revokes
+# operations of the scheduler by which another notebook of the owner revokes, and invites
+REVOKE: Final = "synergy_revoke"
+INVITE: Final = "synergy_invite"
 ANSWER: Final = 10.0  # seconds within which a peer takes it
 SOON: Final = 0.05  # seconds before a peer that starts is asked again
 TOGETHER: Final = 8  # peers that get one at a time: were it all of 64, none would be served in time on a busy machine
@@ -138,6 +140,17 @@ class Renewals:
         except WrongIdentity as error:
             return {"wrong": str(error)}
         return {"revocations": self.authority.revocations()}
+
+    async def invite(self, user: str, public_key: str) -> str:
+        """Return a certificate for a guest whose public key is given; raises ``WrongIdentity`` if he can have none."""
+        return self.authority.certify(Identity(self.authority.cluster, USER, user), public_key)
+
+    async def invite_for(self, user: str, public_key: str) -> dict[str, str]:
+        """Invite for another notebook of the owner, who has asked the scheduler (:data:`INVITE`)."""
+        try:
+            return {"certificate": await self.invite(user, public_key)}
+        except WrongIdentity as error:
+            return {"wrong": str(error)}
 
     def address_of(self, name: str) -> str:
         """Return the address of a peer, with the id that its certificate states."""

@@ -46,6 +46,7 @@ class HostAdmission:
         self._request = request
         self._host = host
         self._given: set[str] = set()  # names of the peers that were let in
+        self._awaited: set[str] = set()  # of those, the ones that have not come yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._open = False
         self._door = JoiningDoor(renewals.authority, started.scheduler_address, settings, self._taken, self._admitted)
@@ -67,14 +68,16 @@ class HostAdmission:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _taken(self, name: str) -> bool:
-        return name in self._started.peers or name in self._started.elsewhere
+        return name in self._started.peers or name in self._started.elsewhere or name in self._awaited
 
     def _admitted(self, certificates: Mapping[str, str]) -> None:
         self._given.update(certificates)
+        self._awaited.update(certificates)
         self._renewals.admit(certificates)
 
     def _came(self, name: str) -> None:
         """Let the peer of a worker that has registered enter the ring."""
+        self._awaited.discard(name)
         if name in self._given:
             task = asyncio.get_running_loop().create_task(self._let_join(name), name=f"{name} joins")
             self._tasks.add(task)

@@ -49,7 +49,7 @@ from synergy_nb.runtime.data.function_processes import POLICIES
 from synergy_nb.runtime.data.spark_servers import checked
 from synergy_nb.runtime.identity import credential_folder
 from synergy_nb.runtime.identity.authority import Authority, half_life
-from synergy_nb.runtime.identity.renewals import REVOKE, Renewals
+from synergy_nb.runtime.identity.renewals import INVITE, REVOKE, Renewals
 from synergy_nb.runtime.identity.security import IdentitySecurity
 from synergy_nb.runtime.process._admission import HostAdmission, settings_for_others
 from synergy_nb.runtime.process._peer_factory import FACTORY
@@ -247,6 +247,7 @@ async def _started(
             renewed=keep,
         )
         scheduler.handlers[REVOKE] = renewals.revoke_for
+        scheduler.handlers[INVITE] = renewals.invite_for
         admission = HostAdmission(started, renewals, links.request, settings_for_others(config), host)
     cluster = AsyncCluster(
         links, started.peers, close, local=started, spark=where, notices=notices, security=held, renewals=renewals
@@ -437,8 +438,17 @@ async def _met(
     told = None if owns else _once_dismissed(notices.write_line)
     links = client_links(arguments, channels={CHANNEL: notices.receive}, security=security, on_down=told)
     peers = peer_addresses(workers)
-    revoking = partial(_revoke_there, scheduler, security, patience) if owns else None
-    cluster = AsyncCluster(links, peers, close, spark=where, notices=notices, security=security, revoking=revoking)
+    there = (scheduler, security, patience)
+    cluster = AsyncCluster(
+        links,
+        peers,
+        close,
+        spark=where,
+        notices=notices,
+        security=security,
+        revoking=partial(_revoke_there, *there) if owns else None,
+        inviting=partial(_invite_there, *there) if owns else None,
+    )
     if not owns:
         await cluster.listen()
         return cluster
@@ -466,6 +476,17 @@ async def _revoke_there(scheduler: str, security: IdentitySecurity, patience: fl
     if "wrong" in answer:
         raise WrongIdentity(answer["wrong"])
     security.take_revocations(answer["revocations"])
+
+
+async def _invite_there(scheduler: str, security: IdentitySecurity, patience: float, user: str, public_key: str) -> str:
+    """Ask the program that has the authority for the certificate of a guest.
+
+    Raises ``WrongIdentity`` if he can have none.
+    """
+    answer = await _asked(scheduler, security, patience, INVITE, user=user, public_key=public_key)
+    if "wrong" in answer:
+        raise WrongIdentity(answer["wrong"])
+    return str(answer["certificate"])
 
 
 async def _workers(scheduler: str, security: IdentitySecurity, patience: float) -> Mapping[str, Mapping[str, Any]]:
@@ -536,7 +557,8 @@ def _secured(scheduler: str, security: Security | None, *, insecure: bool) -> tu
     if scheme == "tls":
         raise ClusterError(
             f"scheduler: {scheduler!r} asks for a certificate, and {credential_folder.folder()} has none for it; "
-            "connect as the user who started the cluster, or give security="
+            "connect as the user who started the cluster, or with the file by which he has invited you: give security=, "
+            "or --credentials of synergy run"
         )
     if not insecure and not _on_this_machine(f"tcp://{location}"):
         raise ClusterError(
