@@ -557,8 +557,8 @@ def _secured(scheduler: str, security: Security | None, *, insecure: bool) -> tu
     if scheme == "tls":
         raise ClusterError(
             f"scheduler: {scheduler!r} asks for a certificate, and {credential_folder.folder()} has none for it; "
-            "connect as the user who started the cluster, or with the file by which he has invited you: give security=, "
-            "or --credentials of synergy run"
+            "connect as the user who started the cluster, or with the file by which he has invited you: "
+            "give security=, or --credentials of synergy run"
         )
     if not insecure and not _on_this_machine(f"tcp://{location}"):
         raise ClusterError(
