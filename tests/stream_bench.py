@@ -12,7 +12,7 @@ import polars as pl
 from synergy_nb.dataflow.deployments import Assignment, Deployment, InputFeed, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_terms import ComponentTerms
-from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Work
+from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome, Unfinished, Work
 from synergy_nb.dataflow.streams.hosting.effects import Effect, SendFrame
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Subscribe
@@ -157,7 +157,7 @@ class Bench:
             chunks.append(made(chunks[-1].end if chunks else work.end, rows, size, 0.0))
         spent = [] if unfinished else [(work.rows, finished - started)]
         if unfinished:
-            work.component.steps = iter(())
+            work.component.left = Unfinished(iter(()), None, iter(()))
         outcome = ExecutionOutcome(started, finished, spent, chunks, late, unfinished=unfinished)
         self.do(self.hosting.finished(work, outcome, finished))
 

@@ -137,7 +137,7 @@ class MemoryShare:
         """
         if size != self.used:
             self._memory.use(self, size)
-        if size > self.limit or self._beyond_quota(0.0):
+        if size > self.limit or (self.user and self._beyond_quota(0.0)):
             raise self.excess(0.0)
         if self._memory.used > self._memory.limit:
             self._memory.make_room(self, 0.0)
@@ -147,7 +147,7 @@ class MemoryShare:
 
         Raises ``MemoryExceeded`` if the step does not fit into the share, or into the memory of the peer.
         """
-        if self.used + needs > self.limit or self._beyond_quota(needs):
+        if self.used + needs > self.limit or (self.user and self._beyond_quota(needs)):
             raise self.excess(needs)
         if self._memory.used + needs > self._memory.limit:
             self._memory.make_room(self, needs)

@@ -195,6 +195,20 @@ class DelayHistogram:
         if self.limit is not None and delay > self.limit:
             self.missed += count
 
+    def include(self, other: DelayHistogram) -> None:
+        """Count all tuples of another histogram with the same limit."""
+        if not other.count:
+            return
+        for index, count in other._bins.items():
+            self._bins[index] = self._bins.get(index, 0) + count
+        assert other.least is not None
+        assert other.most is not None
+        self.least = other.least if self.least is None else min(self.least, other.least)
+        self.most = other.most if self.most is None else max(self.most, other.most)
+        self.count += other.count
+        self.total += other.total
+        self.missed += other.missed
+
     def quantile(self, share: float) -> float | None:
         """Return the least delay that ``share`` of the tuples did not exceed, seconds, within 1 %; None without tuples.
 

@@ -205,7 +205,7 @@ def test_deferred_work_waits_for_room_and_precedes_later_items() -> None:
     bench.consumed("out", "much", 2, 5.0)
     assert bench.hosting.next(0.0, lambda _component, _chunk: True) is None, "what was begun is nothing light"
     last = work_of(bench.hosting)
-    much.steps = None
+    much.left = None
     outcome = ExecutionOutcome(5.0, 6.0, [(5, 4.0)])
     bench.do(bench.hosting.finished(last, outcome, 6.0))
     assert much.spent_s == 4.0

@@ -177,7 +177,9 @@ class OperatorLogic(ABC):
         """Estimate, in constant time, the bytes that processing ``item`` may need in addition to the present state."""
         if isinstance(item, Batch):
             return self.batch_needs(port, item)
-        if not self._closes or item.time <= self._watermark_of(port):
+        if not 0 <= port < len(self._low):
+            raise self._no_port(port)
+        if not self._closes or item.time <= self._low[port]:
             return 0
         return self.close_needs(min(item.time, *(low for each, low in enumerate(self._low) if each != port), END))
 
@@ -191,7 +193,9 @@ class OperatorLogic(ABC):
         ValueError
             If the operator cannot process a value; the message names operator, column and value.
         """
-        low, rises = self._watermark_of(port), False
+        if not 0 <= port < len(self._low):
+            raise self._no_port(port)
+        low, rises = self._low[port], False
         if isinstance(item, Batch):
             table, kept = item.table, None
             if low != START and item.rows:
@@ -318,10 +322,8 @@ class OperatorLogic(ABC):
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _watermark_of(self, port: int) -> int:
-        if not 0 <= port < len(self._low):
-            raise self.context.error("port", port, f"0 to {len(self._low) - 1}")
-        return self._low[port]
+    def _no_port(self, port: int) -> ValueError:
+        return self.context.error("port", port, f"0 to {len(self._low) - 1}")
 
     def _in_time(self, low: int, table: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series | None]:
         times = table.get_column("time").cast(pl.Int64)  # 2 µs a batch; to_physical() takes 100

@@ -173,12 +173,12 @@ class Sinks:
         self._record = record
         self._measured = measured
         self._every = every
-        self._sinks: dict[tuple[str, str], DeliveredSink] = {}
+        self.found: dict[tuple[str, str], DeliveredSink] = {}  # by application and operator
         self.timer: asyncio.TimerHandle | None = None
 
     def add(self, sink: DeliveredSink) -> None:
         """Add a sink."""
-        self._sinks[sink.application, sink.operator] = sink
+        self.found[sink.application, sink.operator] = sink
         if self.timer is None:
             self.timer = self._loop.call_later(self._every, self._tick)
 
@@ -190,19 +190,15 @@ class Sinks:
         """
         if sink.unmeasured:
             self._record(SinkMeasured, sink.application, **sink.interval(self._clock()))
-        del self._sinks[sink.application, sink.operator]
+        del self.found[sink.application, sink.operator]
         sink.notify_readers()
-        if not self._sinks and self.timer is not None:
+        if not self.found and self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
-    def get(self, application: str, operator: str) -> DeliveredSink | None:
-        """Return the sink of an application if it is here."""
-        return self._sinks.get((application, operator))
-
     def of(self, application: str) -> list[DeliveredSink]:
         """Return the sinks of an application here."""
-        return [sink for (owner, _), sink in self._sinks.items() if owner == application]
+        return [sink for (owner, _), sink in self.found.items() if owner == application]
 
     def find(self, application: str, operator: str | None) -> DeliveredSink:
         """Return the sink of an application; None: its only one here.
@@ -210,7 +206,7 @@ class Sinks:
         Raises ``LookupError`` if there is no such sink.
         """
         sinks = [
-            sink for (owner, name), sink in self._sinks.items() if owner == application and operator in (None, name)
+            sink for (owner, name), sink in self.found.items() if owner == application and operator in (None, name)
         ]
         if len(sinks) != 1:
             found = ", ".join(sink.operator for sink in sinks) or "none"
@@ -222,7 +218,7 @@ class Sinks:
 
         ``ends``: function that returns the point up to which a sink's results are delivered.
         """
-        halted = [sink for (owner, _), sink in self._sinks.items() if owner == application and not sink.halted]
+        halted = [sink for (owner, _), sink in self.found.items() if owner == application and not sink.halted]
         for sink in halted:
             sink.halted, sink.upto = True, ends(sink)
         if halted:
@@ -231,7 +227,7 @@ class Sinks:
     def measure(self, *sinks: DeliveredSink) -> None:
         """Journal and report the measurements of sinks since the last time; by default of all sinks."""
         now = self._clock()
-        for sink in sinks or tuple(self._sinks.values()):
+        for sink in sinks or tuple(self.found.values()):
             if sink.reported:
                 continue
             record = sink.interval(now)

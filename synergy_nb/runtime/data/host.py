@@ -326,7 +326,7 @@ class Host:
         self._started.discard(component)
         self.context.functions.end(component)
         self._driver.drop(component)
-        sink = self._sinks.get(component.application, component.operator)
+        sink = self._sinks.found.get(component.key)
         if sink is not None:
             self._sinks.remove(sink)
             self.ended.add(sink, component.log)
@@ -387,7 +387,7 @@ class Host:
             self._make_room(component)
         if component.kind != "sink":
             return
-        sink = self._sinks.get(component.application, component.operator)
+        sink = self._sinks.found.get(component.key)
         thinned = component.losses.thinned
         losses = component.losses.carried(component.log.end.position) if thinned else ()
         if sink is None or not sink.arrived(outcome.chunks, outcome.finished, losses):
@@ -402,7 +402,7 @@ class Host:
         self._finished(sink.application, sink.operator)
 
     def _arrived(self, application: str, operator: str) -> None:
-        sink = self._sinks.get(application, operator)
+        sink = self._sinks.found.get((application, operator))
         if sink is not None:
             sink.notify_readers()
 
@@ -432,7 +432,7 @@ class Host:
                 if component is not None:
                     self.context.functions.end(component)
                     self._driver.drop(component)
-                    sink = self._sinks.get(application, operator)
+                    sink = self._sinks.found.get((application, operator))
                     if sink is not None and sink.outside is not None:
                         sink.outside.leave(flush=False)
                 self._runtime.record(events.OperatorFailed, application, operator=operator, reason=fact.reason)
@@ -536,7 +536,7 @@ class Host:
 
     def _known(self, component: Component) -> str:
         """Return what is known of a source that has no rows, or of a sink that is full."""
-        if (sink := self._sinks.get(component.application, component.operator)) is not None:
+        if (sink := self._sinks.found.get(component.key)) is not None:
             return "" if sink.outside is None else WRITES
         if self.context.changed.paces.get(component.key) == 0.0:
             return "its pace was set to 0"

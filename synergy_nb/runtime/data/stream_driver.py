@@ -157,7 +157,6 @@ class StreamDriver:
         self._closed = False
         self._has_apart = False  # whether any component waits for another process
         self._idle = asyncio.Event()
-        self._idle.set()
 
     # -- inputs of the peer --------------------------------------------------------------------------------
 
@@ -248,6 +247,7 @@ class StreamDriver:
             self.drop(component)
         if self._ending:
             await asyncio.gather(*self._ending)
+        self._rest()
         await self._idle.wait()
         self._pool.shutdown()
         self._apart.shutdown()
@@ -261,8 +261,7 @@ class StreamDriver:
                 case SendFrame(to, frame):
                     self._send(to, frame)
                 case Capture():
-                    self._begin(effect.component)
-                    self._threads(effect.component).submit(self._save, effect)
+                    self._begin(effect.component).submit(self._save, effect)
                 case Restore():
                     self._restore(effect)
                 case Open(application, operator, since):
@@ -401,12 +400,9 @@ class StreamDriver:
         if self._is_light(work):
             self._complete(work, work.run(self._clock, self.hosting.limits.window), now)
         else:
-            self._begin(work.component, heavy=work.needs >= HEAVY_BYTES)
-            self._threads(work.component).submit(self._run, self.hosting.chained(work), now)
+            threads = self._begin(work.component, heavy=work.needs >= HEAVY_BYTES)
+            threads.submit(self._run, self.hosting.chained(work), now)
         return True
-
-    def _threads(self, component: Component) -> ThreadPoolExecutor:
-        return self._apart if component.apart else self._pool
 
     @property
     def occupied(self) -> bool:
@@ -437,19 +433,21 @@ class StreamDriver:
             return component.light_punctuation_s < LIGHT_SECONDS or not component.share.used
         return chunk.rows < LIGHT_ROWS and component.light_s < LIGHT_SECONDS
 
-    def _begin(self, component: Component, *, heavy: bool = False) -> None:
+    def _begin(self, component: Component, *, heavy: bool = False) -> ThreadPoolExecutor:
+        """Note that a component executes, and return the threads that do it."""
         if component.apart:
             self._waiting.add(component)
-        else:
-            self._executing[component] = -math.inf if heavy else self._clock()
-        self._idle.clear()
+            return self._apart
+        self._executing[component] = -math.inf if heavy else self._clock()
+        return self._pool
 
     def _end(self, component: Component) -> None:
         if component.apart:
             self._waiting.remove(component)
         else:
             del self._executing[component]
-        self._rest()
+        if self._closed:
+            self._rest()
 
     def _rest(self) -> None:
         if not self._executing and not self._waiting and not self._beside:
@@ -465,23 +463,20 @@ class StreamDriver:
             self._turn()
 
     def _complete(self, work: Work, outcome: ExecutionOutcome, started: float) -> None:
-        component, chained = work.component, outcome.then
+        component = work.component
         note_speeds(work, outcome, self._share.at(outcome.finished))
         self.hosting.finish(work, outcome, self._clock())
-        if chained is None and not component.external and outcome.error is None and not outcome.unfinished:
+        if outcome.then is None and not component.external and outcome.error is None and not outcome.unfinished:
             rows = work.rows
             if rows < LIGHT_ROWS and work.chunks and rows_of(outcome.chunks):
                 self._overheads.observe(component.kind, self._clock() - started - rows * component.planned_s)
         made: tuple[Work, ExecutionOutcome] | None = work, outcome
         while made is not None:
             executed, found = made
-            if executed.component.kind == "sink" or executed.component.external:
-                self._report(executed, found)
-            made = found.then
-
-    def _report(self, work: Work, outcome: ExecutionOutcome) -> None:
-        if self.hosting.hosts(work.component) and not work.component.failed:
-            self._executed(work, outcome)
+            component, made = executed.component, found.then
+            reports = component.kind == "sink" or component.external
+            if reports and not component.failed and self.hosting.hosts(component):
+                self._executed(executed, found)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -522,17 +517,17 @@ class StreamDriver:
 
     def _encoded(self, capture: Capture, made: Captured | BaseException, seconds: float) -> None:
         self._beside -= 1
-        self._rest()
+        if self._closed:
+            self._rest()
         if not self._closed:
             self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
             self.soon()
 
     def _restore(self, restore: Restore) -> None:
-        self._begin(restore.component, heavy=restore.size >= HEAVY_BYTES)
+        threads = self._begin(restore.component, heavy=restore.size >= HEAVY_BYTES)
         if restore.size < LARGE and not restore.component.apart:
             self._restored(restore, restore.attempt())
         else:
-            threads = self._threads(restore.component)
             threads.submit(lambda: self._on_loop(self._restored, restore, restore.attempt()))
 
     def _restored(self, restore: Restore, error: BaseException | None) -> None:

@@ -251,7 +251,8 @@ class Shared:
         # its own
         self._own = own
         self._views = Views()
-        self._machines: dict[str, str] = {}  # peer to the machine whose memory it can read
+        self._near: set[str] = set()  # peers that can read the memory of this one
+        self.shares_memory: Callable[[str], bool] = self._near.__contains__  # whether a peer can
         self._failures = 0
 
     def machine(self) -> str:
@@ -260,12 +261,10 @@ class Shared:
 
     def note_machine(self, peer: str, machine: str) -> None:
         """Record the machine whose memory a peer can read."""
-        self._machines[peer] = machine
-
-    def shares_memory(self, peer: str) -> bool:
-        """Whether a peer can read the memory of this one."""
-        machine = self._machines.get(peer)
-        return bool(machine) and machine == self._own()
+        if machine and machine == self._own():
+            self._near.add(peer)
+        else:
+            self._near.discard(peer)
 
     def failed(self) -> None:
         """Count a reference that could not be read."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -38,7 +38,7 @@ from synergy_nb.dataflow.streams.component._cuts import Cuts
 from synergy_nb.dataflow.streams.component._reading_order import ReadingOrder
 from synergy_nb.dataflow.streams.component.component_metrics import ComponentMetrics
 from synergy_nb.dataflow.streams.component.component_terms import ComponentTerms
-from synergy_nb.dataflow.streams.component.execution import Committed, Engine, ExecutionOutcome, Work
+from synergy_nb.dataflow.streams.component.execution import Committed, Engine, ExecutionOutcome, Unfinished, Work
 from synergy_nb.dataflow.streams.component.losses import Losses
 from synergy_nb.dataflow.streams.log.chunking import coalesce
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits, StreamLog
@@ -54,7 +54,7 @@ from synergy_nb.dataflow.streams.log.values import (
     rows_of,
 )
 from synergy_nb.dataflow.streams.replicas.stream_merging import MergedLogic
-from synergy_nb.dataflow.tuples import START, Item, Punctuation
+from synergy_nb.dataflow.tuples import START, Punctuation
 
 __all__ = ["NOTHING", "Component"]
 
@@ -109,8 +109,8 @@ class Component(ComponentMetrics):
         self.limits = limits
         self.log = StreamLog(limits=limits)
         self._client = Reader(application, operator, CLIENT, peer)  # collects its output if it is a sink
-        self._output = Output(application, operator, self.epoch, self.rebuilt)  # in the epoch in which it was asked for
-        self._readers: dict[int, Reader] = {}  # by number of the input, likewise
+        self.output = Output(application, operator, self.epoch, self.rebuilt)  # its output in this epoch
+        self._readers: dict[int, Reader] = {}  # by number of the input, in the epoch in which it was asked for
         self.ports = {
             number: Port(ORIGIN if feed.application == application else None, closed=not feed.operator)
             for number, feed in self.feeds.items()
@@ -123,7 +123,7 @@ class Component(ComponentMetrics):
         self.dirty = True  # whether it has changed since its last snapshot
         self.unsaved = 0  # bytes that it has executed since its last snapshot
         self.saving: Callable[[], SavedState] = SavedState  # returns the operator's state for the present snapshot
-        self.steps: Iterator[Item | int] | None = None  # remaining output of unfinished work
+        self.left: Unfinished | None = None  # what is left of work whose output was more than a window
         self._port = 0  # input of the last work
         self.light_s = self.light_punctuation_s = math.inf  # processing time of an item of few tuples, seconds
         self._recent: deque[float] = deque(maxlen=9)
@@ -131,13 +131,6 @@ class Component(ComponentMetrics):
         self._since: WaitingChunk | None = None  # first entry of the last work
         self._told = ORIGIN  # end of the results of which the driver was told last
         self.executing_since: float | None = None  # time in seconds; None while its logic executes nothing
-
-    @property
-    def output(self) -> Output:
-        """The output of the component in its epoch."""
-        if self._output.epoch != self.epoch:
-            self._output = Output(self.application, self.operator, self.epoch, self.rebuilt)
-        return self._output
 
     @property
     def ordered(self) -> bool:
@@ -153,7 +146,7 @@ class Component(ComponentMetrics):
     @property
     def executing(self) -> set[int]:
         """Number of the input whose chunks it executes at present; none if it is idle."""
-        return {self._port} if self.running or self.steps is not None else set()
+        return {self._port} if self.running or self.left is not None else set()
 
     def reader(self, port: int) -> Reader:
         """Identify the component as the reader of a stream."""
@@ -183,6 +176,7 @@ class Component(ComponentMetrics):
     def activate(self, epoch: int) -> None:
         """Become the active component, in an epoch; its log retains what readers need from now on."""
         self.role, self.epoch = Role.ACTIVE, epoch
+        self.output = Output(self.application, self.operator, epoch, self.rebuilt)
         self.log.retain_all(retains=False)
 
     def agree(self, terms: ComponentTerms, kind: str = "", stream: str = "", planned_s: float = 0.0) -> None:
@@ -231,7 +225,7 @@ class Component(ComponentMetrics):
         """Fail, and release memory and queues; nothing is executed any more."""
         self.failed = reason
         self.share.release()
-        self.steps = None
+        self.left = None
         for port in self.ports.values():
             port.clear()
 
@@ -257,7 +251,7 @@ class Component(ComponentMetrics):
         log = self.log
         if self.running or self.failed or self.paused or self.logic is None or (log.size > log.little and log.blocked):
             return None
-        if self.steps is not None:
+        if self.left is not None:
             return self._since
         if len(self.ports) == 1 and self.reading.free and not self.reading.prescribed:
             (port,) = self.ports.values()
@@ -281,20 +275,21 @@ class Component(ComponentMetrics):
             return False
         if self.copy_holders.numbers:
             return False
-        if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.steps is not None:
+        if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.left is not None:
             return False
-        (port,) = self.ports.values()
-        return not port.queue and self.reading.free and not self.reading.prescribed and not self.log.blocked
+        (port,), log = self.ports.values(), self.log
+        if port.queue or not self.reading.free or self.reading.prescribed:
+            return False
+        return not (log.size > log.little and log.blocked)
 
-    def next_work(self, now: float, together: Together | None = None) -> Work:
-        """Return what it executes next, and mark it as running; only if :attr:`first` is not None.
+    def next_work(self, now: float, first: WaitingChunk, together: Together | None = None) -> Work:
+        """Return what it executes next, and mark it as running.
 
-        ``together``: predicate that decides whether a chunk may be executed with the preceding ones, whose tuples and
-        bytes are passed. None: one chunk at a time.
+        ``first``: its :attr:`first` at present; ``together``: predicate that decides whether a chunk may be executed
+        with the preceding ones, whose tuples and bytes are passed. None: one chunk at a time.
         """
-        first = self.first
         self.running, self._since, self.executing_since = True, first, now
-        if self.steps is not None:
+        if self.left is not None:
             return Work(self, self._port, [], [], self.log.end)
         run = self.reading.next_run(self.ports) if self.reading.prescribed else None
         dropped = False
@@ -307,7 +302,7 @@ class Component(ComponentMetrics):
                     self._port = number
                     break
             port = self.ports[self._port]
-            dropped = self.terms.drops and first is not None and self.overdue(first.chunk, now)
+            dropped = self.terms.drops and self.overdue(first.chunk, now)
             if dropped:
                 chunks = port.overdue(lambda chunk: self.overdue(chunk, now))
             else:
@@ -319,7 +314,7 @@ class Component(ComponentMetrics):
         else:
             rows = 0 if dropped else rows_of(chunks)
             items = coalesce([chunk.item for chunk in chunks if not (dropped and chunk.rows)])
-        if first is not None and not dropped:
+        if not dropped:
             self._queued += rows or 1
             self._queued_s += (now - first.arrived) * (rows or 1)
         return Work(self, self._port, chunks, items, self.log.end, None, (), dropped, rows)
@@ -379,27 +374,18 @@ class Component(ComponentMetrics):
             "windows": windows,
         }
 
-    def _account(self, outcome: ExecutionOutcome) -> None:
-        """Record the processing times of items, separately for batches of few tuples and for punctuations.
-
-        For batches the third shortest of the last nine counts, so that neither the first, cold one nor those during
-        which other programs had the processor distort it; for punctuations the longest time, fading, since one of many
-        may close a window.
-        """
-        for rows, seconds in outcome.spent:
-            self.executed(rows, seconds, outcome.finished, outcome.speed)
-            if not rows:
-                longest = self.light_punctuation_s
-                self.light_punctuation_s = seconds if longest == math.inf else max(seconds, 0.9 * longest)
-            elif rows < FEW:
-                self._recent.append(seconds)
-                self.light_s = sorted(self._recent)[len(self._recent) // 4]
-
     def finished(self, work: Work, outcome: ExecutionOutcome) -> None:
         """Record what executed work has read, and append its output."""
         self.running, self.executing_since = False, None
         port = self.ports[work.port]
-        self._account(outcome)
+        for rows, seconds in outcome.spent:
+            self.executed(rows, seconds, outcome.finished, outcome.speed)
+            if not rows:  # the longest counts, fading: one of many may close a window
+                longest = self.light_punctuation_s
+                self.light_punctuation_s = seconds if longest == math.inf else max(seconds, 0.9 * longest)
+            elif rows < FEW:  # the third shortest of nine: not the first, cold one, nor those of a busy machine
+                self._recent.append(seconds)
+                self.light_s = sorted(self._recent)[len(self._recent) // 4]
         if outcome.late > self._late:
             self.late += outcome.late - self._late
         self._late = outcome.late
@@ -460,9 +446,11 @@ class Component(ComponentMetrics):
     def emit(self, chunks: Sequence[Chunk], now: float) -> None:
         """Append what a source has read, or another engine has made."""
         if not self.feeds:
-            self.arrived(rows_of(chunks), now)
-            for chunk in chunks if not self.external else ():
-                self.unsaved += chunk.size
+            rows = 0
+            for chunk in chunks:
+                rows += chunk.rows
+                self.unsaved += 0 if self.external else chunk.size
+            self.arrived(rows, now)
         self.produce(list(chunks), now)
         self.dirty = True
 
@@ -536,7 +524,7 @@ class Component(ComponentMetrics):
     @property
     def capturable(self) -> bool:
         """Whether a snapshot can be made now."""
-        if not self.copies or self.running or self.failed or self.steps is not None:
+        if not self.copies or self.running or self.failed or self.left is not None:
             return False
         return all(port.joined or port.state is CLOSED for port in self.ports.values()) and self._is_resumable
 

@@ -24,7 +24,7 @@ from synergy_nb.dataflow.tuples import Batch, Item
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component.component import Component
 
-__all__ = ["Committed", "Encode", "Engine", "ExecutionOutcome", "Link", "Work"]
+__all__ = ["Committed", "Encode", "Engine", "ExecutionOutcome", "Link", "Unfinished", "Work"]
 
 Encode: TypeAlias = Callable[[Chunk], None]
 """Function that encodes a chunk."""
@@ -87,6 +87,14 @@ class Link(NamedTuple):
     encode: Encode | None  # encoder of chunks; None: the output stays on this peer
 
 
+class Unfinished(NamedTuple):
+    """What is left of work with more output than a window has room for."""
+
+    items: Iterator[Item]  # items that the operator has not begun
+    item: Item | None  # the item whose output is being produced
+    output: Iterator[Item]  # output of it that was not produced yet
+
+
 class Work(NamedTuple):
     """One execution of a component."""
 
@@ -122,19 +130,21 @@ class Work(NamedTuple):
 
         ``window``: limit of the output of this execution, bytes; the rest is produced by another execution.
         """
-        outcome = self._run(clock, window)
-        if self.then and outcome.chunks and outcome.error is None:
-            link, *others = self.then
+        first = outcome = self._run(clock, window)
+        for link in self.then:
+            chunks = outcome.chunks
+            if not chunks or outcome.error is not None:
+                break
             if link.component.terms.drops:
                 now = clock()
-                if any(link.component.overdue(chunk, now) for chunk in outcome.chunks):
-                    return outcome  # the next component takes them from its queue, and drops some
-            chunks = outcome.chunks
+                if any(link.component.overdue(chunk, now) for chunk in chunks):
+                    break  # the next component takes them from its queue, and drops some
             items = [chunks[0].item] if len(chunks) == 1 else coalesce([chunk.item for chunk in chunks])
             rows = chunks[0].rows if len(chunks) == 1 else rows_of(chunks)
-            work = Work(link.component, 0, chunks, items, link.end, link.encode, tuple(others), rows=rows)
-            outcome.then = work, work.run(clock, window)
-        return outcome
+            work = Work(link.component, 0, chunks, items, link.end, link.encode, rows=rows)
+            before, outcome = outcome, work._run(clock, window)
+            before.then = work, outcome
+        return first
 
     def _run(self, clock: Callable[[], float], window: int) -> ExecutionOutcome:
         component, began = self.component, clock()
@@ -144,26 +154,36 @@ class Work(NamedTuple):
             operator = component.logic
             if operator is None:
                 raise ValueError(f"operator: {component.operator!r} is a source; expected one that reads inputs")
-            steps = component.steps if component.steps is not None else self._all(operator)
-            component.steps = None
+            left = component.left if component.left is not None else Unfinished(iter(self.items), None, iter(()))
+            component.left = None
+            items, item, output = left
+            share, size = component.share, 0
             made: list[Item] = []
-            size = 0
-            for step in steps:
-                if isinstance(step, int):
-                    now = clock()
-                    outcome.spent.append((step, now - began))
-                    began = now
-                elif size >= window:
-                    component.steps, outcome.unfinished = itertools.chain((step,), steps), True
-                    break
-                elif isinstance(step, Batch):
-                    if step.nbytes <= window // 2:
-                        made.append(step)
-                    else:
-                        made += _slices(step, window // 2)
-                    size += step.nbytes
-                else:
+            while True:
+                for step in output:
+                    if size >= window:
+                        component.left = Unfinished(items, item, itertools.chain((step,), output))
+                        outcome.unfinished = True
+                        break
+                    if isinstance(step, Batch):
+                        size += step.nbytes
+                        if step.nbytes > window // 2:
+                            made += _slices(step, window // 2)
+                            continue
                     made.append(step)
+                if outcome.unfinished:
+                    break
+                if item is not None:
+                    if (used := operator.state_bytes) or share.used:
+                        share.use(used)
+                    now = clock()
+                    outcome.spent.append((item.rows if isinstance(item, Batch) else 0, now - began))
+                    began = now
+                item = next(items, None)
+                if item is None:
+                    break
+                share.admit(operator.needs(self.port, item))
+                output = operator.execute(self.port, item)
             outcome.late = operator.late
             outcome.chunks = chunks_of(made, self.end)
             if self.encode is not None:
@@ -179,16 +199,6 @@ class Work(NamedTuple):
         outcome.finished = clock()
         component.executing_since = None
         return outcome
-
-    def _all(self, operator: Logic) -> Iterator[Item | int]:
-        """Yield all output of the work, and after the output of each item the number of its tuples."""
-        share = self.component.share
-        for item in self.items:
-            share.admit(operator.needs(self.port, item))
-            yield from operator.execute(self.port, item)
-            if (size := operator.state_bytes) or share.used:
-                share.use(size)
-            yield item.rows if isinstance(item, Batch) else 0
 
 
 def _slices(batch: Batch, most: int) -> Iterable[Batch]:

@@ -228,7 +228,7 @@ class ComponentPredictions:
                 self._read(chunk.rates)
         if outcome.unfinished or work.dropped or first.arrived <= 0.0:  # a replay's entry has no time of arrival
             return
-        if outcome.finished >= self._pair_at and (work.rows or rows_of(outcome.chunks)):
+        if outcome.finished >= self._pair_at and self._counts > 1 and (work.rows or rows_of(outcome.chunks)):
             self.executed(first.arrived, outcome.finished)
 
     def committed(self, inputs: Sequence[Point], now: float) -> None:

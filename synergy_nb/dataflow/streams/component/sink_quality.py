@@ -32,10 +32,9 @@ class SinkQuality:
         self.ended = False  # whether the end of the stream has arrived
         self.halted = False  # whether it accepts no more tuples
         self.reported = False  # whether the record with the end was reported
-        self._delays = DelayHistogram(limit)
-        self._recent = DelayHistogram(limit)
-        self._bytes = 0
-        self._recent_bytes = 0
+        # past, recent: delays and bytes of tuples before the present interval, and in it
+        self._past, self._past_bytes = DelayHistogram(limit), 0
+        self._recent, self._recent_bytes = DelayHistogram(limit), 0
         self._lost_of = lost
         self._losses: tuple[Loss, ...] = ()
         self._lost_before = 0.0  # lost results before the last interval
@@ -57,10 +56,7 @@ class SinkQuality:
         """Count the arrival of ``rows`` tuples of ``size`` bytes that entered the system at ``born``."""
         if self.halted:
             return
-        delay = now - born
-        self._delays.add(delay, rows)
-        self._recent.add(delay, rows)
-        self._bytes += size
+        self._recent.add(now - born, rows)
         self._recent_bytes += size
         self._first = born if self._first is None else min(self._first, born)
         self._last = now
@@ -83,12 +79,16 @@ class SinkQuality:
     @property
     def mean_delay(self) -> float | None:
         """Mean delay of the tuples so far, seconds; None before the first."""
-        return self._delays.mean
+        count = self._past.count + self._recent.count
+        return (self._past.total + self._recent.total) / count if count else None
 
     def qos(self) -> dict[str, Any]:
         """Return the quality of service so far, as :class:`~synergy_nb.events.SinkMeasured` describes it."""
         seconds = 0.0 if self._first is None else self._last - self._first
-        return self._record(self._delays, self._bytes, seconds, self._lost)
+        every = DelayHistogram(self.limit)
+        every.include(self._past)
+        every.include(self._recent)
+        return self._record(every, self._past_bytes + self._recent_bytes, seconds, self._lost)
 
     def interval(self, now: float) -> dict[str, Any]:
         """Return the quality of service since the last call; delays are None if no tuple has arrived."""
@@ -96,8 +96,9 @@ class SinkQuality:
         lost = self._lost
         record = self._record(self._recent, self._recent_bytes, now - self._since, lost - self._lost_before)
         self._lost_before = lost
-        self._recent = DelayHistogram(self.limit)
-        self._recent_bytes = 0
+        self._past.include(self._recent)
+        self._past_bytes += self._recent_bytes
+        self._recent, self._recent_bytes = DelayHistogram(self.limit), 0
         self._since = now
         return record
 
@@ -116,7 +117,7 @@ class SinkQuality:
             "limit_s": self.limit,
             "tuples_per_s": delays.count / seconds if seconds > 0.0 else 0.0,
             "bytes_per_s": size / seconds if seconds > 0.0 else 0.0,
-            "tuples": self._delays.count,
+            "tuples": self._past.count + self._recent.count,
             "finished": self.ended,
             "dropped": {loss.operator: loss.dropped for loss in self._losses if loss.dropped},
             "lost": all_lost,

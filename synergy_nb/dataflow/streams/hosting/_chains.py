@@ -59,7 +59,8 @@ def _only_reader(components: Mapping[tuple[str, str], Component], made_by: Compo
         component is None
         or component.apart
         or made_by.apart
-        or component.reader(reader.port) != reader
+        or reader.port not in component.ports
+        or (component.peer, component.epoch) != (reader.peer, reader.epoch)
         or not component.idle
     ):
         return None

@@ -49,7 +49,7 @@ def first(
         return next(iter(runnable))
     nominated: dict[str, tuple[tuple[float, int], Component, Chunk]] = {}
     for component, (sequence, _, chunk) in runnable.items():
-        if accept is not None and (component.steps or not accept(component, chunk)):
+        if accept is not None and (component.left or not accept(component, chunk)):
             continue
         own = component.terms.discipline or discipline
         rank = _rank(component, chunk, own), sequence

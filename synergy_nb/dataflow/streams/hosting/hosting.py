@@ -320,7 +320,7 @@ class Hosting:
                 return False
             return accept is None or accept(chosen, chunk)
 
-        return chosen.next_work(now, joins if together else None)
+        return chosen.next_work(now, before, joins if together else None)
 
     def encoder(self, component: Component) -> Callable[[Chunk], None] | None:
         """Return the encoder of a component's chunks; None if they need not be encoded."""
@@ -353,7 +353,7 @@ class Hosting:
         """Handle the end of an execution, as :meth:`finished` does, until the events are settled."""
         for link in work.then:  # including links that were not executed
             link.component.resume()
-            self._outbox.touch(link.component.application, link.component.operator)
+            self._outbox.touched[link.component.key] = None
         self._ended(work, outcome, now)
         while outcome.then is not None:
             work, outcome = outcome.then

@@ -200,7 +200,10 @@ class InOrder:
         received, end = self.received, chunk.end
         # usual: what comes next, tuples or a promise
         if chunk.start == received and (end.until == received.until if chunk.rows else end.until > received.until):
-            self._put(chunk, sequence, now)
+            self.queue.append(WaitingChunk(sequence, now, chunk))
+            self.queued += chunk.size
+            self.queued_rows += chunk.rows
+            self.received = end
             return Receipt.NEW
         promised = self._promise(chunk.start.until, chunk.born, sequence, now)
         if not chunk.rows:
@@ -313,7 +316,9 @@ class InOrder:
         """Record that tuples up to a point were executed without waiting here: they are discarded when they arrive."""
         if self.queue:
             self.run(upto)
-        self.received, self.consumed = self.received.joined(upto), self.consumed.joined(upto)
+        if self.received != upto:
+            self.received = self.received.joined(upto)
+        self.consumed = self.consumed.joined(upto)
 
     def _pop(self) -> Chunk:
         chunk = self.queue.popleft().chunk
