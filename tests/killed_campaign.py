@@ -88,8 +88,11 @@ def drawn(seed: int) -> Try:
         kills.append(
             Kill(rng.randint(1, 4), runs, rng.uniform(0.0, LASTS_S / 2.0) if runs else rng.uniform(0.3, STARTS_S))
         )
+    backups = rng.random() < 0.2
+    least = 2 if backups else 1  # with fewer peers the plan is refused, and waits in the folder
+    kills = [msgspec.structs.replace(kill, peers=max(kill.peers, least)) for kill in kills]
     shape, form = rng.choice(sorted(SHAPES)), rng.choice(FORMATS)
-    return Try(seed, shape, form, rng.choice(EVERY), rng.random() < 0.2, tuple(kills), rng.randint(1, 4))
+    return Try(seed, shape, form, rng.choice(EVERY), backups, tuple(kills), rng.randint(least, 4))
 
 
 def plan_of(each: Try, folder: Path, to: dict[str, Any] | None) -> Plan:
@@ -165,8 +168,8 @@ def epoch(folder: Path) -> int:
     return max((1 + each.epoch for each in DurableFolder(folder).applications()), default=0)
 
 
-def killed(folder: Path, kill: Kill, plan: Path | None) -> None:
-    """Run a program for a while, and kill all of it."""
+def killed(folder: Path, kill: Kill, plan: Path | None) -> str:
+    """Run a program for a while, and kill all of it; return what it said if it has ended by itself."""
     known, deadline = epoch(folder / "durable"), time.monotonic() + ENDS_S
     arguments = [str(folder / "durable"), str(kill.peers), *(() if plan is None else [str(plan)])]
     command = [sys.executable, "-m", "tests.durable.durable_program", *arguments]
@@ -182,8 +185,12 @@ def killed(folder: Path, kill: Kill, plan: Path | None) -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(kill.after)
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            ended = process.poll() is not None
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+    said = (folder / "programs.log").read_text("utf-8", "replace").strip().splitlines()
+    return f"a program has ended: {said[-1] if said else 'without a word'}" if ended else ""
 
 
 def run(each: Try) -> dict[str, Any]:
@@ -196,9 +203,11 @@ def run(each: Try) -> dict[str, Any]:
         file = folder / "plan.yaml"
         file.write_text(plan_of(each, folder, destination(each, folder)).to_yaml(), "utf-8")
         waits: Path | None = file  # until a program has kept the plan
+        line: dict[str, Any] = msgspec.to_builtins(each)
         restarts = 0
         for kill in each.kills:
-            killed(folder, kill, waits)
+            if ended := killed(folder, kill, waits):  # it refused the plan, or the folder
+                return line | {"wrong": ended}
             if now := epoch(folder / "durable"):
                 waits, restarts = None, now // EPOCHS
         with Cluster(each.peers, cores=1.0, spark=False, durable=folder / "durable") as cluster:
@@ -208,7 +217,6 @@ def run(each: Try) -> dict[str, Any]:
                 application.wait(ENDS_S)
         columns = [name for name, kind in wanted.schema.items() if kind.is_integer()]
         fault = wrong(counted(written(each, folder), columns), counted(wanted, columns))
-        line: dict[str, Any] = msgspec.to_builtins(each)
         return line | {
             "restarts": restarts, "rows": wanted.height, "wrong": fault, "seconds": round(time.monotonic() - began, 1)
         }  # fmt: skip
