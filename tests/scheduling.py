@@ -30,6 +30,7 @@ SERVERS: Final = {
         "test_session_worker",
         "test_spark_external_server",
         "test_spark_expressions",
+        "test_spark_frames",
         "test_spark_operators",
         "test_spark_patterns",
         "test_spark_query",

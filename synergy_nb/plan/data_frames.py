@@ -1,7 +1,8 @@
 """Data frames as sources: the kinds that are accepted, their columns and types, and their rows as Polars tables.
 
 A data frame is a pandas or Polars table (a ``LazyFrame`` too), an Arrow table, record batch or record batch reader,
-anything else that exports an Arrow stream, or a dictionary of columns. Values are read as DuckDB reads them: NaN in
+anything else that exports an Arrow stream, or a dictionary of columns. A frame of Dask or Spark is not in memory: it is
+computed while it is read, that of Dask partition by partition. Values are read as DuckDB reads them: NaN in
 pandas is NULL, categories are their text, times with a zone are instants in UTC. The index of a pandas table is
 ignored, unless it holds times and the table has no other event time, or ``time`` names it.
 """
@@ -40,6 +41,7 @@ __all__ = [
 CLOCKS: Final = ("time", "date", "int", "float", "str")
 #: Types of the values of a pandas index that are times, as pandas calls them.
 TIMES_OF_PANDAS: Final = ("datetime64", "datetime", "date")
+_SAMPLE: Final = 1000  # rows of a frame that is not in memory by which its columns are known
 UNNAMED_INDEX: Final = ("time", "index")  # names by which ``time`` means an index without a name
 EXPECTED: Final = "a pandas, Polars or Arrow table, a dictionary of columns"
 VALUES: Final = "numbers, text, truth values, times, dates, durations or bytes"
@@ -71,6 +73,39 @@ def is_frame(value: Any) -> bool:
     if isinstance(value, Mapping):
         return bool(value) and all(_is_column(column) for column in value.values())
     return hasattr(value, "__arrow_c_stream__")
+
+
+def _is_of(value: Any, package: str) -> bool:
+    """Whether a value is a data frame of a library that need not be installed."""
+    kind = type(value)
+    return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == package
+
+
+class _Partitions:
+    """The tables of a frame that is not in memory, which are computed while they are iterated over, one at a time."""
+
+    def __init__(self, frame: Any) -> None:
+        """Raises ``TypeError`` if it never ends."""
+        if getattr(frame, "isStreaming", False):
+            raise TypeError(
+                "source: a streaming Spark frame, which never ends; expected a frame that ends, or a connector that "
+                "reads what it reads, such as kafka"
+            )
+        self._frame = frame
+        self._of_spark = _is_of(frame, "pyspark")
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._of_spark:
+            yield self._frame.toArrow()
+            return
+        for number in range(self._frame.npartitions):
+            yield self._frame.partitions[number].compute(scheduler="threads")
+
+    def sample(self) -> Any:
+        """Some of its rows."""
+        if self._of_spark:
+            return self._frame.limit(_SAMPLE).toArrow()
+        return self._frame.head(_SAMPLE, npartitions=-1, compute=False).compute(scheduler="threads")
 
 
 def single_use(value: Any) -> bool:
@@ -172,6 +207,11 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
         raise DataFrameError(
             f"source: {type_of(rows)}, which is one column; expected a table, with the event time beside it"
         )
+    if _is_of(rows, "dask") or _is_of(rows, "pyspark"):
+        rows = _Partitions(rows)
+        kinds, clock = declared(normal(rows.sample(), time), columns, time)
+        own = {"time": clock} if clock != "time" or "time" in params else {}
+        return rows, {**params, **own, "columns": kinds}
     sample: Any = rows
     first = rows if is_frame(rows) else _first_of(rows)
     index = _index_clause(first) if _is_pandas(first) else ""

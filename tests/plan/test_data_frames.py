@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from synergy_nb import Feed, FeedError, plan, source
+from synergy_nb import Feed, FeedError, Simulation, plan, source
 from synergy_nb.plan import data_frames
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
 from synergy_nb.traces._typed_columns import convert
@@ -319,3 +319,29 @@ def test_stored_values_are_converted_only_where_nothing_is_lost() -> None:
         ([dt.timedelta(1)], "int", [None]),
     ):
         assert convert(pl.Series(values), kind).to_list() == found, values
+
+
+def test_a_frame_of_dask_is_computed_partition_by_partition() -> None:
+    frames = pytest.importorskip("dask.dataframe")
+    rows = pd.DataFrame({"when": pd.date_range("2026-01-01", periods=30, freq="s"), "v": range(30)})
+    computed: list[int] = []
+
+    def noted(part: pd.DataFrame) -> pd.DataFrame:
+        computed.append(len(part))
+        return part
+
+    frame = frames.from_pandas(rows, npartitions=3).map_partitions(noted, meta=rows)
+    plan = source(frame, columns={"v": "float"}, time="when").sink("out")
+    assert plan.schema("source") == {"time": "time", "v": "float"}
+    computed.clear()
+    given = iter(plan.rows["source"])
+    assert len(next(given)) == 10
+    assert computed == [10]
+    assert [len(each) for each in given] == [10, 10]
+    assert Simulation(peers=1).submit(plan).results()["v"].to_list() == [float(each) for each in range(30)]
+
+
+def test_a_streaming_frame_of_spark_is_refused() -> None:
+    streaming = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe", "isStreaming": True})
+    with pytest.raises(TypeError, match="a streaming Spark frame, which never ends; expected a frame that ends"):
+        source(streaming())
