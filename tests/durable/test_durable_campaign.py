@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from synergy_nb.dataflow.streams.log.log import Limits
-from tests.campaigns import blocks
+from tests.campaigns import ALL, blocks
 from tests.durable.durable_world import DurableWorld, PowerFiles
 from tests.moving_schedules import undisturbed
 from tests.quick_cases import quick_first
@@ -69,7 +69,7 @@ def test_rows_are_those_of_an_undisturbed_run_wherever_everything_is_killed(seed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(500 if ALL else 4))
 def test_rows_are_those_of_an_undisturbed_run_though_the_power_fails(seed: int, tmp_path: Path) -> None:
     run(seed, tmp_path)
 
@@ -78,9 +78,3 @@ def test_rows_are_those_of_an_undisturbed_run_though_the_power_fails(seed: int, 
 @pytest.mark.parametrize("block", blocks(20, 20))
 def test_rows_are_those_of_an_undisturbed_run_in_many_schedules(block: int) -> None:
     in_blocks(run, block)
-
-
-@pytest.mark.slow(60)
-@pytest.mark.parametrize("block", blocks(0, 10))
-def test_rows_are_those_of_an_undisturbed_run_in_many_power_failures(block: int, tmp_path: Path) -> None:
-    in_blocks(lambda seed: run(seed, tmp_path), block)
