@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from synergy_nb.plan import source
 from synergy_nb.plan.functions.registry import Payload, forget, payload_of
 from synergy_nb.runtime.process.durable_applications import keep_application, provide_contents
 from synergy_nb.runtime.process.requests import Submit
-from tests.connectors.broken_disk import FailingDisk
+from tests.connectors.broken_disk import FailingDisk, Killed
+from tests.connectors.power_loss import PowerDisk
 
 ACK = Ack(Output("app", "f"), Reader("app", "f", COPY, "durable"), ORIGIN, ORIGIN, ORIGIN)
 PLAN = source("packets", rate=10.0).filter("bytes > 1").sink("large")
@@ -224,3 +226,30 @@ def test_a_file_that_a_full_disk_did_not_take_at_first_has_marks_from_its_beginn
     path.write_bytes(path.read_bytes() + b"?" * len(record))  # what came last when the power failed
     checked(folder)
     assert unpacked(path.read_bytes(), "f@0.0") == [ACK]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_kept_is_there_after_power_failures_and_what_was_dropped_is_not(seed: int, tmp_path: Path) -> None:
+    rng, disk = random.Random(seed), PowerDisk(tmp_path / "disk")
+    folder = DurableFolder(tmp_path / "disk" / "folder", disk)
+    certain: dict[str, int] = {}  # application to the epoch that was kept
+    for number in range(12):
+        name, before = f"app-{number % 3}", dict(certain)
+        disk.left, disk.done = rng.choice((3, 6, 9, 12, 99)), 0
+        possible = [before]
+        try:
+            folder.prepare()
+            if rng.random() < 0.3:
+                possible.append({each: epoch for each, epoch in before.items() if each != name})
+                folder.drop(name)
+            else:
+                possible.append({**before, name: number})
+                folder.keep(KeptApplication(name, b"plan", "composed", 0.0, number), {"apply:f@1": b"code"})
+            possible = possible[1:]
+        except Killed:
+            pass
+        disk.lose(rng.getrandbits(32))
+        folder.prepare()
+        certain = {each.id: each.epoch for each in folder.applications()}
+        assert certain in possible
+        assert all(folder.content(each, "apply:f@1") == b"code" for each in folder.applications())
