@@ -93,7 +93,7 @@ SPEAKERS: Final[Mapping[str, Speaker]] = {
     "End": LEADER,
     "Feedback": Speaker("who leads the application; its handler compares"),
     "GraphAsked": ITSELF,
-    "Granted": Speaker("who leads the application, or led it when the receiver left it; its handler compares"),
+    "Granted": Speaker("who leads the application, or led it when the receiver left it, or may succeed that peer"),
     # what components add to delays
     "TimesReported": EXECUTES,
     "GrowthAsked": MEMBER,

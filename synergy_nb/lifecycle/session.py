@@ -163,8 +163,8 @@ class Session(Protocol):
         # components that this peer commits during set-up
         self.commitments = Commitments(self.participation, self.impacts, self.sharers.admit, self.agreements, deployed)
         leading = Leading(
-            self.agreements, self.copies, self.feedbacks, self.leases, self.rebuilds, self.sharers, self.sinks,
-            self.takeovers, self._end_leading, self._fail, self._end_application, self.stop,
+            self.agreements, self.copies, self.feedbacks, self.grants, self.leases, self.rebuilds, self.sharers,
+            self.sinks, self.takeovers, self._end_leading, self._fail, self._end_application, self.stop,
         )  # fmt: skip
         self.succession = Succession(self.changes, leading, placed)  # leadership after the death of an origin
         self.verdicts = Verdicts(

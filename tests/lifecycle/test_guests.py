@@ -8,6 +8,7 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import (
+    CopyReady,
     MoveComponent,
     OperatorStopped,
     ShareApplication,
@@ -16,7 +17,7 @@ from synergy_nb.control.driver_messages import (
 )
 from synergy_nb.control.rights import Acceptance, Rights
 from synergy_nb.control.roles import Roles
-from synergy_nb.lifecycle.records.messages import Confirm, End, Granted, Graph
+from synergy_nb.lifecycle.records.messages import Confirm, End, Followed, Granted, Graph
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.checks.memory_estimates import retained_bytes
 from tests.one_peer import OnePeer
@@ -153,6 +154,57 @@ def test_all_peers_learn_what_is_granted_after_the_end(ends: str) -> None:
     granted(system, "peer-0", "bob", "control")
     system.run(5.0)
     assert known_rights(system) == dict.fromkeys(system.synergy, Rights("ann", {"bob": "control"}, 3))
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["it runs", "it has ended"])
+def test_all_peers_learn_what_is_granted_at_a_successor(ends: bool) -> None:
+    """Also one that a component had left before: the successor knows it by the graphs that it has adopted."""
+    system = sunk()
+    system.simulation.report("peer-0", MoveComponent("a", "work", "peer-4"))
+    system.run(1.0)
+    system.simulation.report("peer-4", CopyReady("a", "work"))
+    system.run(5.0)
+    assert "a" not in system.synergy["peer-2"].session.members
+    granted(system, "peer-0", "bob", "read")
+    if ends:
+        system.simulation.report("peer-3", SinksEnded("a"))
+    system.run(5.0)
+    system.crash("peer-0")
+    system.run(10.0)
+    before = Rights("ann", {"bob": "read"}, 1)
+    assert known_rights(system) == dict.fromkeys(system.synergy, before), "peer-2 was left"
+    granted(system, "peer-3", "eve", "read")
+    system.run(5.0)
+    assert known_rights(system) == dict.fromkeys(system.synergy, before.granted("eve", "read"))
+    assert system.status("a") == ("finished" if ends else "running")
+
+
+def test_what_is_granted_while_a_graph_changes_holds_at_the_successor() -> None:
+    """The origin dies before it has published it."""
+    system = sunk()
+    transmit = system.simulation.transmit
+    system.simulation.transmit = lambda sender, to, message: (  # type: ignore[method-assign]
+        None if isinstance(message, Followed) else transmit(sender, to, message)
+    )
+    system.simulation.report("peer-0", MoveComponent("a", "work", "peer-4"))
+    granted(system, "peer-0", "eve", "read")
+    system.run(0.5)
+    assert "peer-1" in known_rights(system)
+    assert known_rights(system)["peer-1"] == Rights("ann"), "no graph states it yet"
+    system.crash("peer-0")
+    system.run(10.0)
+    members = {peer: rights for peer, rights in known_rights(system).items() if peer != "peer-4"}
+    assert members == dict.fromkeys(members, Rights("ann", {"eve": "read"}, 1))
+    assert {"peer-1", "peer-2", "peer-3"} <= members.keys()
+
+
+def sunk() -> Ring:
+    """Five peers, and an application of the first that another one succeeds: that with the sink."""
+    system = ring(Acceptance(), peers=5)
+    packets = source("packets", rate="300 tuples/s", at="peer-1").delay("1 ms", id="work", at="peer-2")
+    system.submit("peer-0", "a", packets.sink(id="sink", at="peer-3"), user="ann")
+    assert running("a", system) == "running"
+    return system
 
 
 def test_only_who_leads_an_application_says_who_may_read_it_and_old_grants_do_not_count() -> None:

@@ -122,7 +122,7 @@ def test_a_successor_has_the_record_as_the_application_runs_with_its_backups_as_
     placed = graph(backups={"f": ("d",)}, successor="c")
     record = Entrusted(PLAN.to_bytes(), "composed", True, 1.0, 0, 60.0)
     now = graph({"f": "d"}).led_by("c")
-    each = Request.entrusted(Entrust(placed, record), now, 9.0)
+    each = Request.entrusted(Entrust(placed, record), now, {"gone"}, 9.0)
     assert (each.name, each.state, each.graph, each.began, each.submitted) == ("r", State.RUNNING, now, 9.0, 1.0)
-    assert (each.placed, each.spread, each.lease) == (placed.roles, True, 60.0)
+    assert (each.placed, each.spread, each.lease, each.former) == (placed.roles, True, 60.0, {"gone"})
     assert each.alternatives == []

@@ -49,10 +49,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from synergy_nb.control.peer import Message
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import LeadershipLost, MessageOutdated, OriginSucceeded, SuccessionBegun
 from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.changes.grants import Grants
 from synergy_nb.lifecycle.changes.graph_changes import GraphChanger, GraphChanges
 from synergy_nb.lifecycle.changes.lagging_copies import LaggingCopies
 from synergy_nb.lifecycle.changes.rebuilds import Rebuilds
@@ -96,6 +99,7 @@ class Leading(NamedTuple):
     agreements: Agreements
     copies: LaggingCopies
     feedbacks: Feedbacks
+    grants: Grants
     leases: Leases
     rebuilds: Rebuilds
     sharers: SharedStreams
@@ -281,7 +285,9 @@ class Succession(GraphChanger):
         """Claim an application whose origin has died; if it has ended, only become the origin of its results."""
         application, graph = member.graph.application, member.graph
         if member.ended:
-            request = Request.entrusted(entrusted, graph.led_by(self.peer.address), self.peer.now)
+            rights = self._leading.grants.latest(application, graph.rights)
+            led = msgspec.structs.replace(graph.led_by(self.peer.address), rights=rights)
+            request = Request.entrusted(entrusted, led, member.former, self.peer.now)
             state, reason = ending(
                 (self._end_of(application, graph.attempt),), graph.origin, sinks_ended=member.sinks_ended
             )
@@ -364,7 +370,10 @@ class Succession(GraphChanger):
         origin, leading, answers = claim.graph.origin, self._leading, claim.answers
         latest, placed = claim.latest.led_by(self.peer.address), claim.entrusted.graph.roles.backups
         graph = first_graph(latest, placed, answers, self.membership.is_dead)
-        request = self.led[application] = Request.entrusted(claim.entrusted, graph, self.peer.now)
+        known = (answer.graph.rights for answer in answers.values() if answer.graph is not None)
+        graph = msgspec.structs.replace(graph, rights=leading.grants.latest(application, *known))
+        former = self.changes.members[application].former.difference(graph.addresses)
+        request = self.led[application] = Request.entrusted(claim.entrusted, graph, former, self.peer.now)
         for address in graph.watched:
             self.membership.watch(address)
         leading.agreements.open(graph)

@@ -81,6 +81,7 @@ class Member:
         "backups_committed",
         "components",
         "delay",
+        "former",
         "graph",
         "helpless",
         "leader",
@@ -103,6 +104,8 @@ class Member:
         # peer whose instructions count: the origin, or the successor to which it is promised
         self.leader = graph.origin
         self.led_before: tuple[str, ...] = ()  # peers that have led the application earlier
+        # peers that have taken part by a graph that this peer has adopted, and take no part by the present one
+        self.former: frozenset[str] = frozenset()
         self.promised = 0  # least epoch of the graphs that this peer adopts, as it has promised to the successor
         self.operators = _operators_at(graph, address)
         self._confirmed: dict[str, set[str]] = {}  # operator to the consumers that have confirmed it
@@ -171,6 +174,7 @@ class Member:
     def adopt(self, graph: Graph) -> set[str]:
         """Know the next graph; returns the deployed components that have no place at this peer any more."""
         before, self.graph = self.graph, graph
+        self.former = self.former.union(before.addresses).difference(graph.addresses)
         moves = self.moves.adopt(before, graph, self.address)
         if before.origin != graph.origin:
             self.leader = graph.origin

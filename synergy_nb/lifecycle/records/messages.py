@@ -263,7 +263,10 @@ class End(Message, frozen=True):
 
 
 class Granted(Message, frozen=True):
-    """The rights to an application, for peers that its graph does not reach: it has ended, or they have left it."""
+    """The rights to an application, for peers that no graph tells: it has ended, they have left, or the graph changes.
+
+    While the graph changes, only the successor of the sender is told.
+    """
 
     application: str
     attempt: int

@@ -140,8 +140,11 @@ class Request:
         self.skipped: dict[str, SkippedLines] = {}  # source to the malformed lines of its trace that it skips
 
     @classmethod
-    def entrusted(cls, entrust: Entrust, graph: Graph, now: float) -> Request:
-        """The record of an application that runs, at the successor that leads it now, from this graph on."""
+    def entrusted(cls, entrust: Entrust, graph: Graph, former: Iterable[str], now: float) -> Request:
+        """The record of an application that runs, at the successor that leads it now, from this graph on.
+
+        ``former``: addresses of peers that have taken part, and take no part any more.
+        """
         record = entrust.record
         plan = Plan.from_bytes(record.plan)
         request = cls(
@@ -151,6 +154,7 @@ class Request:
         request.alternative, request.alternatives = Alternative(Plan.from_bytes(graph.plan)), []
         request.placed, request._graph, request.began = entrust.graph.roles, graph, now
         request.held_since = now if graph.on_hold else None
+        request.former = set(former)
         for state in (State.DECIDING, State.ESTABLISHING, State.RUNNING):
             request.enter(state)
         return request
