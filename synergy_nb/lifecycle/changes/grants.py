@@ -103,8 +103,9 @@ class Grants:
 
     def latest(self, application: str, *known: Rights) -> Rights:
         """Return the latest of the rights that members know, and of those that the origin has told this peer."""
-        told = self._told.pop(application, None)
-        return max((*known, *(() if told is None else (told,))), key=lambda rights: rights.changes)
+        told = self._told.pop(application, OWNED)  # which is older than any that somebody was told
+        latest: Rights = max(*known, told, key=lambda rights: rights.changes)
+        return latest
 
     # -- at members --------------------------------------------------------------------------------------------------
 
