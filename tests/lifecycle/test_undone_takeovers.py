@@ -155,3 +155,28 @@ def until(world: Any, condition: Callable[[], bool]) -> bool:
 def every_row(params: Any) -> pl.DataFrame:
     """All rows of a source with these parameters."""
     return pl.concat([item.table for item in traces.read(params) if isinstance(item, Batch)])
+
+
+def test_another_backup_takes_over_when_one_has_ended_that_was_asked_and_did_not() -> None:
+    """A peer that lies may live, and not do what it is asked to: its owner revokes it, and it counts as dead."""
+    simulation = Simulation(peers=6, seed=3, network="local")
+    packets = source("packets", seed=1, rate="50 tuples/s", duration="6 s")
+    application = simulation.submit(packets.count(window="1 s", id="n").sink("out", availability="degree 3"))
+    simulation.run("2 s")
+    world, primary = simulation.world, simulation.peers[application.graph["n"]]
+    liar, other = (simulation.peers[each] for each in application.backups["n"])
+    transmit = world.control.transmit
+
+    def heard(sender: str, to: str, message: Message) -> None:
+        if (to, type(message).__name__) != (liar, "TakeOver"):
+            transmit(sender, to, message)
+
+    world.control.transmit = heard  # type: ignore[method-assign]
+    world.crash(primary)
+    simulation.run("10 s")
+    assert f"taken over: n from {simulation.names[primary]} to {simulation.names[liar]}" in str(application.explain())
+    assert application.status == "running"
+    world.crash(liar)
+    undisturbed = simulation.submit(packets.count(window="1 s", id="n").sink("out"))
+    assert application.results()["n"].to_list() == undisturbed.results()["n"].to_list()
+    assert simulation.peers[application.graph["n"]] == other
