@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from synergy_nb import ClusterError, PlanError, Simulation, csv, jsonl, kafka, mqtt, parquet, plan, source
+from synergy_nb import ClusterError, PlanError, Simulation, csv, jsonl, kafka, mqtt, parquet, plan, postgresql, source
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import Technique, degrees, technique
 from synergy_nb.plan.derived.allowed_paths import refused_paths
@@ -138,7 +138,11 @@ def test_plans_of_others_write_nothing() -> None:
     assert refused_paths(made, ["/srv/open"], "source") == ""
     sent = PACKETS.sink(to=kafka("open", servers="localhost:9092"))
     assert "to: 'open'; expected no destination" in refused_paths(sent, [], hosts=["localhost"])
-    assert all({"path", "topic", "url"} & fields.keys() for fields in DESTINATIONS.values()), "by which it is refused"
+    kept = PACKETS.sink(to=postgresql("db.local:5432", "rows"))
+    assert "to: 'rows'; expected no destination" in refused_paths(kept, [], hosts=["db.local"])
+    assert all({"path", "topic", "url", "table"} & fields.keys() for fields in DESTINATIONS.values()), (
+        "it is named by it"
+    )
 
 
 def test_a_simulation_writes_nothing(tmp_path: Path) -> None:

@@ -148,5 +148,7 @@ def _paths(operator: Operator) -> Iterator[NamedPath]:
             elif parameter.type is TABLE and isinstance(value, Mapping) and "path" in value:
                 yield NamedPath(owner, name, str(value["path"]), "query" in value)
             elif parameter.type is DESTINATION and isinstance(value, Mapping):
-                place = next(str(value[each]) for each in ("path", "topic", "url") if each in value)
-                yield NamedPath(owner, name, place, written=True)
+                place = next(
+                    (value[each] for each in ("path", "topic", "url", "table") if each in value), value["format"]
+                )
+                yield NamedPath(owner, name, str(place), written=True)
