@@ -387,3 +387,24 @@ async def test_reading_a_closed_comm_fails_by_name() -> None:
         comm.stream = None
         with pytest.raises(CommClosedError):
             await comm.read()
+
+
+async def test_a_connection_that_is_there_as_its_caller_gives_up_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its other end would wait for a handshake, and report that none came."""
+    start_tls, made = IOStream.start_tls, list[Any]()
+
+    def given_up(self: IOStream, *arguments: Any, **more: Any) -> Any:
+        made.append(start_tls(self, *arguments, **more))
+        made[-1].add_done_callback(lambda _: opening.cancel())
+        return made[-1]
+
+    monkeypatch.setattr(IOStream, "start_tls", given_up)
+    identity = certificates()
+    async with serving(QUICK, identity) as world:
+        host, port = world.address
+        connector = listening.backends[listening.LINKS].get_connector()
+        opening = asyncio.ensure_future(connector.connect(f"{host}:{port}", **identity.get_connection_args("client")))
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        await until(made[0].result().closed)
+        assert world.refused == []

@@ -315,6 +315,27 @@ class _LinkConnector(TLSConnector):
         made: Any = partial(BoundedTLSComm, bounds=Bounds(), refused=_not_reported, answers=True)
         self.comm_class = made
 
+    async def connect(self, *arguments: Any, **more: Any) -> Any:
+        """Open a connection; if whoever asks for it gives up, it is closed once it is there.
+
+        Where a loop is late, the connection is often there as the time is over, and then the cancellation of what opens
+        it closes nothing (test_a_connection_that_is_there_as_its_caller_gives_up_is_closed). So that is not cancelled.
+        """
+        opening = asyncio.ensure_future(super().connect(*arguments, **more))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            late = asyncio.get_running_loop().call_later(Bounds().patience, opening.cancel)
+            opening.add_done_callback(partial(_close_unused, late))
+            raise
+
+
+def _close_unused(late: asyncio.TimerHandle, opening: asyncio.Future[Any]) -> None:
+    """Close a connection that nobody waits for any more."""
+    late.cancel()
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().abort()
+
 
 class _LinkBackend(TLSBackend):
     """Dask's TLS for links."""
