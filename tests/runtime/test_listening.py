@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from distributed.comm.core import CommClosedError, connect
+from distributed.comm.registry import backends
 from distributed.core import Server
 from distributed.protocol.serialize import to_serialize
 from hypothesis import given
@@ -402,7 +403,7 @@ async def test_a_connection_that_is_there_as_its_caller_gives_up_is_closed(monke
     identity = certificates()
     async with serving(QUICK, identity) as world:
         host, port = world.address
-        connector = listening.backends[listening.LINKS].get_connector()
+        connector = backends[listening.LINKS].get_connector()
         opening = asyncio.ensure_future(connector.connect(f"{host}:{port}", **identity.get_connection_args("client")))
         with pytest.raises(asyncio.CancelledError):
             await opening
