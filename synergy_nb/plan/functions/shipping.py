@@ -177,10 +177,16 @@ def _without_lines(members: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _local_by_value(code: Any) -> Iterator[None]:
-    """Write the module of ``code`` by its content, if it is not installed: peers cannot import what lies beside."""
+    """Write the module of ``code`` by its content, if it is not installed: peers cannot import what lies beside.
+
+    This package they have, also where it is not installed.
+    """
     module = sys.modules.get(getattr(code, "__module__", None) or "")
     file = getattr(module, "__file__", None)
     if module is None or file is None or module.__name__ == "__main__" or _is_installed(Path(file)):
+        yield
+        return
+    if module.__name__.partition(".")[0] == __name__.partition(".")[0]:
         yield
         return
     known = module.__name__ in cloudpickle.list_registry_pickle_by_value()
