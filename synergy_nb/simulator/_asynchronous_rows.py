@@ -17,8 +17,8 @@ class InTurn(Iterator[Any]):
     """Yields what an asynchronous iterable yields; closes it at the end, or when nobody reads it any more.
 
     Its coroutines run on an event loop of a thread of their own, as the simulation may run within a notebook's loop.
-    The loop and the thread belong to the finalizer: a generator with them hung for ever where it was collected as
-    part of a circle, as the executor had been told of its own end before the generator was.
+    The loop and the thread belong to the finalizer. A generator that owned them hung for ever when it was collected as
+    part of a reference cycle: its executor had ended by then, and it waited for a last call.
 
     >>> async def numbers():
     ...     for number in range(3):

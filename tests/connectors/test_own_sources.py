@@ -78,6 +78,10 @@ def test_what_cannot_be_one_is_said_at_once() -> None:
         reader(columns={"n": "int"})(type("Other", (), {}))
     with pytest.raises(PlanError, match="expected arguments by name with values that JSON has"):
         source(Numbers, arguments={"upto": object()}).sink("out")
+    with pytest.raises(ValueError, match=r"arguments: {'to': 3}; expected those of Numbers\(.*(unexpected|missing)"):
+        source(Numbers, arguments={"to": 3})
+    with pytest.raises(ValueError, match=r"arguments: {}; expected those of Numbers\(.*missing a required argument"):
+        source(Numbers)
     with pytest.raises(TypeError, match=r"apply: function: 'Numbers'; expected a function .*: use source\(Numbers\)"):
         source("packets").apply(Numbers)
 

@@ -17,15 +17,11 @@ from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import Batch, conform
 from synergy_nb.testing import check_sink
 from tests.connectors.broken_disk import COLUMNS, rows
-from tests.connectors.postgres_server import PASSWORD, Postgres, postgres, program
-
-SECRETS = {"shop": PASSWORD.encode()}
+from tests.connectors.postgres_server import PASSWORD, SECRETS, Postgres, postgres
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    if program("initdb") is None:
-        pytest.skip("PostgreSQL is not installed; on Debian: apt-get install postgresql")
     with postgres() as started:
         yield started
 

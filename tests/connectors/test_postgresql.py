@@ -16,15 +16,11 @@ from synergy_nb.plan.derived.allowed_paths import refused_paths
 from synergy_nb.plan.derived.named_secrets import NamedSecret
 from synergy_nb.testing import check_source
 from tests.connectors.declared import COLUMNS, declared, numbers
-from tests.connectors.postgres_server import PASSWORD, Postgres, postgres, program
-
-SECRETS = {"shop": PASSWORD.encode()}
+from tests.connectors.postgres_server import PASSWORD, SECRETS, Postgres, postgres
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    if program("initdb") is None:
-        pytest.skip("PostgreSQL is not installed; on Debian: apt-get install postgresql")
     with postgres() as started:
         times = "TIMESTAMPTZ '2026-01-01 00:00:00Z' + n * interval '1 s' AS time"
         started.execute(f"CREATE TABLE rows AS SELECT n, {times}, 'w' || n AS word FROM generate_series(0, 4) t(n)")

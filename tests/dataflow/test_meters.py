@@ -77,3 +77,18 @@ def test_delays_are_clipped_and_one_at_its_limit_is_in_time() -> None:
     assert meter.quantiles(0.0, 0.5, 1.0) == [meter.quantile(share) for share in (0.0, 0.5, 1.0)]
     assert meter.quantile(0.5) == pytest.approx(1e-6, rel=0.0101)
     assert meter.quantile(1.0) == pytest.approx(1e6, rel=0.0101)
+
+
+def test_a_histogram_that_includes_two_others_is_that_of_all_their_delays() -> None:
+    rng = random.Random(7)
+    delays = [rng.lognormvariate(-3.0, 2.0) for _ in range(200)]
+    every, first, second, together = (DelayHistogram(limit=0.2) for _ in range(4))
+    for number, delay in enumerate(delays):
+        every.add(delay)
+        (first if number < 50 else second).add(delay)
+    for part in (DelayHistogram(limit=0.2), first, second):
+        together.include(part)
+    shares = (0.0, 0.5, 0.99, 1.0)
+    assert together.quantiles(*shares) == every.quantiles(*shares)
+    assert (together.count, together.missed) == (200, every.missed)
+    assert together.mean == pytest.approx(every.mean)

@@ -39,14 +39,23 @@ def lose(control: Any, *names: str) -> Callable[[], None]:
     return end
 
 
+def unconfirmed(lost: str, seconds: float) -> tuple[Late, Callable[[], None]]:
+    """A run whose former primary is cut off for a while, and a take-over begun of which these messages are lost.
+
+    What is returned beside it ends the loss.
+    """
+    run = Late(OWN, backups=True)
+    heal = lose(run.world.control, lost)
+    run.cut(FORMER, seconds)
+    assert run.world.until(lambda: bool(run.world.of(TakeoverBegun)), 10.0)
+    return run, heal
+
+
 @pytest.mark.parametrize("lost", ["TakeOver", "TookOver"])
 def test_the_former_primary_goes_on_when_the_backup_dies_that_has_not_confirmed(lost: str) -> None:
     """Whether the backup has not heard of it, or has executed since: rows are those of an undisturbed run."""
-    run = Late(OWN, backups=True)
+    run, heal = unconfirmed(lost, 5.0)
     world = run.world
-    heal = lose(world.control, lost)
-    run.cut(FORMER, 5.0)
-    assert world.until(lambda: bool(world.of(TakeoverBegun)), 10.0)
     world.run(0.7)
     assert (("app", "f") in world.nodes[BACKUP].hosting.components) == (lost == "TookOver")
     world.crash(BACKUP)
@@ -60,11 +69,8 @@ def test_the_former_primary_goes_on_when_the_backup_dies_that_has_not_confirmed(
 
 
 def test_a_former_primary_that_returns_goes_on_before_a_backup_that_is_silent() -> None:
-    run = Late(OWN, backups=True)
+    run, heal = unconfirmed("TookOver", 5.0)
     world = run.world
-    heal = lose(world.control, "TookOver")
-    run.cut(FORMER, 5.0)
-    assert world.until(lambda: bool(world.of(TakeoverBegun)), 10.0)
     world.run(0.7)
     run.hang(BACKUP, 20.0)
     heal()
@@ -75,11 +81,8 @@ def test_a_former_primary_that_returns_goes_on_before_a_backup_that_is_silent() 
 
 
 def test_a_former_primary_that_returns_is_not_told_of_a_take_over_before_that_is_confirmed() -> None:
-    run = Late(OWN, backups=True)
+    run, heal = unconfirmed("TookOver", 2.5)
     world = run.world
-    heal = lose(world.control, "TookOver")
-    run.cut(FORMER, 2.5)
-    assert world.until(lambda: bool(world.of(TakeoverBegun)), 10.0)
     assert world.until(lambda: not world.synergy[ORIGIN].membership.is_dead(FORMER), 10.0)
     world.run(3.0)
     assert ("app", "f") in world.nodes[FORMER].hosting.components

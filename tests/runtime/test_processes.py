@@ -292,7 +292,7 @@ def test_a_process_that_is_not_ready_in_time_is_ended(monkeypatch: pytest.Monkey
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="this system does not name the threads of a process")
 def test_threads_of_an_allocator_keep_no_process_from_being_forked() -> None:
-    """Seen once in 200 starts on a busy machine: jemalloc starts its threads whenever it likes, and minds forks."""
+    """Seen once in 400 starts on a busy machine: jemalloc starts its threads at any time, and handles forks itself."""
     ended = threading.Event()
 
     def begin(name: str) -> None:

@@ -91,7 +91,7 @@ def test_tables_and_generators_are_sources() -> None:
     assert simulation.submit(plan, feeds={"rows": rows}).results()["v"].to_list() == [0, 1, 2, 3, 4]
 
 
-def test_an_asynchronous_generator_in_a_circle_that_nobody_needs_is_closed() -> None:
+def test_an_asynchronous_generator_in_a_reference_cycle_is_closed() -> None:
     closed = []
 
     async def rows() -> AsyncIterator[dict[str, float]]:

@@ -103,6 +103,17 @@ class OwnFunction:
         self.reference = f"{content.name}@{payload.digest}"
         registry.add(self)
 
+    def check_arguments(self, given: Any) -> None:
+        """Raise ``ValueError`` if the class cannot be made with arguments; what are none is for the plan to refuse."""
+        is_source = self.content.kind == "source"  # another function is refused as what it is
+        if is_source and isinstance(given, Mapping) and all(isinstance(each, str) for each in given):
+            signature = inspect.signature(self.content.call)
+            try:
+                signature.bind(**given)
+            except TypeError as error:
+                found = f"source {self.name!r}: arguments: {dict(given)!r}"
+                raise ValueError(f"{found}; expected those of {self.name}{signature} ({error})") from None
+
     def parameters(self, kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Complete the parameters of the operator that executes it.
 

@@ -502,27 +502,22 @@ def postgresql(
     password: str | None = None,
     every: Any = None,
 ) -> dict[str, Any]:
-    """Return a table of a PostgreSQL server as the destination of a sink; peers need the extra ``postgresql``.
+    """Return a table of a PostgreSQL server as the destination of a sink, as :func:`duckdb` one of a file.
 
-    Rows are written by transactions, each with the point of the stream where it ends; so each row of the stream is
-    written once, whoever is killed at which moment.
+    Peers need the extra ``postgresql``.
 
     Parameters
     ----------
     server
         Server, ``"db.local:5432"``.
-    table
-        Table, which is made, or has these columns.
+    table, key, every
+        Table, columns of a key, and longest time until a row is there, see :func:`duckdb`.
     database
         Database of the server, by default that with the name of the account.
-    key
-        Columns by which a row replaces the one before it, see :func:`duckdb`.
     tls
         Whether the connection is encrypted, and the server has a certificate that is trusted.
     user, password
         Account: its name, and the name of the secret with its password.
-    every
-        Longest time until a row is in the table, ``"1 s"`` by default.
 
     Raises
     ------

@@ -449,7 +449,7 @@ def without_threads(what: str) -> Iterator[None]:
 
 
 def _threads() -> int:
-    """Number of threads of this process, without those of jemalloc, which starts them at any time and minds forks."""
+    """Number of threads of this process, without those of jemalloc, which starts them at any time and handles forks."""
     tasks = Path("/proc/self/task")
     if not tasks.is_dir():
         return int(psutil.Process().num_threads())
