@@ -24,7 +24,7 @@ import pytest
 
 from tests.design_pages import named_modules
 from tests.parameter_lines import described, fault
-from tests.syntax_trees import syntax_tree
+from tests.syntax_trees import nodes_of, syntax_tree
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "synergy_nb"
@@ -170,7 +170,7 @@ class Module:
     @cached_property
     def nodes(self) -> list[ast.AST]:
         """All nodes of the tree."""
-        return list(ast.walk(self.tree))
+        return nodes_of(self.tree)
 
     @cached_property
     def imports(self) -> list[tuple[int, str]]:
@@ -236,6 +236,11 @@ def _read(folder: Path) -> list[Module]:
         is_package = names[-1] == "__init__"
         modules.append(Module(".".join(names[:-1] if is_package else names), path.read_text("utf-8"), is_package))
     return modules
+
+
+@cache
+def _modules_of_tests() -> list[Module]:
+    return _read(ROOT / "tests")
 
 
 MODULES = [module for name in OURS for module in _read(ROOT / name)]
@@ -842,7 +847,7 @@ def test_a_description_of_a_thing_is_not(text: str) -> None:
 def test_tests_never_sleep() -> None:
     """Where one gives way to others on its event loop, it does so by name: ``sleep(0)`` in ``waiting``."""
     asleep = []
-    for module in _read(ROOT / "tests"):
+    for module in _modules_of_tests():
         if "sleep" not in module.source:
             continue
         sleeps = {line for line, name in module.uses if name in {"time.sleep", "asyncio.sleep"}}
@@ -862,7 +867,7 @@ def test_few_tests_look_into_what_is_private() -> None:
     """A test says what others can see. Where a state is only to be seen inside, it may look there."""
     looked = [
         f"{module.name}: line {node.lineno}: {ast.unparse(node)}"
-        for module in _read(ROOT / "tests")
+        for module in _modules_of_tests()
         for node in module.nodes
         if isinstance(node, ast.Attribute)
         and re.match(r"_(?!_)", node.attr)
@@ -875,7 +880,7 @@ def test_few_tests_look_into_what_is_private() -> None:
 def test_no_module_of_tests_imports_from_another() -> None:
     """What several use is a helper, in the room that uses it or on top."""
     found = []
-    for module in _read(ROOT / "tests"):
+    for module in _modules_of_tests():
         for node in module.nodes:
             if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("tests"):
                 names = [*node.module.split("."), *(each.name for each in node.names)]
@@ -1019,12 +1024,12 @@ def test_numbers_agree_with_their_nouns() -> None:
         if path.relative_to(ROOT / PACKAGE).parts[0] in {"algorithms", "dataflow", "models", "plan", "traces"}:
             continue  # most of their numbers are limits, or bytes of frames
         for text in (
-            node for node in ast.walk(syntax_tree(path.read_text("utf-8"))) if isinstance(node, ast.JoinedStr)
+            node for node in nodes_of(syntax_tree(path.read_text("utf-8"))) if isinstance(node, ast.JoinedStr)
         ):
             for value, after in pairwise(text.values):
-                number = ast.unparse(value.value) if isinstance(value, ast.FormattedValue) else ""
-                noun = str(after.value) if isinstance(after, ast.Constant) else ""
-                if re.match(r"len\(|.*\.height$", number) and plural.match(noun):
+                if not (isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant)):
+                    continue
+                if plural.match(str(after.value)) and re.match(r"len\(|.*\.height$", ast.unparse(value.value)):
                     wrong.append(f"{path.name}:{value.lineno}: {ast.unparse(text)}")
     assert not wrong, "\n".join(wrong)
 

@@ -35,7 +35,7 @@ from synergy_nb.events.table import Events
 from synergy_nb.reporting import facts
 from synergy_nb.reporting.troubles import SENTENCES, gathered
 from synergy_nb.widgets._journal_series import JournalSeries
-from tests.syntax_trees import syntax_tree
+from tests.syntax_trees import nodes_of, syntax_tree
 
 PACKAGE = Path(synergy_nb.events.__file__).parent.parent
 PRODUCT = [kind for kind in declared() if kind.__module__.startswith("synergy_nb.")]
@@ -54,7 +54,7 @@ def trees() -> dict[str, ast.Module]:
 def calls() -> tuple[tuple[str, ast.Call], ...]:
     """Every call, with its module."""
     return tuple(
-        (name, node) for name, tree in trees().items() for node in ast.walk(tree) if isinstance(node, ast.Call)
+        (name, node) for name, tree in trees().items() for node in nodes_of(tree) if isinstance(node, ast.Call)
     )
 
 
@@ -69,8 +69,8 @@ def records() -> Iterator[tuple[str, ast.Call]]:
 
 def names(tree: ast.AST) -> set[str]:
     """What a tree mentions, by its last name."""
-    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return found | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    found = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
+    return found | {node.attr for node in nodes_of(tree) if isinstance(node, ast.Attribute)}
 
 
 @cache

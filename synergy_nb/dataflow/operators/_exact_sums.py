@@ -34,7 +34,8 @@ SPLITTER: Final = 2.0**27 + 1.0  # cuts a float into two of half as many digits
 
 def split(terms: pl.DataFrame, term: str, keys: Sequence[str]) -> pl.DataFrame:
     """Return the limbs of the sum of a column by ``keys``; NULLs are left out."""
-    terms = terms.drop_nulls(term)
+    if terms.get_column(term).null_count():
+        terms = terms.drop_nulls(term)
     limbs = terms.select(keys).hstack(_limbs(terms.get_column(term)))
     return computed(limbs.lazy().group_by(*keys, _SCALE).agg(pl.col(_LIMBS).sum()), limbs.height)
 
@@ -55,16 +56,9 @@ def rounded(limbs: pl.LazyFrame, keys: Sequence[str], name: str, rows: int) -> p
     ``limbs``: limbs by ``keys`` and scale; there may be several for one scale; ``keys``: columns that identify a group;
     ``rows``: number of rows of ``limbs``.
     """
-    grouped = limbs.group_by(keys).agg(_SCALE, *_LIMBS)
-    found = computed(grouped, rows)
-    ends = found.get_column(_SCALE).list.len().cast(pl.Int64).cum_sum().to_numpy()
-    scale, low, middle, high = (
-        np.ascontiguousarray(found.get_column(each).explode().to_numpy()) for each in (_SCALE, *_LIMBS)
-    )
-    sums = np.zeros(found.height, dtype=np.int64)
-    if found.height:
-        sum_code().round_all(np.ascontiguousarray(ends), scale, low, middle, high, sums)
-    return found.select(keys).hstack([pl.Series(name, sums.view(np.float64), dtype=pl.Float64)])
+    found, ends, parts = _groups(limbs, keys, rows)
+    sums = _sums(ends, parts)
+    return found.hstack([pl.Series(name, sums, dtype=pl.Float64)])
 
 
 def deviations(
@@ -77,14 +71,15 @@ def deviations(
     ``squares``: limbs of the sums of the values and of their squares.
     """
     found = numbers
-    parts = [f"{name} {each}" for each in ("total", "rest of total", "squares", "rest of squares")]
-    for limbs, high, low in zip((totals, squares), parts[::2], parts[1::2], strict=True):
-        near = rounded(limbs.lazy(), keys, high, limbs.height)
-        less = split(near.select(*keys, -pl.col(high)), high, keys)
-        lacking = rounded(pl.concat([limbs.select(less.columns), less]).lazy(), keys, low, limbs.height)
-        pair = near.join(lacking, on=list(keys), how="left", nulls_equal=True)
+    columns = [f"{name} {each}" for each in ("total", "rest of total", "squares", "rest of squares")]
+    for limbs, near, lacking in zip((totals, squares), columns[::2], columns[1::2], strict=True):
+        groups, ends, parts = _groups(limbs.lazy(), keys, limbs.height)
+        sums = _sums(ends, parts)
+        less = [np.insert(part, ends, each) for part, each in zip(parts, _split(-sums), strict=True)]
+        rests = _sums(ends + np.arange(1, len(ends) + 1), less)
+        pair = groups.hstack([pl.Series(near, sums), pl.Series(lacking, rests)])
         found = found.join(pair, on=list(keys), how="left", nulls_equal=True)
-    total, rest, square, more = (found.get_column(part).fill_null(0.0).to_numpy() for part in parts)
+    total, rest, square, more = (each.to_numpy() for each in found.select(pl.col(columns).fill_null(0.0)))
     sums = _deviations(found.get_column(number).to_numpy().astype(np.float64), total, rest, square, more)
     return found.select(keys).hstack([pl.Series(name, sums, dtype=pl.Float64)])
 
@@ -114,9 +109,30 @@ def _product(one: Any, other: Any) -> tuple[Any, Any]:
     return product, ((high * top - product) + high * rest + low * top) + low * rest
 
 
-def _limbs(values: pl.Series) -> list[pl.Series]:
+def _groups(limbs: pl.LazyFrame, keys: Sequence[str], rows: int) -> tuple[pl.DataFrame, Any, list[Any]]:
+    """Return the different keys, where the rows of each end, and scale and limbs of the rows, one key after another."""
+    found = computed(limbs.group_by(keys).agg(_SCALE, *_LIMBS), rows)
+    ends = found.select(pl.col(_SCALE).list.len().cast(pl.Int64).cum_sum()).to_series().to_numpy()
+    parts = [np.ascontiguousarray(each.to_numpy()) for each in found.select(pl.col(*COLUMNS).explode())]
+    return found.select(keys), np.ascontiguousarray(ends), parts
+
+
+def _sums(ends: Any, parts: Sequence[Any]) -> Any:
+    """Return the float nearest to the sum of each group's limbs."""
+    sums = np.zeros(len(ends), dtype=np.int64)
+    if len(ends):
+        sum_code().round_all(ends, *parts, sums)
+    return sums.view(np.float64)
+
+
+def _split(floats: Any) -> list[Any]:
     """Return scale and limbs of each float."""
-    bits = np.ascontiguousarray(values.to_numpy()).view(np.int64)
+    bits = np.ascontiguousarray(floats).view(np.int64)
     found = [np.empty(len(bits), dtype=np.int64) for _ in COLUMNS]
     sum_code().split_all(bits, *found)
-    return [pl.Series(name, each) for name, each in zip(COLUMNS, found, strict=True)]
+    return found
+
+
+def _limbs(values: pl.Series) -> list[pl.Series]:
+    """Return scale and limbs of each float, as columns."""
+    return [pl.Series(name, each) for name, each in zip(COLUMNS, _split(values.to_numpy()), strict=True)]

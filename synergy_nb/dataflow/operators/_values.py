@@ -12,7 +12,9 @@ A value is an expression over calls: the calls are results of their own, and the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from copy import copy
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 
@@ -37,10 +39,31 @@ TERM: Final = internal("term")
 _UNIT: Final = 2**32  # value of one in the upper bits of sums
 _ZERO: Final = pl.Series([0], dtype=pl.Int64)
 _DECAYED: Final = internal("decayed ")  # beginning of the names of columns that decay
+_Names: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def compiled_values(
+    values: Mapping[str, str],
+    schema: Mapping[str, str],
+    kinds: Mapping[str, str],
+    half_life: float | None = None,
+    *,
+    exact: bool = False,
+) -> Values:
+    """Return the calls of a new operator; what is compiled of them is shared by all operators that have the same."""
+    return copy(_compiled(tuple(values.items()), tuple(schema.items()), tuple(kinds.items()), half_life, exact))
+
+
+@lru_cache(maxsize=256)
+def _compiled(values: _Names, schema: _Names, kinds: _Names, half_life: float | None, exact: bool) -> Values:
+    return Values(dict(values), dict(schema), dict(kinds), half_life, exact=exact)
 
 
 class Values:
-    """The aggregate calls of one operator, in three steps: reduce rows, merge partial results, finish."""
+    """The aggregate calls of one operator, in three steps: reduce rows, merge partial results, finish.
+
+    Only how large its sums have become is an operator's own.
+    """
 
     def __init__(
         self,
@@ -307,22 +330,25 @@ class Values:
         kept: Mapping[str, pl.LazyFrame],
         limbs: Mapping[str, pl.DataFrame],
         keys: Sequence[str],
+        rows: int,
         age: pl.Expr | None = None,
         parts: Sequence[str] = (),
     ) -> pl.LazyFrame:
         """Compute results from merged partial results, merged tables of ``kept``, and limbs, all by ``keys``.
 
+        ``rows``: number of rows that the partial results are merged of.
         If weights decay, the exact sum of each of the ``parts`` of a result is rounded, decays by its ``age``, and is
         added to the others exactly.
         """
         powers = {each for _, *both in self._deviations.values() for each in both}
-        found = [self.kept[name].finish(rows, keys) for name, rows in kept.items()]
+        found = [self.kept[name].finish(table, keys) for name, table in kept.items()]
         found += [self._rounded(limbs[name], keys, name, age, parts) for name in self._terms if name not in powers]
         if self._deviations:
-            merged = merged.collect().lazy()
-        for name, (number, total, squares) in self._deviations.items():
-            numbers = merged.select(*keys, number).collect()
-            found.append(exact_sums.deviations(numbers, number, limbs[total], limbs[squares], keys, name).lazy())
+            groups = computed(merged, rows)
+            merged = groups.lazy()
+            for name, (number, total, squares) in self._deviations.items():
+                numbers = groups.select(*keys, number)
+                found.append(exact_sums.deviations(numbers, number, limbs[total], limbs[squares], keys, name).lazy())
         for each in found:
             merged = merged.join(each, on=list(keys), how="left", nulls_equal=True)
         calls, values = self._finals[self._wide]

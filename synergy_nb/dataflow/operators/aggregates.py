@@ -21,7 +21,7 @@ import polars as pl
 
 from synergy_nb.dataflow._expressions import compile_expression
 from synergy_nb.dataflow.operators import _exact_sums as exact_sums
-from synergy_nb.dataflow.operators._values import Values
+from synergy_nb.dataflow.operators._values import compiled_values
 from synergy_nb.dataflow.operators.base import (
     WINDOW,
     Context,
@@ -73,7 +73,7 @@ class WindowAggregate(OperatorLogic):
         self._overlap = windows.overlap
         self._by = list(by)  # columns to group by
         # output column to aggregate call
-        self._values = Values(values, schema, context.output, _half_life(context), exact=context.exact)
+        self._values = compiled_values(values, schema, context.output, _half_life(context), exact=context.exact)
         self._parts: list[str] = []  # column of the panes of which the result of a window is made
         self._moment = pl.col(LAST) if self._sessions else RESULT
         bounds = dict.fromkeys((FIRST, LAST), "int") if self._sessions else dict.fromkeys(WINDOW, "time")
@@ -185,7 +185,9 @@ class WindowAggregate(OperatorLogic):
         values = self._values
         kept = {name: each.merge(closed[name].select(*keys, *each.columns), keys) for name, each in values.kept.items()}
         limbs = {name: computed(closed[f"sum {name}"], self._merged[f"sum {name}"].height) for name in values.exact}
-        return values.finish(merged, kept, limbs, keys, RESULT - self._moment, self._parts)
+        return values.finish(
+            merged, kept, limbs, keys, self._merged["partials"].height, RESULT - self._moment, self._parts
+        )
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
         """Partial results, exact sums and sets of values: the merged ones, and those since the last merge."""
@@ -384,7 +386,9 @@ class CountWindowAggregate(Buffered):
     def __init__(self, context: Context, by: Sequence[str], values: Mapping[str, str]) -> None:
         super().__init__(context)
         self._by = list(by)
-        self._values = Values(values, context.inputs[0], context.output, _half_life(context), exact=context.exact)
+        self._values = compiled_values(
+            values, context.inputs[0], context.output, _half_life(context), exact=context.exact
+        )
 
     def prepare(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Add the arguments of all calls to the rows."""
@@ -400,7 +404,7 @@ class CountWindowAggregate(Buffered):
         kept = {name: each.reduce(prepared, keys) for name, each in values.kept.items()}
         whole = computed(prepared, rows.height) if values.exact else rows
         limbs = {name: values.limbs(whole, keys, name) for name in values.exact}
-        finished = values.finish(values.reduce(prepared, keys, rows), kept, limbs, keys)
+        finished = values.finish(values.reduce(prepared, keys, rows), kept, limbs, keys, rows.height)
         return computed(_ordered(finished, self.context, [ORDINAL, *self._by]), rows.height)
 
 
