@@ -55,6 +55,19 @@ def test_approximate_numbers_are_near_and_do_not_depend_on_batches() -> None:
         assert all(abs(found / number - 1) < 0.05 for found in whole)
 
 
+def test_operators_with_the_same_calls_share_no_sums() -> None:
+    """One whose sums need more than 64 bits keeps their upper bits; another one, begun before or after, does not."""
+    rows = source("python", name="rows", columns={"x": "int"}, id="rows")
+    plan = rows.aggregate(window="1 s", total="sum(x)").sink()
+    logics = [fresh(plan, "aggregate") for _ in range(2)]
+    widths = []
+    for logic, x in zip((*logics, fresh(plan, "aggregate")), (1, 2**62, 1), strict=True):
+        table = pl.DataFrame({"time": [_MOMENT] * 3, "x": [x] * 3}, schema={"time": pl.Datetime("us"), "x": pl.Int64})
+        logic.on_batch(0, Batch(table, 0, 0.0))
+        widths.append(logic.state()["partials"][0].width)
+    assert widths == [widths[0], widths[0] + 1, widths[0]]
+
+
 def test_running_values_of_odd_values_are_those_of_duckdb() -> None:
     values = [None, math.nan, 1.0, None, -0.5, math.inf, 2.0, math.nan, -math.inf]
     times = [_MOMENT + dt.timedelta(milliseconds=number) for number in range(len(values))]

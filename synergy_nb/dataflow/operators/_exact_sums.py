@@ -121,15 +121,16 @@ def _sums(ends: Any, parts: Sequence[Any]) -> Any:
     """Return the float nearest to the sum of each group's limbs."""
     sums = np.zeros(len(ends), dtype=np.int64)
     if len(ends):
-        sum_code().round_all(ends, *parts, sums)
+        scale, low, middle, high = parts
+        sum_code().round_all(ends, scale, low, middle, high, sums)
     return sums.view(np.float64)
 
 
 def _split(floats: Any) -> list[Any]:
     """Return scale and limbs of each float."""
     bits = np.ascontiguousarray(floats).view(np.int64)
-    found = [np.empty(len(bits), dtype=np.int64) for _ in COLUMNS]
-    sum_code().split_all(bits, *found)
+    scale, low, middle, high = found = [np.empty(len(bits), dtype=np.int64) for _ in COLUMNS]
+    sum_code().split_all(bits, scale, low, middle, high)
     return found
 
 
