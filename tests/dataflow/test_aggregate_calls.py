@@ -56,16 +56,18 @@ def test_approximate_numbers_are_near_and_do_not_depend_on_batches() -> None:
 
 
 def test_operators_with_the_same_calls_share_no_sums() -> None:
-    """One whose sums need more than 64 bits keeps their upper bits; another one, begun before or after, does not."""
+    """One whose sums need more than 64 bits keeps their upper bits; another one does not begin to do so."""
     rows = source("python", name="rows", columns={"x": "int"}, id="rows")
     plan = rows.aggregate(window="1 s", total="sum(x)").sink()
-    logics = [fresh(plan, "aggregate") for _ in range(2)]
+    small, large = fresh(plan, "aggregate"), fresh(plan, "aggregate")
     widths = []
-    for logic, x in zip((*logics, fresh(plan, "aggregate")), (1, 2**62, 1), strict=True):
+    for logic, x in ((small, 1), (large, 2**62), (small, 1)):
         table = pl.DataFrame({"time": [_MOMENT] * 3, "x": [x] * 3}, schema={"time": pl.Datetime("us"), "x": pl.Int64})
         logic.on_batch(0, Batch(table, 0, 0.0))
-        widths.append(logic.state()["partials"][0].width)
+        widths.append(logic.state()["partials"][-1].width)
     assert widths == [widths[0], widths[0] + 1, widths[0]]
+    (result, _) = small.on_punctuation(0, Punctuation(END, 6, 0.0))
+    assert result.table["total"].to_list() == [6]  # type: ignore[union-attr]
 
 
 def test_running_values_of_odd_values_are_those_of_duckdb() -> None:
