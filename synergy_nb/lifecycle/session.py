@@ -430,6 +430,5 @@ class Session(Protocol):
         elif member.graph.attempt == attempt and request is not None and message.status == State.STOPPED:
             self._end_application(application, State.STOPPED)  # at the peer that has led it, and does not know more
         else:
-            if message.status == State.STOPPED:
-                self.succession.stopped(application)
+            self.succession.told(sender, message)
             self.participation.record_outdated(application, "End", sender, f"{member.leader} leads the application")

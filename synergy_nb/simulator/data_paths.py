@@ -19,6 +19,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -68,6 +69,7 @@ class _Node:
         self.crashed = False
         self.hung_until = -math.inf
         self.busy = False
+        self.waiting: deque[Callable[[Hosting], list[Effect]]] = deque()  # what it does when it resumes
         self.timer: float | None = None
         self.scripts: dict[tuple[str, str], ScriptedSource] = {}
 
@@ -263,15 +265,34 @@ class DataPaths:
         heapq.heappush(self._heap, (self.now + seconds, self._sequence, action, arguments))
 
     def _at(self, peer: str, act: Callable[[Hosting], list[Effect]]) -> None:
-        """Have a peer do something at a time, or when it resumes if it hangs then."""
+        """Have a peer do something now, or when it resumes, after all that has waited for that."""
+        node = self.nodes[peer]
+        if node.waiting:
+            node.waiting.append(act)
+        elif (resumes := self._resumes(peer)) > self.now:
+            node.waiting.append(act)
+            self.after(resumes - self.now, self._resume, peer)
+        else:
+            self._do(peer, act)
+
+    def _resumes(self, peer: str) -> float:
+        """Time from which on a peer can handle something that is there now, seconds."""
+        resumes = self.nodes[peer].hung_until
+        return max(resumes, self.turns[peer].resumes(self.now)) if peer in self.turns else resumes
+
+    def _resume(self, peer: str) -> None:
+        """Have a peer do what has waited, in the order in which it arrived."""
+        waiting = self.nodes[peer].waiting
+        while waiting:
+            resumes = self._resumes(peer)
+            if resumes > self.now:
+                self.after(resumes - self.now, self._resume, peer)
+                return
+            self._do(peer, waiting.popleft())
+
+    def _do(self, peer: str, act: Callable[[Hosting], list[Effect]]) -> None:
         node = self.nodes[peer]
         if node.crashed:
-            return
-        resumes = node.hung_until
-        if peer in self.turns:
-            resumes = max(resumes, self.turns[peer].resumes(self.now))
-        if resumes > self.now:
-            self.after(resumes - self.now, self._at, peer, act)
             return
         if peer in self.turns:
             self.turns[peer].spend(HANDLING, self.now)

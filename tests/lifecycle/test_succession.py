@@ -148,6 +148,43 @@ def test_a_user_who_stops_it_at_the_old_origin_stops_it() -> None:
     world.settled()
 
 
+def test_results_that_a_user_has_discarded_at_the_old_origin_are_awaited_by_nobody() -> None:
+    run = Run().running()
+    world, attempt = run.world, run.world.graph("app").attempt
+    world.hang(ORIGIN, 9.0)
+    world.hang("d", 9.0)  # the claim waits for it
+    assert world.until(lambda: bool(world.of(SuccessionBegun)), 20.0)
+    world.control.put(world.now, SINK, ORIGIN, End("app", attempt, "its results have been discarded"))
+    world.run(12.0)
+    assert world.status("app") == "stopped"
+    world.settled()
+
+
+def test_an_application_that_its_origin_begins_when_it_returns_is_led_on() -> None:
+    run = Run()
+    world = run.world
+    world.run(0.02)
+    assert world.status("app") == ""
+    world.hang(ORIGIN, 8.0)  # all that it waits for arrives meanwhile
+    assert run.succeeded().time > 8.0
+    run.ends()
+
+
+def test_an_attempt_that_its_living_origin_gives_up_is_left_without_a_word() -> None:
+    run = Run()
+    world = run.world
+    world.run(0.02)
+    world.hang(ORIGIN, 20.0)
+    assert world.until(lambda: bool(world.of(SuccessionBegun)), 20.0)
+    world.run(3.0)  # it waits
+    world.control.put(world.now, SINK, ORIGIN, End("app", world.graph("app").attempt, "no answer in time"))
+    world.run(2.0)
+    assert not world.of(OriginSucceeded)
+    world.crash(ORIGIN)
+    world.settled()
+    assert not world.reports.get("app")
+
+
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.02, 0.03, 0.05])
 def test_an_origin_that_dies_during_set_up_leaves_nothing(after: float) -> None:
     run = Run()

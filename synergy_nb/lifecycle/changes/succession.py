@@ -32,12 +32,17 @@ collection, ...  a single graph: it is the last one, or no member knows it
 ===============  ====================================================================================================
 
 Components that died with O are taken over or lost like those of any dead peer. Sharers of the application, and the
-owners of streams that it shares, learn who leads it (:mod:`~synergy_nb.lifecycle.changes.shared_streams`). If no member
-had been told that the application runs, O died during set-up, and S ends the application by name.
+owners of streams that it shares, learn who leads it (:mod:`~synergy_nb.lifecycle.changes.shared_streams`).
+
+*An attempt that has not begun.* If no member was told that the application runs, O died during set-up, and S ends the
+application by name. But O may live, and set it up again in a later attempt: an application that S had ended would come
+back. So while O is only silent, S waits for it, as long as for any silent peer, and asks the members again: O may have
+begun it after all. Where O says that it has given up this attempt, S and the members leave it without a word.
 
 *If O lives*, because it hung, or was cut off from S: no member that has promised adopts its graphs. It answers the
 feedback of O with the graph of S; then O leads no more, and takes part, or leaves, like any other peer. If O counts S
-as dead, it waits for it, as it has no sink without S. If a user has stopped the application at O meanwhile, S ends it.
+as dead, it waits for it, as it has no sink without S. If a user has stopped the application at O meanwhile, S ends it;
+if O had ended it, and the user has discarded its results there, S discards its own.
 
 A member that hears neither of O nor of S leaves after some time (``SessionConfig.silence``), or at once if the
 processes of both have ended; and so do peers that only O knew.
@@ -114,7 +119,7 @@ class Leading(NamedTuple):
 class _Claim:
     """A claim of this peer that members are being asked about."""
 
-    __slots__ = ("answers", "asked", "entrusted", "graph", "stopped", "until")
+    __slots__ = ("answers", "asked", "entrusted", "given_up", "graph", "stopped", "until")
 
     def __init__(self, graph: Graph, entrusted: Entrust, until: float) -> None:
         self.graph = graph  # graph that this peer knew when it began
@@ -124,7 +129,20 @@ class _Claim:
         # asked, answers: addresses of the peers that were asked, and the answers
         self.asked = set(graph.addresses)
         self.answers: dict[str, Claimed] = {}
-        self.stopped: End | None = None  # whether a user has stopped the application at its origin meanwhile
+        # what the origin, which lives, has said meanwhile: that a user has stopped the application there; and that it has
+        # ended this attempt, of which nobody needs results
+        self.stopped: End | None = None
+        self.given_up: End | None = None
+
+    @property
+    def ends(self) -> list[End | None]:
+        """The ends of the application of which anybody was told."""
+        return [self.stopped, *(answer.ended for _, answer in sorted(self.answers.items())), self.given_up]
+
+    @property
+    def begun(self) -> bool:
+        """Whether any member was told that the application runs, or how it has ended."""
+        return any(each.runs for each in self.answers.values()) or any(end and end.status for end in self.ends)
 
     @property
     def latest(self) -> Graph:
@@ -263,11 +281,16 @@ class Succession(GraphChanger):
             self.entrusted[graph.application] = message
             self.peer.send(sender, Confirmed(graph.application, graph.attempt, ""))
 
-    def stopped(self, application: str) -> None:
-        """Note that a user has stopped an application at its origin while this peer claims it."""
-        claim = self.claims.get(application)
-        if claim is not None:
-            claim.stopped = End(application, claim.graph.attempt, "", State.STOPPED)
+    def told(self, sender: str, message: End) -> None:
+        """Note an end of which a peer tells this one while it claims the application."""
+        claim = self.claims.get(message.application)
+        if claim is None or message.attempt != claim.graph.attempt:
+            return
+        if message.status == State.STOPPED:
+            claim.stopped = End(message.application, message.attempt, "", State.STOPPED)
+        elif not message.status and sender == claim.graph.origin:
+            claim.given_up = message
+        self._lead_if_answered(message.application, claim)
 
     def died(self, address: str) -> None:
         """Claim the applications that a dead peer has led; other claims do not wait for its answers any more."""
@@ -303,6 +326,8 @@ class Succession(GraphChanger):
     def _ask(self, application: str, claim: _Claim) -> None:
         """Send the claim to all peers that have not answered, now and once every interval."""
         if self.claims.get(application) is claim:
+            if not self._waiting(claim) and not claim.begun:
+                claim.answers.clear()  # the origin lived, and has begun it meanwhile, or has given it up
             self._send(application, claim)
             self.peer.after(RESEND_INTERVAL, self._ask, application, claim)
             self._lead_if_answered(application, claim)
@@ -337,8 +362,22 @@ class Succession(GraphChanger):
             self._send(application, claim)
             self._lead_if_answered(application, claim)
             return
+        if not claim.begun:
+            origin = claim.graph.origin
+            if claim.given_up is not None or any(claim.ends) and not self.membership.is_dead(origin):
+                self._leave_attempt(application, claim)
+                return
+            if self.peer.now < claim.until and not self.membership.has_ended(origin):
+                return
         del self.claims[application]
         self._lead(application, claim)
+
+    def _leave_attempt(self, application: str, claim: _Claim) -> None:
+        """Leave an attempt that has not begun, and that its origin has given up; so do all who have promised."""
+        attempt, why = claim.graph.attempt, "its origin has given up this attempt"
+        for address in sorted(claim.asked - {self.peer.address}):
+            self.peer.send(address, End(application, attempt, why))
+        self.participation.leave(application, why)
 
     def _awaits(self, claim: _Claim) -> bool:
         """Whether a component has neither its peer nor a backup among those that answered, but one that is only silent.
@@ -381,12 +420,14 @@ class Succession(GraphChanger):
         self._led_anew(self.changes.members[application])
         self._succeeded(request, claim.entrusted)
         without_part = sorted(claim.asked.difference(graph.addresses))
-        ends = (claim.stopped, *(answer.ended for _, answer in sorted(answers.items())))
-        if any(ends):
-            leading.end(application, *ending(ends, origin, sinks_ended=self.changes.members[application].sinks_ended))
-        elif not any(each.runs for each in answers.values()):
+        if not claim.begun:
             leading.fail(application, graph.attempt, f"its origin {origin} died before it ran")
             leading.discard(application)
+        elif any(claim.ends):
+            ended = self.changes.members[application].sinks_ended
+            leading.end(application, *ending(claim.ends, origin, sinks_ended=ended))
+            if claim.given_up is not None:
+                leading.discard(application)
         else:
             for sender, answer in sorted(answers.items()):
                 for report in answer.lagging:
