@@ -129,8 +129,8 @@ class _Claim:
         # asked, answers: addresses of the peers that were asked, and the answers
         self.asked = set(graph.addresses)
         self.answers: dict[str, Claimed] = {}
-        # what the origin, which lives, has said meanwhile: that a user has stopped the application there; and that it has
-        # ended this attempt, of which nobody needs results
+        # what the origin, which lives, has said meanwhile: that a user has stopped the application there; and that
+        # it has ended this attempt, of which nobody needs results
         self.stopped: End | None = None
         self.given_up: End | None = None
 
@@ -364,7 +364,7 @@ class Succession(GraphChanger):
             return
         if not claim.begun:
             origin = claim.graph.origin
-            if claim.given_up is not None or any(claim.ends) and not self.membership.is_dead(origin):
+            if claim.given_up is not None or (any(claim.ends) and not self.membership.is_dead(origin)):
                 self._leave_attempt(application, claim)
                 return
             if self.peer.now < claim.until and not self.membership.has_ended(origin):
