@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -118,8 +119,12 @@ def stream(sizes: Sequence[int], *, ends: bool = True) -> list[Chunk]:
 
 
 def written(to: Mapping[str, Any], chunks: Sequence[Chunk], disk: Disk | None = None, name: str = "stream") -> int:
-    """Write a stream with a commit after each chunk, as a new process does; return the number of rows it skipped."""
-    writer = writer_of(to, COLUMNS, name, disk)
+    """Write a stream with a commit after each chunk, as a new process does; return the number of rows it skipped.
+
+    Without a ``disk``, on one whose every step is done and which, as that of a process that is killed, is not waited
+    for.
+    """
+    writer = writer_of(to, COLUMNS, name, BrokenDisk(sys.maxsize) if disk is None else disk)
     reader = SinkReader(writer, "it", every=0.0)
     try:
         reader.open(ORIGIN)

@@ -23,6 +23,7 @@ from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkUnavailable
 from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Point, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation
+from synergy_nb.durable.disk import Disk
 from tests.connectors.broken_disk import (
     COLUMNS,
     BrokenDisk,
@@ -41,7 +42,7 @@ each = pytest.mark.parametrize("make", EACH)
 @each
 def test_a_stream_that_was_not_disturbed_is_whole(make: Callable[[Path], dict[str, Any]], tmp_path: Path) -> None:
     to = make(tmp_path)
-    assert written(to, stream(SIZES)) == 0
+    assert written(to, stream(SIZES), Disk()) == 0
     assert found(to) == EXPECTED
     writer = opened(to)
     there = writer.open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -109,23 +110,23 @@ def test_clashes_get_the_suffix_and_windows_of_the_left_stay() -> None:
     assert scope["query"] == plan
 
 
+@cache
+def asked_rows(availability: str | None) -> list[tuple[Any, ...]]:
+    """The rows of a query; where it has an availability, the peer of its operator dies."""
+    seen = [source("packets", rate="200/s", duration="4 s", seed=seed, id=f"s{seed}") for seed in (1, 2)]
+    sizes = seen[1].project("source", "bytes", id="sizes")
+    latest = seen[0].project("source", id="asking").asof(sizes, on="source", within="3 s", how="left", id="asof")
+    simulation = Simulation(peers=7, cores=1, network="local", seed=1)
+    application = simulation.submit(latest.sink("out", availability=availability))
+    simulation.run("2 s")
+    if availability is not None:
+        victim = application.graph["asof"]
+        assert victim != application.origin
+        simulation.kill(victim)
+    return sorted(application.results().rows(), key=repr)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("availability", ["degree 2", "active 2"])
 def test_results_are_the_same_when_the_peer_dies(availability: str) -> None:
-    def query(asked: str | None) -> Plan:
-        seen = [source("packets", rate="200/s", duration="6 s", seed=seed, id=f"s{seed}") for seed in (1, 2)]
-        sizes = seen[1].project("source", "bytes", id="sizes")
-        latest = seen[0].project("source", id="asking").asof(sizes, on="source", within="3 s", how="left", id="asof")
-        return latest.sink("out", availability=asked)
-
-    def rows_of(asked: str | None) -> list[tuple[Any, ...]]:
-        simulation = Simulation(peers=7, cores=1, network="local", seed=1)
-        application = simulation.submit(query(asked))
-        simulation.run("2 s")
-        if asked is not None:
-            victim = application.graph["asof"]
-            assert victim != application.origin
-            simulation.kill(victim)
-        return sorted(application.results().rows(), key=repr)
-
-    assert rows_of(availability) == rows_of(None)
+    assert asked_rows(availability) == asked_rows(None)
