@@ -20,6 +20,7 @@ from hypothesis import settings
 from tests.browser import bare, browser, page, tab
 from tests.fork_servers import forked_servers, fresh_servers
 from tests.jupyterlab import jupyterlab
+from tests.kernels import kernels
 from tests.notebook_outputs import notebook
 from tests.scheduling import LongFirst, in_random_order, long_first, unit, workers
 from tests.spark_server import end_shared, quick_java, spark, spark_peers, spark_server
@@ -31,6 +32,7 @@ __all__ = [
     "forked_servers",
     "fresh_servers",
     "jupyterlab",
+    "kernels",
     "notebook",
     "page",
     "quick_java",

@@ -9,6 +9,7 @@ processes, and in tests of processes themselves, fork servers are fresh.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import select
@@ -18,7 +19,7 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ import pytest
 from synergy_nb.runtime.process import fork_server
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
 
-__all__ = ["forked_servers", "fresh_servers"]
+__all__ = ["Parent", "forked_by", "forked_servers", "fresh_servers"]
 
 LARGEST: Final = 1 << 18  # bytes of an order
 _fresh: Final = ForkServer.launch
@@ -69,15 +70,34 @@ class ForkedServer:
 
 
 class Parent:
-    """A process that has imported what fork servers import, and forks them."""
+    """A process that has imported what fork servers import, and forks them.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    forked
+        Whether it is forked from this process, which has imported everything and started no thread.
+    """
+
+    def __init__(self, *, forked: bool = False) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LARGEST)
         with theirs:
-            code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import _main; _main({theirs.fileno()})"
-            command = [sys.executable, "-c", code]
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+            self._wait = self._fork(theirs) if forked else self._start(theirs)
+
+    def _start(self, theirs: socket.socket) -> Callable[[], object]:
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import _main; _main({theirs.fileno()})"
+        command = [sys.executable, "-c", code]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]).wait
+
+    def _fork(self, theirs: socket.socket) -> Callable[[], object]:
+        pid = os.fork()
+        if pid == 0:
+            self._control.close()
+            try:
+                _main(theirs.detach())
+            finally:
+                os._exit(0)
+        return lambda: os.waitpid(pid, 0)
 
     def launch(self, preload: Sequence[str], environment: Mapping[str, str]) -> ForkServer:
         """Fork a fork server; the same as :meth:`ForkServer.launch`."""
@@ -98,7 +118,22 @@ class Parent:
     def close(self) -> None:
         """End the process; fork servers end with their clusters."""
         self._control.close()
-        self._process.wait()
+        self._wait()
+
+
+def forked_by(parent: Callable[[], Parent]) -> Callable[..., ForkServer]:
+    """Return what stands in for :meth:`ForkServer.launch`: it forks what imports as much as fork servers of clusters.
+
+    ``parent``: called once, for the first of them.
+    """
+    only = functools.cache(parent)
+
+    def launch(preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None) -> ForkServer:
+        if not set(PRELOAD) <= set(preload):
+            return _fresh(preload, environment)
+        return only().launch(preload, environment or {})
+
+    return launch
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -109,15 +144,12 @@ def forked_servers() -> Iterator[None]:
         return
     parents: list[Parent] = []
 
-    def launch(preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None) -> ForkServer:
-        if not set(PRELOAD) <= set(preload):
-            return _fresh(preload, environment)
-        if not parents:
-            parents.append(Parent())
-        return parents[0].launch(preload, environment or {})
+    def start() -> Parent:
+        parents.append(Parent())
+        return parents[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ForkServer, "launch", launch)
+        patch.setattr(ForkServer, "launch", forked_by(start))
         yield
     for each in parents:
         each.close()

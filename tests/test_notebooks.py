@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.kernels import Kernels
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -20,16 +19,16 @@ RUN = [path for path in NOTEBOOKS if path.stem != "01_quickstart"]
 # Who reads between the cells of notebooks with queries that run: what has happened before the next cell.
 READERS = {
     "00_tour": """
-_newest = lambda: application.latest(1)["window_end"].to_physical().max() or 0
-_until = _newest() + 2_000_000  # two more windows
-while application.status == "running" and _newest() < _until:
-    pass  # each question takes a peer's answer
+_until = (application.latest(1)["window_end"].to_physical().max() or 0) + 2_000_000  # two more windows
+for _table in application:  # from the first on
+    if _table["window_end"].to_physical().max() >= _until:
+        break
 """,
     "07_replication": """
-_newest = lambda: steady.latest(1)["n"].max() or 0
-_until = _newest() + 4 * RATE  # rows of four more seconds: as many as the whole notebook once had after three cells
-while steady.status == "running" and not end.is_set() and _newest() < _until:
-    pass
+_until = (steady.latest(1)["n"].max() or 0) + 4 * RATE  # rows of two more seconds
+for _table in steady:  # from the first on
+    if end.is_set() or _table["n"].max() >= _until:
+        break
 """,
 }
 
@@ -60,39 +59,34 @@ def test_cells_are_narrow_enough_to_read_without_scrolling(path: Path) -> None:
 
 
 @pytest.mark.slow(60)
-@pytest.mark.timeout(900)  # they take less than a minute where nothing else runs
+@pytest.mark.timeout(360)  # they take less than half a minute where nothing else runs
 @pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
-def test_every_cell_of_the_other_notebooks_runs(path: Path) -> None:
-    _run(path)
+def test_every_cell_of_the_other_notebooks_runs(path: Path, kernels: Kernels) -> None:
+    kernels.run(_cells(path), folder=path.parent)
 
 
 @pytest.mark.slow(60)
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(360)
 @pytest.mark.parametrize("name", READERS)
-def test_a_notebook_holds_when_one_reads_between_its_cells(name: str, tmp_path: Path) -> None:
+def test_a_notebook_holds_when_one_reads_between_its_cells(name: str, kernels: Kernels) -> None:
     """Up to the cell that ends its queries: nobody reads between those that follow, which run in the other test."""
-    notebook = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
-    cells, running, read, ended = [], False, 0, False
-    for cell in notebook["cells"]:
-        source = "".join(cell["source"])
+    path = ROOT / "notebooks" / f"{name}.ipynb"
+    sources, running, read, ended = [], False, 0, False
+    for source in _cells(path):
         ended = ".close()" in source
-        if running and not ended and cell["cell_type"] == "code":
-            cells.append(cell | {"id": f"read-{cell['id']}", "source": READERS[name]})
+        if running and not ended:
+            sources.append(READERS[name])
             read += 1
-        cells.append(cell)
+        sources.append(source)
         if ended:
             break
         running = running or "= cluster.submit(" in source
     assert ended
     assert read
-    paced = tmp_path / f"{name}.ipynb"
-    paced.write_text(json.dumps(notebook | {"cells": cells}), encoding="utf-8")
-    _run(paced)
+    kernels.run(sources, folder=path.parent)
 
 
-def _run(path: Path) -> None:
-    """Run all cells of a notebook; its first error fails the test."""
-    options = "-q -p no:cacheprovider -o addopts= --nbval-lax --nbval-cell-timeout=400"
-    command = [sys.executable, "-m", "pytest", *options.split()]
-    done = subprocess.run([*command, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=880, check=False)
-    assert done.returncode == 0, done.stdout[-4000:]
+def _cells(path: Path) -> list[str]:
+    """The code of a notebook."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
