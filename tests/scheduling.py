@@ -1,7 +1,7 @@
 """How a run with several workers is shared out: what one worker has to do alone, and what goes first.
 
-A file stays together, as it shares what its fixtures start. So do all files that share a Spark server, which each
-worker would start for itself otherwise. Schedules of a campaign share nothing, and neither do notebooks. What takes
+A file stays together, as it shares what its fixtures start. So do all files that share a Spark server or a JupyterLab,
+which each worker would start for itself otherwise. Schedules of a campaign share nothing, and neither do notebooks. What takes
 long goes first, so that no worker is left alone with it at the end: a test that takes longer than most of the slow ones
 says so by ``slow(seconds)``, on a machine that does nothing else. In a random order, which ``--random-order-seed`` asks
 for, whatever stays together otherwise still does: units are shuffled, their files, and the tests of each file.
@@ -24,6 +24,7 @@ MOST_WORKERS: Final = 8  # each imports everything: 7 s of a processor, half a G
 
 #: Files that share a server, by the fixture that has it.
 SERVERS: Final = {
+    "jupyterlab": ("test_kernel_restart", "test_plan_editor_browser", "test_quickstart"),
     "spark_peers": ("test_bench", "test_nexmark_on_spark", "test_spark_cluster"),
     "spark_server": (
         "test_python_workers",
@@ -77,7 +78,7 @@ def unit(nodeid: str) -> str:
 
 
 def long_first(items: list[pytest.Item]) -> None:
-    """Put files with tests on Spark first, by the server that they share, then slow tests, the longest first.
+    """Put files that share a server first, by that server, then slow tests, the longest first.
 
     Otherwise the order stays.
 

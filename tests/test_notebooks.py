@@ -16,19 +16,21 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Of the quickstart all cells run in a real JupyterLab: see test_quickstart.
 RUN = [path for path in NOTEBOOKS if path.stem != "01_quickstart"]
 
-# Who reads between the cells of notebooks with queries that run: what has happened before the next cell.
+# Who reads between the cells of notebooks with queries that run: what has happened before the next cell. It looks, five
+# times a second: each look takes a peer's answer.
 READERS = {
     "00_tour": """
-_until = (application.latest(1)["window_end"].to_physical().max() or 0) + 2_000_000  # two more windows
-for _table in application:  # from the first on
-    if _table["window_end"].to_physical().max() >= _until:
-        break
+from threading import Event as _Event
+_newest = lambda: application.latest(1)["window_end"].to_physical().max() or 0
+_until = _newest() + 2_000_000  # two more windows
+while application.status == "running" and _newest() < _until:
+    _Event().wait(0.2)
 """,
     "07_replication": """
-_until = (steady.latest(1)["n"].max() or 0) + 4 * RATE  # rows of two more seconds
-for _table in steady:  # from the first on
-    if end.is_set() or _table["n"].max() >= _until:
-        break
+_newest = lambda: steady.latest(1)["n"].max() or 0
+_until = _newest() + 4 * RATE  # rows of two more seconds
+while steady.status == "running" and not end.is_set() and _newest() < _until:
+    end.wait(0.2)
 """,
 }
 

@@ -49,7 +49,7 @@ def _drawn(notebook: LabNotebook, points: int, faults: list[str]) -> dict[str, A
 
 
 @pytest.mark.slow(40)
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(360)
 def test_all_cells_run_and_the_view_draws_moving_data(page: Page, jupyterlab: JupyterLab) -> None:
     faults: list[str] = []
     page.on("pageerror", lambda fault: faults.append(str(fault)))
