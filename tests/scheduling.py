@@ -1,10 +1,11 @@
 """How a run with several workers is shared out: what one worker has to do alone, and what goes first.
 
 A file stays together, as it shares what its fixtures start. So do all files that share a Spark server or a JupyterLab,
-which each worker would start for itself otherwise. Schedules of a campaign share nothing, and neither do notebooks. What takes
-long goes first, so that no worker is left alone with it at the end: a test that takes longer than most of the slow ones
-says so by ``slow(seconds)``, on a machine that does nothing else. In a random order, which ``--random-order-seed`` asks
-for, whatever stays together otherwise still does: units are shuffled, their files, and the tests of each file.
+which each worker would start for itself otherwise. Schedules of a campaign share nothing, and neither do notebooks.
+What takes long goes first, so that no worker is left alone with it at the end: a test that takes longer than most of
+the slow ones says so by ``slow(seconds)``, on a machine that does nothing else. In a random order, which
+``--random-order-seed`` asks for, whatever stays together otherwise still does: units are shuffled, their files, and the
+tests of each file.
 """
 
 from __future__ import annotations
