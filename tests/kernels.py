@@ -70,7 +70,6 @@ class Kernels:
                     client.wait_for_ready(STARTING)
                     for number, source in enumerate(sources):
                         _execute(client, number, source)
-                    client.shutdown()
                 finally:
                     client.stop_channels()
 
@@ -89,9 +88,8 @@ class Kernels:
         self._loop.run(self._server.fork(name, f"{__name__}:serve", spec.encode(), STARTING))
         try:
             yield
-            self._loop.run(asyncio.wait_for(self._server.exited(name), STARTING))
         finally:
-            self._loop.run(self._server.stop(name, grace=0.0))
+            self._loop.run(self._server.stop(name))
 
 
 def _execute(client: Any, number: int, source: str) -> None:

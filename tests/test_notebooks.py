@@ -60,32 +60,23 @@ def test_cells_are_narrow_enough_to_read_without_scrolling(path: Path) -> None:
     assert not wide
 
 
-@pytest.mark.slow(60)
+@pytest.mark.slow(30)
 @pytest.mark.timeout(360)  # they take less than half a minute where nothing else runs
 @pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
 def test_every_cell_of_the_other_notebooks_runs(path: Path, kernels: Kernels) -> None:
-    kernels.run(_cells(path), folder=path.parent)
-
-
-@pytest.mark.slow(60)
-@pytest.mark.timeout(360)
-@pytest.mark.parametrize("name", READERS)
-def test_a_notebook_holds_when_one_reads_between_its_cells(name: str, kernels: Kernels) -> None:
-    """Up to the cell that ends its queries: nobody reads between those that follow, which run in the other test."""
-    path = ROOT / "notebooks" / f"{name}.ipynb"
-    sources, running, read, ended = [], False, 0, False
-    for source in _cells(path):
-        ended = ".close()" in source
-        if running and not ended:
-            sources.append(READERS[name])
-            read += 1
-        sources.append(source)
-        if ended:
-            break
-        running = running or "= cluster.submit(" in source
-    assert ended
-    assert read
+    """Where queries run, somebody reads between the cells; what cells need at once is asked where they submit."""
+    sources = _cells(path)
+    if path.stem in READERS:
+        sources = _read(sources, READERS[path.stem])
     kernels.run(sources, folder=path.parent)
+
+
+def _read(cells: list[str], reading: str) -> list[str]:
+    """Cells, with what one does between those with running queries."""
+    first = next(at for at, cell in enumerate(cells) if "= cluster.submit(" in cell)
+    last = next(at for at, cell in enumerate(cells) if ".close()" in cell)
+    between = [each for cell in cells[first + 1 : last] for each in (reading, cell)]
+    return [*cells[: first + 1], *between, *cells[last:]]
 
 
 def _cells(path: Path) -> list[str]:
