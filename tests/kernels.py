@@ -37,7 +37,7 @@ IMPORTED: Final = (
 )
 #: As ipykernel sets it, which comes too late for a Matplotlib that is there already.
 ENVIRONMENT: Final = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
-STARTING: Final = 60.0  # seconds
+STARTING: Final = 200.0  # seconds
 CELL: Final = 300.0  # seconds that a cell may take
 
 
