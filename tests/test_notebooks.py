@@ -34,10 +34,6 @@ while steady.status == "running" and not end.is_set() and _newest() < _until:
 """,
 }
 
-# What is less here than in the notebook: packets, as many more of which show nothing but take as much more of a
-# processor, from the same span of time.
-FEWER = {"02_trace_analysis": {'"rate": 300.0': '"rate": 60.0', '"count": 1_000_000': '"count": 200_000'}}
-
 WIDTH = 88  # characters of a line, as JupyterLab shows them beside its side bar
 
 
@@ -70,9 +66,6 @@ def test_cells_are_narrow_enough_to_read_without_scrolling(path: Path) -> None:
 def test_every_cell_of_the_other_notebooks_runs(path: Path, kernels: Kernels) -> None:
     """Where queries run, somebody reads between the cells; what cells need at once is asked where they submit."""
     sources = _cells(path)
-    for usual, fewer in FEWER.get(path.stem, {}).items():
-        assert sum(usual in source for source in sources) == 1
-        sources = [source.replace(usual, fewer) for source in sources]
     if path.stem in READERS:
         sources = _read(sources, READERS[path.stem])
     kernels.run(sources, folder=path.parent)
