@@ -321,11 +321,14 @@ class DataPaths:
                 work = node.hosting.chained(work)
             node.busy = True
             self.after(self.service * (1 + work.rows) / self.speed(peer), self._finish, peer, work)
+        most = self.most_bytes  # no calls in these loops: each event comes by
         for component in node.hosting.components.values():
-            self.most_bytes = max(self.most_bytes, component.log.size)
+            if component.log.size > most:
+                most = component.log.size
         for role in node.hosting.roles.found.values():
-            if role.copy is not None:
-                self.most_bytes = max(self.most_bytes, role.copy.log.size)
+            if role.copy is not None and role.copy.log.size > most:
+                most = role.copy.log.size
+        self.most_bytes = most
 
     def _finish(self, peer: str, work: Work) -> None:
         node = self.nodes[peer]

@@ -317,10 +317,11 @@ class SimulatedPeers:
     def _carry_out(self, peer: Peer, effects: list[Any]) -> None:
         address = peer.address
         for effect in effects:
-            if isinstance(effect, Send):
+            kind = type(effect)
+            if kind is Send:
                 self.messages += 1
                 self.transmit(address, effect.to, effect.message)
-            elif isinstance(effect, Record):
+            elif kind is Record:
                 self.journal.append(effect.event)
             else:
                 if self._keep:

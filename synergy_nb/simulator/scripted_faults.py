@@ -45,7 +45,7 @@ class SimulatedLinks:
         self._network = network
         self._rate = rate  # bandwidth of each link in each direction, bytes/s
         self._free: dict[tuple[str, str], float] = {}  # time at which a link has sent all that it was given
-        self._distances: dict[frozenset[str], float] = {}
+        self._distances: dict[tuple[str, str], float] = {}
         # by sender and receiver:
         self._broken: dict[tuple[str, str], float] = {}  # time until which what is sent is lost
         self._delayed: dict[tuple[str, str], float] = {}  # time until which what is sent is held up
@@ -124,8 +124,10 @@ class SimulatedLinks:
         if self._broken.get((peer, to), -math.inf) > now or rng.random() < faults.loss:
             return []
         found: list[float] = []
+        low, high = faults.delay
         for _ in range(1 + (rng.random() < faults.duplication)):
-            delay = self._delay(peer, to)
+            delay = low + (high - low) * rng.random()
+            delay = delay * self._distance(peer, to) if self._network is None else delay + self._network.delay(peer, to)
             if rng.random() < faults.reordering:
                 at = now + 10.0 * delay
             else:
@@ -133,15 +135,12 @@ class SimulatedLinks:
             found.append(at)
         return found
 
-    def _delay(self, peer: str, to: str) -> float:
-        drawn = self._rng.uniform(*self.faults.delay)
-        return drawn * self._distance(peer, to) if self._network is None else drawn + self._network.delay(peer, to)
-
     def _distance(self, peer: str, to: str) -> float:
-        pair = frozenset((peer, to))
-        if pair not in self._distances:
-            self._distances[pair] = 30.0 if self._rng.random() < self.faults.slow else 1.0
-        return self._distances[pair]
+        known = self._distances.get((peer, to))
+        if known is None:
+            known = 30.0 if self._rng.random() < self.faults.slow else 1.0
+            self._distances[peer, to] = self._distances[to, peer] = known
+        return known
 
 
 class ScriptedSource:

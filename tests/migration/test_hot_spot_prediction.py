@@ -90,7 +90,7 @@ def story(
         load = expected * TAU if backlog else 0.0
         predicted = times[own].predict(expected, level, load=load)
         slack = headroom - (now - births[number]) - predicted.seconds
-        if persistences[own].observe(now, [slack]):
+        if persistences[own].add(now, slack):
             return Outcome(now, first)
     return Outcome(math.inf, first)
 

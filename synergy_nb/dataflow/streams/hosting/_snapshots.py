@@ -170,17 +170,22 @@ class Snapshots:
 
     def _readers(self, component: Component) -> list[Reader]:
         """Return the copies that read the output of the component and have answered."""
-        found = component.log.cursors.values()
-        readers = [cursor.reader for cursor in found if cursor.reader.port == COPY and cursor.state is not EXPECTED]
-        behind = component.copy_holders.behind
-        return [reader for reader in readers if reader.peer in component.copies and reader.peer not in behind]
+        copies, behind = component.copies, component.copy_holders.behind
+        return [
+            reader
+            for reader, cursor in component.log.cursors.items()
+            if reader.port == COPY
+            and cursor.state is not EXPECTED
+            and reader.peer in copies
+            and reader.peer not in behind
+        ]
 
     def at(self, component: Component) -> float | None:
         """Return the time in seconds at which a component has to be saved; None if it is not known yet."""
         progress = self._progress.get(component)
         if progress is None:
             return None
-        times = list(self._lagging(component, progress).values())
+        times = list(self._lagging(component, progress).values()) if progress.silent else []
         if progress.capture is not None or not component.capturable or not self._readers(component):
             return min(times, default=None)
         lacking = component.copy_holders.missing(progress.number, progress.sent)
@@ -197,13 +202,14 @@ class Snapshots:
     def _lagging(self, component: Component, progress: _Progress) -> dict[str, float]:
         """Return the copies that do not answer and for which much is retained, and when each is left behind."""
         most, holders, found = self._limits.retain // 2, component.copy_holders, dict[str, float]()
-        held = component.log.confirmed(holders.confirming) < component.log.end
+        confirming = holders.confirming
+        held = bool(confirming) and component.log.confirmed(confirming) < component.log.end
         for peer, since in progress.silent.items():
             if peer not in component.copies or peer in holders.behind or peer == FOLDER:
                 continue  # a folder that takes nothing, as on a full disk, is waited for
             if holders.uncovered_bytes(peer, component.read) >= most:
                 found[peer] = since + SILENT_S
-            elif held and peer in holders.confirming:
+            elif held and peer in confirming:
                 found[peer] = since + HELD_S
         return found
 
