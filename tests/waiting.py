@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -14,6 +15,8 @@ from typing import Any, Final, TypeVar
 __all__ = ["DEADLINE", "asked_until", "first_of", "run_loop", "turns", "until"]
 
 DEADLINE: Final = 60.0  # seconds that what has to happen may take on a machine that has much else to do
+
+ASKED_S: Final = 0.05  # seconds between two questions that nobody answers by himself
 
 T = TypeVar("T")
 
@@ -78,11 +81,18 @@ async def first_of(*awaited: Coroutine[Any, Any, None]) -> None:
     await asyncio.gather(*ended)
 
 
-def asked_until(condition: Callable[[], object]) -> None:
-    """Ask again until ``condition`` holds; each question takes a peer's answer."""
-    deadline = time.monotonic() + DEADLINE
+def asked_until(
+    condition: Callable[[], object], otherwise: Callable[[], str] = lambda: "the condition has not become true"
+) -> None:
+    """Ask again and again until ``condition`` holds, of what other processes do and nobody tells.
+
+    Between two questions it waits a little: who asks without a pause takes the processor from what is waited for.
+    ``otherwise``: function that says what is wrong if that never comes.
+    """
+    deadline, pause = time.monotonic() + DEADLINE, threading.Event()
     while not condition():
-        assert time.monotonic() < deadline, "the condition has not become true"
+        assert time.monotonic() < deadline, otherwise()
+        pause.wait(ASKED_S)
 
 
 async def turns(number: int = 1) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 import polars as pl
-import pytest
 
 from synergy_nb import Application, Cluster, source
 from synergy_nb.events import (
@@ -22,7 +20,7 @@ from synergy_nb.events import (
     MigrationProjected,
 )
 from synergy_nb.plan.builder import Stream
-from tests.waiting import DEADLINE
+from tests.waiting import asked_until
 
 E = TypeVar("E", bound=Event)
 
@@ -74,11 +72,16 @@ def journaled(cluster: Cluster, kind: type[E]) -> list[E]:
 
 def until_moved(cluster: Cluster, application: Application) -> None:
     """Wait until the peers themselves have moved a component of an application."""
-    deadline = time.monotonic() + DEADLINE
-    while not any(each.subject == application.id and not each.failure for each in journaled(cluster, MigrationEnded)):
-        if time.monotonic() > deadline:
-            found = [event for event in cluster.events() if isinstance(event, MIGRATION)]
-            pytest.fail("nothing has moved:\n" + "\n".join(map(str, found)) + f"\n{cluster!r}")
+
+    def moved() -> bool:
+        ended = journaled(cluster, MigrationEnded)
+        return any(each.subject == application.id and not each.failure for each in ended)
+
+    def otherwise() -> str:
+        found = [event for event in cluster.events() if isinstance(event, MIGRATION)]
+        return "nothing has moved:\n" + "\n".join(map(str, found)) + f"\n{cluster!r}"
+
+    asked_until(moved, otherwise)
 
 
 def check_rows(application: Application, wanted: pl.DataFrame) -> None:

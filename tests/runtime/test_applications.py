@@ -17,7 +17,7 @@ from synergy_nb.runtime.client import async_cluster
 from synergy_nb.runtime.client._lease_renewals import LeaseRenewals
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.process.requests import Listed, RenewLeases, pack, unpack
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, asked_until
 
 
 @pytest.fixture(scope="module")
@@ -265,10 +265,10 @@ def test_windows_that_are_cut_short_are_named(cluster: Cluster) -> None:
     )
     application = cluster.submit(both)
     assert application.notices == []
-    peer = cluster.states()
     application.head(5, "b")
-    while not any(part["memory_bytes"] for state in peer.values() if state for part in state.components):
-        peer = cluster.states()
+    asked_until(
+        lambda: any(part["memory_bytes"] for state in cluster.states().values() if state for part in state.components)
+    )
     application.stop()
     (notice,) = application.notices
     assert notice == "windows were open when it was stopped, and have no result: hourly held tuples of them"

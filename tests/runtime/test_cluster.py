@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import threading
-import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -45,7 +44,7 @@ from synergy_nb.runtime.process._plugin import runtime_of
 from synergy_nb.runtime.process.requests import Fetch, FetchedResults, pack, unpack
 from synergy_nb.widgets._stage_picture import state_at
 from tests.peer_states import states_of
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, asked_until
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
 
@@ -209,7 +208,7 @@ def test_an_interrupt_ends_a_cell_at_once_and_loses_nothing(cluster: Cluster) ->
     """With Polars' handler of signals, a thread that waits without limit would not hear of it."""
     rest = threading.Event()
     application = cluster.submit(all_of_them(), feeds={"numbers": in_two_parts(rest)})
-    _until(lambda: application.results(wait=False).height > 0)  # Polars takes a signal that comes while it works
+    asked_until(lambda: application.results(wait=False).height > 0)  # Polars takes a signal that comes while it works
     main = threading.main_thread().ident
     assert main is not None
 
@@ -258,7 +257,7 @@ def test_a_submission_that_is_given_up_leaves_no_application(cluster: Cluster) -
     before = applications()
     with pytest.raises(ClusterError, match="does not answer"):
         cluster.submit(_endless(), timeout=1e-4)
-    _until(lambda: applications() <= before)
+    asked_until(lambda: applications() <= before)
 
 
 def test_submissions_use_the_peers_in_turn_as_origins(cluster: Cluster) -> None:
@@ -640,15 +639,15 @@ def test_a_hung_peer_is_declared_dead_and_comes_back() -> None:
         pinned = source("packets", rate="100 tuples/s", speed=1, at="peer-2").sink("all")
         victim = cluster.submit(pinned, origin="peer-1")
         cluster.suspend("peer-2")
-        _until(lambda: victim.status == "paused")
+        asked_until(lambda: victim.status == "paused")
         assert victim.reason.startswith("waiting for peer-2 (")
         application = cluster.submit(by_key(), origin="peer-1", feeds={"numbers": numbers().iter_slices(100)})
         assert "peer-2" not in application.graph.values()
         assert application.results().height == expected(numbers()).height
         cluster.resume("peer-2")
-        _until(lambda: cluster.states()["peer-2"] is not None)
-        _until(lambda: victim.status == "running")
-        _until(lambda: _admits(cluster, "peer-2"))
+        asked_until(lambda: cluster.states()["peer-2"] is not None)
+        asked_until(lambda: victim.status == "running")
+        asked_until(lambda: _admits(cluster, "peer-2"))
 
 
 def _admits(cluster: Cluster, peer: str) -> bool:
@@ -657,13 +656,6 @@ def _admits(cluster: Cluster, peer: str) -> bool:
     except NotAdmitted:
         return False
     return True
-
-
-def _until(condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
-    """Ask again until it is so; each question takes a peer's answer, or its deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition has not become true"
 
 
 # -- what a feed may yield -------------------------------------------------------------------------------------------
@@ -706,7 +698,7 @@ def test_of_an_application_whose_results_have_all_come_only_these_stay(cluster: 
         states = states_of(cluster).values()
         return [part for each in states for part in each.components if part["application"] == application.id]
 
-    _until(lambda: not parts())
+    asked_until(lambda: not parts())
     assert application.qos()["tuples"] == application.results().height
 
 
@@ -715,7 +707,7 @@ def test_results_of_a_failed_application_are_not_lost() -> None:
     with Cluster(peers=3, cores=1.0) as cluster:
         plan = source("packets", rate="500 tuples/s", duration="1 h", speed=1, at="peer-3").sink("all")
         application = cluster.submit(plan, origin="peer-1")
-        _until(lambda: application.results(wait=False).height > 0)
+        asked_until(lambda: application.results(wait=False).height > 0)
         cluster.kill("peer-3")
         with pytest.raises(ClusterError, match=r"peer-3 died .* rows? ha(s|ve) arrived"):
             application.results()
