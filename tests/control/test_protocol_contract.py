@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
-from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.peer import Message, Peer, Protocol, Timer, key_of
 from synergy_nb.events import Event, MessageRefused
@@ -39,7 +39,7 @@ class Bench(NamedTuple):
     simulation: SimulatedPeers
     work: Callable[[int], None]  # one round, with its number
     complaints: Callable[[], list[str]]  # what is wrong, asked in quiet
-    protocols: Callable[[], Iterable[object]]  # all instances, to be weighed
+    protocols: Mapping[str, Callable[[], Iterable[object]]]  # by name: all instances, to be weighed
 
 
 def ring(seed: int, codec: bool) -> Bench:
@@ -66,7 +66,7 @@ def ring(seed: int, codec: bool) -> Bench:
             if place != world.root(key)
         ]
 
-    return Bench(world.simulation, work, complaints, world.pastry.values)
+    return Bench(world.simulation, work, complaints, {"pastry": world.pastry.values})
 
 
 def detector(seed: int, codec: bool) -> Bench:
@@ -79,7 +79,7 @@ def detector(seed: int, codec: bool) -> Bench:
     def complaints() -> list[str]:
         return [f"{who} holds {whom} for dead" for who, whom in world.false_deaths()]
 
-    return Bench(world.simulation, work, complaints, world.membership.values)
+    return Bench(world.simulation, work, complaints, {"membership": world.membership.values})
 
 
 def directory(seed: int, codec: bool) -> Bench:
@@ -110,7 +110,7 @@ def directory(seed: int, codec: bool) -> Bench:
             if hosts != right
         ]
 
-    return Bench(world.simulation, work, complaints, world.directory.values)
+    return Bench(world.simulation, work, complaints, {"directory": world.directory.values})
 
 
 def _registers(directory: Directory, name: str) -> bool:
@@ -143,7 +143,8 @@ def loads(seed: int, codec: bool) -> Bench:
             if own.offered and known.get(address) != own.directory.own_load
         ]
 
-    return Bench(world.simulation, work, complaints, lambda: (*world.loads.values(), *world.directory.values()))
+    weighed = {"load levels": lambda: (*world.loads.values(), *world.directory.values())}
+    return Bench(world.simulation, work, complaints, weighed)
 
 
 def placement(seed: int, codec: bool) -> Bench:
@@ -175,7 +176,7 @@ def placement(seed: int, codec: bool) -> Bench:
     def protocols() -> Iterable[Protocol]:
         return [protocol for address in world.synergy for protocol in world.placement(address).protocols]
 
-    return Bench(world.simulation, work, complaints, protocols)
+    return Bench(world.simulation, work, complaints, {"placement": protocols})
 
 
 class _Queries:
@@ -249,18 +250,20 @@ def hot_spots(seed: int, codec: bool) -> Bench:
         sought = [f"{address} looks for a target" for address, each in peers.items() if not each.hot_spots.quiet]
         return world.complaints() + sought
 
-    return Bench(world.ring.simulation, world.work, complaints, lambda: [each.hot_spots for each in peers.values()])
+    weighed = {"hot spots": lambda: [each.hot_spots for each in peers.values()]}
+    return Bench(world.ring.simulation, world.work, complaints, weighed)
 
 
-def queries(of: Callable[[SynergyPeer], Protocol]) -> Callable[[int, bool], Bench]:
-    """A case of one of the protocols that bring applications to run."""
-
-    def build(seed: int, codec: bool) -> Bench:
-        world = _Queries(seed, codec)
-        peers = world.ring.synergy
-        return Bench(world.ring.simulation, world.work, world.complaints, lambda: map(of, peers.values()))
-
-    return build
+def queries(seed: int, codec: bool) -> Bench:
+    """The protocols that bring applications to run."""
+    world = _Queries(seed, codec)
+    peers = world.ring.synergy
+    weighed: dict[str, Callable[[], Iterable[object]]] = {
+        "probing": lambda: [each.probing for each in peers.values()],
+        "composition": lambda: [each.composition for each in peers.values()],
+        "session": lambda: [each.session for each in peers.values()],
+    }
+    return Bench(world.ring.simulation, world.work, world.complaints, weighed)
 
 
 CASES: dict[str, Callable[[int, bool], Bench]] = {
@@ -269,9 +272,7 @@ CASES: dict[str, Callable[[int, bool], Bench]] = {
     "directory": directory,
     "load levels": loads,
     "placement": placement,
-    "probing": queries(lambda peer: peer.probing),
-    "composition": queries(lambda peer: peer.composition),
-    "session": queries(lambda peer: peer.session),
+    "probing, composition, session": queries,
     "hot spots": hot_spots,
 }
 cases = pytest.mark.parametrize("build", CASES.values(), ids=CASES.keys())
@@ -345,8 +346,9 @@ def test_the_same_seed_gives_the_same_run(build: Callable[[int, bool], Bench]) -
         rounds(bench, 0, 5)
         return simulation.messages, simulation.events, list(simulation.journal)
 
-    assert run(1) == run(1)
-    assert run(1) != run(2)
+    first = run(1)
+    assert run(1) == first
+    assert run(2) != first
 
 
 @pytest.mark.slow
@@ -355,14 +357,15 @@ def test_state_does_not_grow_with_time(build: Callable[[int, bool], Bench]) -> N
     bench = build(2, False)
     bench.simulation.run(until=5.0)
 
-    def weigh() -> int:
+    def weigh() -> dict[str, int]:
         quiet(bench)
-        return sum(weight(protocol, set()) for protocol in bench.protocols())
+        return {name: sum(weight(each, set()) for each in found()) for name, found in bench.protocols.items()}
 
     rounds(bench, 0, 10)
     early = weigh()
     rounds(bench, 10, 90)
-    assert weigh() <= 1.3 * early + 100
+    grown = {name: (early[name], late) for name, late in weigh().items() if late > 1.3 * early[name] + 100}
+    assert grown == {}
 
 
 @cases
