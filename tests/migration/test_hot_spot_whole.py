@@ -14,6 +14,7 @@ import pytest
 
 from synergy_experiments.bench.hotspots import SPEED, arrivals, stretches
 from synergy_experiments.flows.timed_world import TimedWorld
+from synergy_nb import Simulation
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
 from synergy_nb.control.graph import ComponentGraph, Hop
@@ -26,6 +27,7 @@ from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.kernel import Uniform
+from tests.migration.rising_rates import observe
 from tests.session_streams import Deployed
 from tests.simulated import Ring
 
@@ -190,3 +192,10 @@ def test_prediction_misses_less_than_reaction_on_recorded_requests(real_data: Pa
     modes = (HotSpotConfig(), HotSpotConfig(predict=False), HotSpotConfig(mode="off"))
     prediction, reaction, nothing = (missed(two(mode, times, until)[0]) for mode in modes)
     assert prediction < reaction < nothing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["observe", "off"])
+def test_observing_peers_move_nothing_and_peers_without_hot_spots_record_nothing(tmp_path: Path, mode: str) -> None:
+    simulation = Simulation(3, network="local", cores=1.0, hotspots=mode, seed=1)
+    observe(simulation, mode, tmp_path, simulation.until)

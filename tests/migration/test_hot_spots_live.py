@@ -7,9 +7,9 @@ cost wait, whatever else the machine does; their work exceeds what their peer ca
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 import pytest
@@ -19,21 +19,30 @@ from synergy_nb import Application, Cluster, Plan, source
 from synergy_nb.events import (
     ComponentMoved,
     HotSpotDetected,
-    HotSpotDismissed,
     MigrationAnswered,
     MigrationDecided,
     MigrationEnded,
 )
 from synergy_nb.plan.builder import Stream
-from tests.migration.rising_rates import MIGRATION, ORIGIN, check_rows, journaled, replayed, until_moved, written
+from tests.migration.rising_rates import (
+    COST,
+    LIMIT,
+    ORIGIN,
+    RISING,
+    STEADY,
+    away,
+    check_rows,
+    journaled,
+    load,
+    observe,
+    replayed,
+    until_moved,
+    written,
+)
 from tests.waiting import DEADLINE, asked_until
 
 pytestmark = pytest.mark.slow
 
-COST: Final = "2 ms"  # of a tuple: a peer executes less than 500 of them a second
-LIMIT: Final = "1500 ms"
-STEADY: Final = [(120.0, 200.0)]  # seconds and tuples/s
-RISING: Final = [(4.0, 100.0), (116.0, 400.0)]
 FLOOD: Final = [(5.0, 100.0), (115.0, 600.0)]
 
 
@@ -41,19 +50,6 @@ FLOOD: Final = [(5.0, 100.0), (115.0, 600.0)]
 def cluster() -> Iterator[Cluster]:
     with Cluster(peers=5, cores=1.0, spark=False) as started:
         yield started
-
-
-def away(cluster: Cluster, application: Application, operator: str) -> str:
-    """Bring a component to a peer other than the origin, before any rate has risen; return its peer."""
-    if application.graph[operator] == ORIGIN:
-        cluster.move(application, operator, "peer-2")
-    return application.graph[operator]
-
-
-def load(path: Path, rates: Sequence[tuple[float, float]], at: str, limit: str | None = None) -> Plan:
-    """A component of known cost that stays at a peer."""
-    slow = replayed(path, rates).delay(COST, id="slow", at=at)
-    return slow.sink("load", delay=limit, id="out")
 
 
 def sharing(cluster: Cluster, plan: Plan, operator: str, owner: Application) -> Application:
@@ -186,29 +182,6 @@ def test_a_stream_of_two_applications_leaves_a_hot_spot_and_both_read_all_rows(
     check_moved_by_prediction(cluster, first, "slow", hot)
 
 
-@pytest.mark.parametrize("mode", ["observe", "off"])
-def test_observing_peers_move_nothing_and_peers_without_hot_spots_record_nothing(tmp_path: Path, mode: str) -> None:
-    even, risen = tmp_path / "even.parquet", tmp_path / "risen.parquet"
-    wanted = written(even, STEADY), written(risen, RISING)
-    with Cluster(peers=3, cores=1.0, spark=False, hotspots=mode) as cluster:
-        first = cluster.submit(
-            replayed(even, STEADY).delay(COST, id="slow").sink("even", delay=LIMIT, id="out"), origin=ORIGIN
-        )
-        hot = away(cluster, first, "slow")
-        second = cluster.submit(load(risen, RISING, hot, LIMIT), origin=ORIGIN)
-        if mode == "observe":
-            asked_until(lambda: bool(journaled(cluster, MigrationDecided)))
-        else:
-            asked_until(lambda: (second.qos().get("miss_rate") or 0.0) > 0.1)
-        assert first.graph["slow"] == second.graph["slow"] == hot
-        for application, table in zip((first, second), wanted, strict=True):
-            check_rows(application, table)
-        events: list[Any] = [event for event in cluster.events() if isinstance(event, MIGRATION)]
-        if mode == "off":
-            assert not events
-            return
-        decided = [event for event in events if isinstance(event, MigrationDecided)]
-        assert decided
-        assert not any(event.act for event in decided)
-        assert {type(event) for event in events} <= {HotSpotDetected, HotSpotDismissed, MigrationDecided}
-        assert f"slow would leave {hot}" in str(first.explain())
+def test_observing_peers_move_nothing(tmp_path: Path) -> None:
+    with Cluster(peers=3, cores=1.0, spark=False, hotspots="observe") as cluster:
+        observe(cluster, "observe", tmp_path, asked_until)
