@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,14 +93,24 @@ class Kernels:
 
 
 def _execute(client: Any, number: int, source: str) -> None:
-    said: list[str] = []
+    """Have nbval execute a cell, and read its outputs up to the end."""
+    from nbval.kernel import RunningKernel
 
-    def note(message: Mapping[str, Any]) -> None:
-        content = message["content"]
-        said.append("\n".join(content.get("traceback", [content.get("text", "")])))
-
-    reply = client.execute_interactive(source, timeout=CELL, output_hook=note, allow_stdin=False)
-    assert reply["content"]["status"] == "ok", f"cell {number}:\n{source}\n\n{''.join(said)[-4000:]}"
+    kernel = RunningKernel.__new__(RunningKernel)  # of a kernel that runs already
+    kernel.kc = client
+    asked = kernel.execute_cell_input(source, allow_stdin=False)
+    kernel.await_reply(asked, timeout=CELL)
+    said, failed = [], False
+    while True:
+        message = kernel.get_message("iopub", timeout=CELL)
+        kind, content = message["msg_type"], message["content"]
+        if message["parent_header"].get("msg_id") != asked:
+            continue
+        if kind == "status" and content["execution_state"] == "idle":
+            break
+        failed |= kind == "error"
+        said += content.get("traceback", [content.get("text", "")])
+    assert not failed, f"cell {number}:\n{source}\n\n{chr(10).join(said)[-4000:]}"
 
 
 @pytest.fixture(scope="session")
