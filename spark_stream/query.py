@@ -44,6 +44,8 @@ __all__ = ["PartQuery", "Progress", "SparkAccess"]
 CONNECTS_WITHIN: Final = 120.0  # time limit for a server to start or restart, seconds
 PAUSE: Final = 0.5  # seconds between attempts to connect
 TRIES: Final = 4  # maximum number of starts without a micro-batch, where an error may pass (`is_passing`)
+#: Maximum number of them where the server or the session was lost, or Spark ended the query without an error.
+RETURNS: Final = 16
 CHECK_INTERVAL: Final = 1  # seconds between two checks of a query
 STOPS_WITHIN: Final = 15.0  # time limit for a query to end, seconds
 RECENT: Final = 64  # number of micro-batches whose progress Spark remembers
@@ -158,7 +160,7 @@ class PartQuery:
         return self._life.left and not (self.input.exchange is not None and self.input.exchange.ended)
 
     def _run(self) -> None:
-        """Execute the query, and again if its server is lost, until it ends."""
+        """Execute the query, and again if its server is lost, until it ends, but not for ever without a micro-batch."""
         reported, tries = -2, 0
         while not self._life.ended():
             session = self._session()
@@ -173,7 +175,8 @@ class PartQuery:
                     return
                 tries = tries + 1 if self._last == reported else 1
                 reported = self._last
-                if not (lost or isinstance(error, SparkQueryEnded) or (is_passing(error) and tries < TRIES)):
+                away = lost or isinstance(error, SparkQueryEnded)
+                if tries >= (RETURNS if away else TRIES) or not (away or is_passing(error)):
                     raise
                 self.restarts += 1
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 
@@ -10,10 +11,12 @@ import pytest
 from spark_stream._query_states import QUERY_FOLLOWS, QueryLife, QueryState
 from spark_stream._runs import ExchangeState, Runs
 from spark_stream.callbacks import QueryCallbacks
+from spark_stream.java import SparkUnavailable
 from spark_stream.part import Part
 from spark_stream.peer_endpoint import PeerEndpoint
-from spark_stream.query import PartQuery, SparkAccess
+from spark_stream.query import RETURNS, TRIES, PartQuery, SparkAccess
 from spark_stream.results import ExchangeRefused
+from spark_stream.spark_errors import SparkQueryEnded
 from synergy_nb.plan import source
 
 WITHIN = 60.0  # seconds that anything may take on a busy machine
@@ -114,6 +117,52 @@ def test_a_query_that_cannot_connect_fails_by_its_reason_and_one_that_is_stopped
     over.set()
     query.stop()
     assert reasons == ["no such server"]
+
+
+@pytest.mark.parametrize(
+    ("error", "starts"),
+    [
+        (SparkUnavailable("no Spark server answered"), RETURNS),
+        (SparkQueryEnded("query q was stopped by another program"), RETURNS),
+        (RuntimeError("Python worker failed to connect back."), TRIES),
+        (RuntimeError("it is wrong"), 1),
+    ],
+)
+def test_a_query_that_never_gets_further_fails_after_some_starts(
+    error: Exception, starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that was lost, or a query that was ended, began again for ever: its application never failed."""
+    begun: list[object] = []
+    reasons: queue.Queue[str] = queue.Queue()
+
+    def execute(_: PartQuery, session: object) -> None:
+        begun.append(session)
+        raise error
+
+    monkeypatch.setattr(PartQuery, "_execute", execute)
+    query = part_query(QueryCallbacks(on_failed=reasons.put), lambda: None)
+    monkeypatch.setattr(query, "_session", object)
+    query.start()
+    assert str(error).removesuffix(".") in reasons.get(timeout=WITHIN)
+    query.stop()
+    assert len(begun) == starts
+
+
+def test_a_query_that_gets_further_each_time_begins_again_as_often_as_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: queue.Queue[str] = queue.Queue()
+    batches = iter(range(2 * RETURNS))
+
+    def execute(query: PartQuery, _: object) -> None:
+        query._last = next(batches, query._last)
+        raise SparkQueryEnded("query q was stopped by another program")
+
+    monkeypatch.setattr(PartQuery, "_execute", execute)
+    query = part_query(QueryCallbacks(on_failed=failures.put), lambda: None)
+    monkeypatch.setattr(query, "_session", object)
+    query.start()
+    failures.get(timeout=WITHIN)
+    query.stop()
+    assert query.restarts == 2 * RETURNS + RETURNS - 2
 
 
 def test_a_run_that_is_not_the_last_is_refused_by_number_and_a_closed_query_by_name() -> None:
