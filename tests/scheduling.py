@@ -28,6 +28,7 @@ SERVERS: Final = {
     "jupyterlab": ("test_kernel_restart", "test_plan_editor_browser", "test_quickstart"),
     "spark_peers": ("test_bench", "test_nexmark_on_spark", "test_spark_cluster"),
     "spark_server": (
+        "test_class_archive",
         "test_python_workers",
         "test_session_worker",
         "test_spark_external_server",

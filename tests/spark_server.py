@@ -113,7 +113,7 @@ def spark(spark_server: Server) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def spark_peers(quick_java: None) -> Cluster:
-    """Three peers with a Spark server of their own, which tests may kill, as it comes back."""
+    """Five peers with a Spark server of their own, which tests may kill, as it comes back; one test kills one peer."""
     return _shared("spark_peers", _peers)
 
 
@@ -121,7 +121,7 @@ def spark_peers(quick_java: None) -> Cluster:
 def _peers() -> Iterator[Cluster]:
     from synergy_nb import Cluster
 
-    with Cluster(3, cores=4.0) as cluster:
+    with Cluster(5, cores=4.0) as cluster:
         cluster.spark_session()
         yield cluster
         server = cluster._asynchronous.spark.process

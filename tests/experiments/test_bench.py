@@ -90,7 +90,7 @@ def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # the first starts a Spark server
+@pytest.mark.timeout(360)  # the first starts a Spark server
 @pytest.mark.parametrize("name", ["spark-topk", "spark-delay", "spark-sessions", "spark-kill"])
 def test_a_measurement_of_spark_gives_its_keys(
     name: str, spark_peers: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -105,7 +105,7 @@ def test_a_measurement_of_spark_gives_its_keys(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # dataflow starts a JVM for Spark
+@pytest.mark.timeout(360)  # dataflow starts a JVM for Spark
 @pytest.mark.parametrize(
     "name",
     [

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-SECONDS = 300  # that a query may take
+SECONDS = 240  # that a query may take
 
 
 def in_two(tables: list[pl.DataFrame], *, eager: bool = True) -> Feed:

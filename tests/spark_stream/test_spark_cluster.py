@@ -12,7 +12,7 @@ from synergy_nb import Cluster, NotAdmitted
 from tests.skipped_rows import ROWS, assert_told, few, rows_of, written
 from tests.spark_stream.packet_sums import expected, ordered, running, sums
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(360)]
 
 
 def test_a_part_on_spark_gives_the_rows_of_peers(spark_peers: Cluster) -> None:
@@ -62,17 +62,17 @@ def test_a_part_on_spark_moves_while_it_works_and_back_again(spark_peers: Cluste
     assert ordered(application.results()).equals(expected())
 
 
-def test_a_part_on_spark_goes_on_at_its_backup_when_its_peer_is_killed(quick_java: None) -> None:
-    with Cluster(4, cores=4.0) as cluster:
-        application = cluster.submit(sums("spark", speed=1.0, availability="degree 2"), timeout=240.0)
-        peers = application.explain().peers
-        stay = {peers["source"], peers["sink"]}
-        if peers["aggregate"] in stay:
-            cluster.move(application, "aggregate", next(name for name in cluster.peers if name not in stay))
-        killed = application.explain().peers["aggregate"]
-        cluster.kill(killed)
-        assert ordered(application.results()).equals(expected())
-        assert application.explain().peers["aggregate"] != killed
+def test_a_part_on_spark_goes_on_at_its_backup_when_its_peer_is_killed(spark_peers: Cluster) -> None:
+    """Peers are left for all other tests, also those of which a measurement names the peers."""
+    application = spark_peers.submit(sums("spark", speed=1.0, availability="degree 2"), timeout=240.0)
+    peers = application.explain().peers
+    stay = {peers["source"], peers["sink"], "peer-1", "peer-2"}
+    if peers["aggregate"] in stay:
+        spark_peers.move(application, "aggregate", next(name for name in spark_peers.peers if name not in stay))
+    killed = application.explain().peers["aggregate"]
+    spark_peers.kill(killed)
+    assert ordered(application.results()).equals(expected())
+    assert application.explain().peers["aggregate"] != killed
 
 
 def test_a_limit_that_a_micro_batch_breaks_is_refused_with_the_numbers(spark_peers: Cluster) -> None:

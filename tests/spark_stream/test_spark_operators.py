@@ -1,11 +1,12 @@
 """The contract of operators on Spark: the same rows as peers and DuckDB give, for late and disordered tuples as well.
 
 Each case is a streaming query over the micro-batches of a feed with punctuations that come too early. Queries take
-seconds, most of which Spark spends on planning, so all are run first, some at a time.
+seconds, most of which Spark spends on planning, so those of the next tests run beside that of one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from spark_stream.server import Server
-
-pytestmark = pytest.mark.timeout(900)  # the first test of a fixture waits for all its queries
 
 KEYS = {"alpha": b"a" * 32, "beta": b"b" * 32}
 AT_ONCE = 4  # queries
@@ -160,7 +159,8 @@ class Runner:
     def run(self, plan: Plan, members: list[str], end: str, ports: dict[str, pl.DataFrame], items: Feed) -> Run:
         """Start a query over a part; its streams come in on ports, in their order."""
         while len(self.running) >= AT_ONCE:
-            self.running.pop(0).awaitTermination(SECONDS)
+            with contextlib.suppress(Exception):  # its own test says so
+                self.running.pop(0).awaitTermination(SECONDS)
         self.started += 1
         folders = {}
         for port, (stream, table) in enumerate(ports.items()):
@@ -209,32 +209,49 @@ def _asked(request: pytest.FixtureRequest, names: Iterable[str]) -> list[str]:
     return [name for name in names if any(f"[{name}]" in each for each in ids)]
 
 
+class Ahead:
+    """The queries of some tests, by name: who asks for one begins those of the next tests, too."""
+
+    def __init__(self, names: list[str], begin: Callable[[str], Run]) -> None:
+        self._waiting = names
+        self._begin = begin
+        self._begun: dict[str, Run] = {}
+        self._asked = 0
+
+    def __getitem__(self, name: str) -> Run:
+        self._asked += 1
+        while self._waiting and len(self._begun) < self._asked + AT_ONCE:
+            following = name if name in self._waiting else self._waiting[0]
+            self._waiting.remove(following)
+            self._begun[following] = self._begin(following)
+        return self._begun[name]
+
+
 @pytest.fixture(scope="module")
-def cases(runner: Runner, request: pytest.FixtureRequest) -> dict[str, Run]:
+def cases(runner: Runner, request: pytest.FixtureRequest) -> Ahead:
     """The cases that Spark supports, as single operators."""
-    found = {}
-    for name in _asked(request, CASES):
+
+    def begin(name: str) -> Run:
         it = built(name)
-        operator = it.plan.operators[it.operator]
-        if not supported(operator, it.plan):
-            tables = [table.sort("time") for table in it.tables] if name == "apply_keyed" else it.tables
-            ports = dict(zip(operator.inputs, tables, strict=True))
-            items = in_two(tables)
-            found[name] = runner.run(it.plan, [it.operator], it.operator, ports, items)
-    return found
+        tables = [table.sort("time") for table in it.tables] if name == "apply_keyed" else it.tables
+        ports = dict(zip(it.plan.operators[it.operator].inputs, tables, strict=True))
+        return runner.run(it.plan, [it.operator], it.operator, ports, in_two(tables))
+
+    return Ahead(_asked(request, [name for name in CASES if name not in UNSUPPORTED]), begin)
 
 
 @pytest.fixture(scope="module")
-def parts(runner: Runner, request: pytest.FixtureRequest) -> dict[str, Run]:
+def parts(runner: Runner, request: pytest.FixtureRequest) -> Ahead:
     """The parts."""
-    found = {}
-    for name in _asked(request, PARTS):
+
+    def begin(name: str) -> Run:
         plan = PARTS[name]().sink()
         members, end = part_of(plan)
         ports = {source: packets() if source == "packets" else replies() for source in plan.sources}
         items = in_two(list(ports.values()), eager=name != "sampled")
-        found[name] = runner.run(plan, members, end, ports, items)
-    return found
+        return runner.run(plan, members, end, ports, items)
+
+    return Ahead(_asked(request, PARTS), begin)
 
 
 def _off_spark(name: str) -> str:
@@ -301,7 +318,7 @@ def test_a_sample_is_supported_on_the_input_of_a_part_only() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CASES if name not in UNSUPPORTED])
-def test_rows_equal_those_of_peers_and_of_duckdb(name: str, cases: dict[str, Run]) -> None:
+def test_rows_equal_those_of_peers_and_of_duckdb(name: str, cases: Ahead) -> None:
     it, run = built(name), cases[name]
     logic = fresh(run.plan, run.end)
     by_peers = drive(logic, run.items)
@@ -320,7 +337,7 @@ def test_rows_equal_those_of_peers_and_of_duckdb(name: str, cases: dict[str, Run
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PARTS)
-def test_parts_on_spark_give_the_rows_of_peers(name: str, parts: dict[str, Run]) -> None:
+def test_parts_on_spark_give_the_rows_of_peers(name: str, parts: Ahead) -> None:
     run = parts[name]
     in_time = [table.drop("pos") for table in accepted(run.tables, run.items)[0]]
     wanted = through(run.plan, run.end, dict(zip(run.plan.sources, in_time, strict=True))).rows()

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from spark_stream import _settings as settings
 from spark_stream import _supervisor as supervisor
 from spark_stream import java, launching
 from spark_stream.address import Address, parse_url
@@ -31,7 +30,7 @@ from spark_stream.java import Java, SparkUnavailable
 from spark_stream.launching import spark_home
 from spark_stream.server import Endpoint, Event, Server
 from tests.conftest import ROOT
-from tests.spark_server import QUICK, leftovers
+from tests.spark_server import leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -505,46 +504,3 @@ def test_settings_of_one_session_do_not_reach_another(spark: SparkSession, spark
         connect(endpoint._replace(token="guessed"), timeout=WAIT)
     with pytest.raises(SparkUnavailable, match="refuses the session"):
         connect(endpoint, timeout=WAIT, settings={"spark.sql.warehouse.dir": "/elsewhere"})
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_without_java_and_path_a_query_survives_its_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nor does a query start programs: without a PATH, Hadoop's own file system could make no file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from spark_stream.session import connect, disconnect
-
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    options = settings.java_options
-    monkeypatch.setattr(settings, "java_options", lambda *given: [*QUICK, *options(*given)])
-    said: queue.Queue[Event] = queue.Queue()
-    with Server(on_event=said.put) as server:
-        endpoint = server.ready()
-        assert Path(psutil.Process(server.pid).exe()).is_relative_to(java.find().executable.resolve().parent.parent)
-        folder = folder_of(endpoint)
-        (tmp_path / "in").mkdir()
-
-        def read_on(number: int) -> None:
-            pq.write_table(pa.table({"x": range(number * 100, number * 100 + 100)}), tmp_path / f"in/{number}.parquet")
-            session = connect(endpoint, timeout=WAIT)
-            stream = session.readStream.schema("x long").parquet(str(tmp_path / "in")).dropDuplicates(["x"])
-            writer = stream.writeStream.option("checkpointLocation", f"{endpoint.folder}/query")
-            query = writer.trigger(availableNow=True).start(str(tmp_path / "out"), format="parquet")
-            assert query.awaitTermination(int(WAIT))
-            disconnect(session)
-
-        read_on(0)
-        psutil.Process(server.pid).kill()
-        assert [said.get(timeout=WAIT).kind for _ in range(2)] == ["ready", "died"]
-        assert server.ready() == endpoint
-        read_on(1)
-        session = connect(endpoint, timeout=WAIT)
-        found = session.read.parquet(str(tmp_path / "out")).toArrow()["x"].to_pylist()
-        assert sorted(found) == list(range(200))
-        assert list(folder.glob("checkpoints/query/state/0/*/*.delta"))
-        assert not list(folder.rglob("*.crc"))
-        disconnect(session)
-    assert leftovers(folder) == []

@@ -10,7 +10,7 @@ from spark_stream.server import Server
 from synergy_nb import Application, Cluster, Feed, source, traces
 from tests.spark_stream.packet_sums import PACKETS, expected, ordered
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(360)]
 
 
 @pytest.fixture(scope="module")
