@@ -248,10 +248,10 @@ def _delays(cluster: Cluster, engine: str, kind: str, seconds: int) -> dict[str,
 
 def sessions(*, small: bool = False) -> dict[str, Any]:
     """Seconds until eight parts run at once, each of another peer with a session of its own; all must be right."""
-    number, rate = (2, 200) if small else (8, 1000)
+    number, rate, seconds = (2, 200, 3) if small else (8, 1000, 10)
     before = machine_load()
     plans = [
-        source("packets", seed=seed, rate=rate, duration="10 s", id="packets")
+        source("packets", seed=seed, rate=rate, duration=f"{seconds} s", id="packets")
         .aggregate("link", "1 s", n="count(*)", bytes="sum(bytes)", engine="spark", at=f"peer-{seed + 1}")
         .sink()
         for seed in range(number)

@@ -153,7 +153,9 @@ def test_a_query_that_gets_further_each_time_begins_again_as_often_as_it_must(mo
     batches = iter(range(2 * RETURNS))
 
     def execute(query: PartQuery, _: object) -> None:
-        query._last = next(batches, query._last)
+        for number in batches:
+            monkeypatch.setattr(query, "_last", number)
+            break
         raise SparkQueryEnded("query q was stopped by another program")
 
     monkeypatch.setattr(PartQuery, "_execute", execute)
