@@ -361,3 +361,35 @@ def test_a_late_message_of_an_earlier_takeover_harms_nobody() -> None:
     assert ring.status("r") == "running"
     assert at(ring) == PEERS | {"o0": "peer-3", "o1": "peer-3"}
     stopped(ring)
+
+
+def test_a_backup_that_ignores_what_it_is_asked_is_passed_over() -> None:
+    ring = Ring(6, seed=1, config=unrestored)
+    assert established(ring) == [""]
+    mute(ring, "peer-3")
+    ring.crash("peer-2")
+    ring.run(50.0)
+    assert not ring.events("r", TakenOver)
+    ring.run(40.0)
+    assert ring.status("r") == "running"
+    assert at(ring) == PEERS | {"o0": "peer-4", "o1": "peer-4"}
+    assert not ring.synergy["peer-3"].session.applications
+    stopped(ring)
+
+
+def test_without_a_backup_that_answers_an_application_ends_by_the_name_of_the_last_one() -> None:
+    ring = Ring(6, seed=1, config=unrestored)
+    assert established(ring) == [""]
+    mute(ring, "peer-3")
+    mute(ring, "peer-4")
+    ring.crash("peer-2")
+    ring.run(180.0)
+    assert ring.status("r") == "failed"
+    reason = "peer peer-4 was asked for 60 s to take over o0, o1, and did not answer"
+    assert ring.reports["r"][-1].reason == reason
+    stopped(ring)
+
+
+def mute(ring: Ring, address: str) -> None:
+    """Have a peer that lives ignore that it is to take over."""
+    ring.synergy[address].peer.guard({TakeOver: lambda sender, message: "it does not want to"})

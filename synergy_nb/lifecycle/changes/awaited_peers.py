@@ -39,7 +39,7 @@ class AwaitedPeers:
     ) -> None:
         self._peer = peer
         self._led = led
-        self._patience = patience  # time for which an application waits for a peer, seconds
+        self.patience = patience  # time for which an application waits for a peer, seconds
         self._fail = fail  # callback with (application, attempt, reason) when an application has waited too long
         self._pauses: dict[str, _Pause] = {}
 
@@ -67,13 +67,13 @@ class AwaitedPeers:
             return
         pause.peers = {address: list(names) for address, names in awaited.items()}
         pause.since = {address: pause.since.get(address, now) for address in awaited}
-        self._peer.record(ApplicationPaused, application, awaited=pause.peers, patience=self._patience)
+        self._peer.record(ApplicationPaused, application, awaited=pause.peers, patience=self.patience)
         self._set_timer(application, pause)
 
     def _set_timer(self, application: str, pause: _Pause) -> None:
         if pause.timer is not None:
             pause.timer.cancel()
-        due = min(pause.since.values()) + self._patience
+        due = min(pause.since.values()) + self.patience
         pause.timer = self._peer.after(max(due - self._peer.now, 0.0), self._tired, application, pause, due)
 
     def _tired(self, application: str, pause: _Pause, due: float) -> None:
@@ -83,10 +83,10 @@ class AwaitedPeers:
         now = self._peer.now
         late = now - due
         if late > 1.0:  # this peer was stopped: the others had no chance to answer it meanwhile
-            pause.since = {address: since + late + 0.1 * self._patience for address, since in pause.since.items()}
+            pause.since = {address: since + late + 0.1 * self.patience for address, since in pause.since.items()}
             self._set_timer(application, pause)
             return
-        silent = sorted(address for address, since in pause.since.items() if since + self._patience <= now + 1e-6)
+        silent = sorted(address for address, since in pause.since.items() if since + self.patience <= now + 1e-6)
         reasons = [
             f"peer {each} has not answered for {now - pause.since[each]:.0f} s ({', '.join(sorted(pause.peers[each]))})"
             for each in silent

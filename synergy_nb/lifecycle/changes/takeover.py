@@ -13,11 +13,12 @@ The new primary begins a new epoch of its stream, so readers can tell its output
 peer dies during a take-over, the next take-over starts from the graph that was being set up. If a component has no
 backup that answers, the application waits for one of its peers that is only silent
 (:mod:`~synergy_nb.lifecycle.changes.awaited_peers`). It fails, with a reason, when the processes of all of them have
-ended, when it has waited too long, or when a backup refuses. Afterwards the component gets another backup
-(:mod:`~synergy_nb.lifecycle.changes.rebuilds`). Sinks, the origin, and sources that did not ask for any have no
-backups. Active replicas have none either: if one is lost, the other replicas of its operator emit the same tuples
-already. The new graph has no peer for it, and its readers discard that input. If the last replica of an operator is
-lost, the application fails. A sharer waits for the origin of the owner
+ended, when it has waited too long, or when a backup refuses. A backup that lives and does not answer for that long is
+passed over like one that has failed: it is cut off from the origin alone, or ignores what it is asked. Afterwards the
+component gets another backup (:mod:`~synergy_nb.lifecycle.changes.rebuilds`). Sinks, the origin, and sources that did
+not ask for any have no backups. Active replicas have none either: if one is lost, the other replicas of its operator
+emit the same tuples already. The new graph has no peer for it, and its readers discard that input. If the last replica
+of an operator is lost, the application fails. A sharer waits for the origin of the owner
 (:mod:`~synergy_nb.lifecycle.changes.shared_streams`).
 
 *The way back.* A verdict may be wrong: then the old primary lives, and its readers read on from it, as no graph has
@@ -100,6 +101,9 @@ class TakeOvers(GraphChanger):
         self.sharers = sharers
         self._pending = changes.taking_over
         self._unconfirmed: dict[str, _Unconfirmed] = {}  # by application that this peer leads
+        # application to how often its backups have been asked since some were chosen. Not the time: this peer may have
+        # been stopped meanwhile, and the others had no chance to answer it
+        self._asked: dict[str, int] = {}
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
             TookOver: self._took_over,
@@ -256,6 +260,7 @@ class TakeOvers(GraphChanger):
             return
         # the present graph has the take-overs that are not answered yet already: their peers are asked again
         self._pending[application] = self._pending.get(application, set()) | moved.keys()
+        self._asked[application] = 0
         unconfirmed = self._unconfirmed.setdefault(application, _Unconfirmed({}, set()))
         unconfirmed.asked.update(moved.values())
         for operator in moved:
@@ -290,6 +295,7 @@ class TakeOvers(GraphChanger):
         """Ask peers again to take over operators that the graph has there and that they do not execute yet."""
         request = self.led[application]
         self._pending[application] = set(operators)
+        self._asked[application] = 0
         request.enter(State.TAKING_OVER)
         self._request(application, request.graph)
 
@@ -303,9 +309,27 @@ class TakeOvers(GraphChanger):
         """Send TakeOver to all backups that have not answered, now and once every interval."""
         pending, request = self._pending.get(application), self.led.get(application)
         if pending and request is not None and request.graph.epoch == graph.epoch:
+            if self._passed_over(application, graph, sorted(pending)):
+                return
             for operator in sorted(pending):
                 self.peer.send(graph.roles.peers[operator], TakeOver(graph, operator))
             self.peer.after(RESEND_INTERVAL, self._request, application, graph)
+
+    def _passed_over(self, application: str, graph: Graph, pending: Sequence[str]) -> bool:
+        """Whether living backups were asked in vain for too long: then others take over, or the application fails."""
+        self._asked[application] += 1
+        patience = self.awaited.patience
+        if (self._asked[application] - 1) * RESEND_INTERVAL < patience:
+            return False
+        living = [name for name in pending if not self.membership.is_dead(graph.roles.peers[name])]
+        if not living:
+            return False
+        at = graph.roles.peers[living[0]]
+        mute = [name for name in living if graph.roles.peers[name] == at]
+        reason = f"peer {at} was asked for {patience:g} s to take over {', '.join(mute)}, and did not answer"
+        if not self.begin(application, at, reason, mute):
+            self.fail(application, graph.attempt, reason)
+        return True
 
     def _took_over(self, sender: str, message: TookOver) -> None:
         pending = self._pending.get(message.application)
@@ -323,7 +347,7 @@ class TakeOvers(GraphChanger):
         """Publish the new graph if all backups have taken over."""
         if self._pending[application]:
             return
-        del self._pending[application]
+        del self._pending[application], self._asked[application]
         unconfirmed = self._unconfirmed.pop(application, _Unconfirmed({}, set()))
         self._enter(application)
         graph = self.led[application].graph
@@ -338,6 +362,7 @@ class TakeOvers(GraphChanger):
     def end(self, application: str) -> None:
         """Forget the take-over and the pause of an application that has ended."""
         self._pending.pop(application, None)
+        self._asked.pop(application, None)
         self._unconfirmed.pop(application, None)
         self.awaited.end(application)
 
