@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
+from unittest.mock import patch
 
 import pytest
 
@@ -38,7 +40,7 @@ IMPORTED: Final = (
 #: As ipykernel sets it, which comes too late for a Matplotlib that is there already.
 ENVIRONMENT: Final = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 STARTING: Final = 200.0  # seconds
-CELL: Final = 300.0  # seconds that a cell may take
+CELL: Final = 300  # seconds that a cell may take
 
 
 # -- in the test's process ---------------------------------------------------------------------------------------------
@@ -52,24 +54,29 @@ class Kernels:
         self._server: ForkServer | None = None
         self._started = 0
 
-    def run(self, sources: list[str], *, folder: Path) -> None:
-        """Execute cells in a new kernel, in the folder.
+    def run(self, notebook: Path, *, folder: Path) -> None:
+        """Have nbval execute the cells of a notebook in a new kernel, in the folder.
 
-        Raises ``AssertionError`` at the first cell that fails.
+        Raises ``AssertionError`` if a cell fails.
         """
         from jupyter_client.blocking.client import BlockingKernelClient
         from jupyter_client.connect import write_connection_file
 
         with tempfile.TemporaryDirectory() as home:
             file, _ = write_connection_file(str(Path(home, "kernel.json")), ip=str(Path(home, "s")), transport="ipc")
-            with self._kernel(f"{folder}\n{file}"):
+            with self._kernel(f"{folder}\n{file}") as manager:
                 client = BlockingKernelClient(connection_file=file)
                 client.load_connection_file()
                 client.start_channels()
                 try:
                     client.wait_for_ready(STARTING)
-                    for number, source in enumerate(sources):
-                        _execute(client, number, source)
+
+                    def attach(*, stderr: IO[str], **_: object) -> tuple[_Manager, BlockingKernelClient]:
+                        stderr.close()  # which nbval opens for a kernel of its own
+                        return manager, client
+
+                    with patch("nbval.kernel.start_new_kernel", attach):
+                        _run_nbval(notebook)
                 finally:
                     client.stop_channels()
 
@@ -80,37 +87,46 @@ class Kernels:
         self._loop.close()
 
     @contextlib.contextmanager
-    def _kernel(self, spec: str) -> Iterator[None]:
+    def _kernel(self, spec: str) -> Iterator[_Manager]:
         if self._server is None:
             self._server = ForkServer.launch((*PRELOAD, *IMPORTED), ENVIRONMENT)
         self._started += 1
         name = f"kernel {self._started}"
         self._loop.run(self._server.fork(name, f"{__name__}:serve", spec.encode(), STARTING))
         try:
-            yield
+            yield _Manager()
         finally:
             self._loop.run(self._server.stop(name))
 
 
-def _execute(client: Any, number: int, source: str) -> None:
-    """Have nbval execute a cell, and read its outputs up to the end."""
-    from nbval.kernel import RunningKernel
+class _Manager:
+    """What nbval knows of a kernel that another manager ends."""
 
-    kernel = RunningKernel.__new__(RunningKernel)  # of a kernel that runs already
-    kernel.kc = client
-    asked = kernel.execute_cell_input(source, allow_stdin=False)
-    kernel.await_reply(asked, timeout=CELL)
-    said, failed = [], False
-    while True:
-        message = kernel.get_message("iopub", timeout=CELL)
-        kind, content = message["msg_type"], message["content"]
-        if message["parent_header"].get("msg_id") != asked:
-            continue
-        if kind == "status" and content["execution_state"] == "idle":
-            break
-        failed |= kind == "error"
-        said += content.get("traceback", [content.get("text", "")])
-    assert not failed, f"cell {number}:\n{source}\n\n{chr(10).join(said)[-4000:]}"
+    kernel_spec = None
+
+    def is_alive(self) -> bool:
+        """Whether it lives; one that does not fails the cell that waits for it."""
+        return True
+
+    def shutdown_kernel(self, *, now: bool) -> None:
+        """Leave it to its manager."""
+
+    def interrupt_kernel(self) -> None:
+        """Leave a cell that takes too long to the end of its kernel."""
+
+
+def _run_nbval(notebook: Path) -> None:
+    """Run pytest within this one, with nothing but what nbval needs; what it says is in the outputs of the test."""
+    without = (
+        "assertion", "cacheprovider", "doctest", "faulthandler", "logging", "threadexception", "unraisableexception",
+        "warnings",
+    )  # fmt: skip
+    options = ["-q", "-s", "--noconftest", "-c", os.devnull, "--rootdir", str(notebook.parent)]
+    plugins = [option for name in without for option in ("-p", f"no:{name}")]
+    lax = ["-p", "nbval.plugin", "--nbval-lax", f"--nbval-cell-timeout={CELL}"]
+    with patch.dict(os.environ, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}):
+        code = pytest.main([*options, *plugins, *lax, str(notebook)])
+    assert code == pytest.ExitCode.OK, "a cell failed: the output of this test has it"
 
 
 @pytest.fixture(scope="session")
@@ -126,8 +142,6 @@ def kernels() -> Iterator[Kernels]:
 
 def serve(spec: bytes, report: Callable[[Any], None]) -> None:
     """Be a kernel until it is told to end."""
-    import os
-
     from ipykernel.kernelapp import IPKernelApp
 
     from tests.fork_servers import Parent, forked_by
