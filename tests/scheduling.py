@@ -56,6 +56,30 @@ class LongFirst(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
     def _split_scope(self, nodeid: str) -> str:
         return unit(nodeid)
 
+    def remove_node(self, node: Any) -> str | None:
+        """Return the test at which a worker crashed; another worker does what it has left.
+
+        xdist itself would run that test again, in one new worker after another, and hand out what was done already:
+        then the new worker would wait for ever.
+        """
+        left = {name: tests for name, tests in self.assigned_work.pop(node).items() if not all(tests.values())}
+        crashed = next((test for tests in left.values() for test, done in tests.items() if not done), None)
+        for name, tests in left.items():
+            rest = {test: True if test == crashed else done for test, done in tests.items()}
+            if not all(rest.values()):
+                self.workqueue[name] = rest
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return crashed
+
+    def schedule(self) -> None:
+        """Share out the tests; a worker that comes later gets at least two, as it begins none before it has a next."""
+        begun = self.collection is not None
+        super().schedule()
+        for node in self.nodes if begun else ():
+            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                self._reschedule(node)
+
 
 def workers() -> int:
     """Number of workers for ``--numprocesses auto``: one more than there are cores.

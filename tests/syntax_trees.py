@@ -30,7 +30,8 @@ def syntax_tree(source: str) -> ast.Module:
 def nodes_of(tree: ast.AST) -> list[ast.AST]:
     """Return all nodes of a tree, in the order of ``ast.walk``, which takes three times as long.
 
-    Contexts of names and kinds of operators are left out: they are the same few objects in all trees.
+    Contexts of names and kinds of operators are left out: they are the same few objects in all trees, also in those of
+    others. A library that notes the parent of each node there would lead from one tree to the next, without end.
 
     Parameters
     ----------
@@ -41,7 +42,10 @@ def nodes_of(tree: ast.AST) -> list[ast.AST]:
     for node in found:
         for value in vars(node).values():
             if type(value) is list:
-                found += [each for each in value if isinstance(each, ast.AST)]
+                found += [
+                    each for each in value
+                    if isinstance(each, ast.AST) and (each._fields or isinstance(each, ast.stmt))
+                ]  # fmt: skip
             elif isinstance(value, ast.AST) and value._fields:
                 found.append(value)
     return found

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import subprocess
+import sys
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.scheduling import MOST_WORKERS, SERVERS, in_random_order, long_first, unit, workers
+from tests.syntax_trees import nodes_of
 
 HERE = Path(__file__).parent
 
@@ -102,3 +107,42 @@ def test_a_random_order_is_that_of_its_seed_and_leaves_units_and_files_together(
         files = [name for name, _ in groupby(order, lambda nodeid: nodeid.partition("::")[0])]
         assert len(files) == 4
         assert abs(files.index("tests/test_spark_query.py") - files.index("tests/test_spark_server.py")) == 1
+
+
+CRASHES = """
+import os
+import pytest
+
+@pytest.mark.parametrize("n", range(20))
+def test_it(n):
+    if n in (3, 19):
+        os._exit(3)
+"""
+
+
+@pytest.mark.slow
+def test_what_a_crashed_worker_has_left_is_done_by_another(tmp_path: Path) -> None:
+    """A run went on for ever: new workers crashed at the same test, or waited for tests that were done already."""
+    (tmp_path / "conftest.py").write_text(
+        "from tests.scheduling import LongFirst\n"
+        "def pytest_xdist_make_scheduler(config, log):\n    return LongFirst(config, log)\n",
+        "utf-8",
+    )
+    for name, text in (("test_a", CRASHES.replace("(3, 19)", "()")), ("test_b", CRASHES)):
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+    options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(tmp_path), "--numprocesses", "2"]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert "2 failed, 38 passed" in done.stdout, done.stdout[-2000:]
+
+
+def test_a_library_that_notes_the_parents_of_nodes_leads_nowhere() -> None:
+    """There is one ``==`` for all trees of a process; a walk that went to its parent ate the memory of the machine."""
+    tree = ast.parse("if a == b:\n    pass")
+    (equal,) = [node for node in ast.walk(tree) if isinstance(node, ast.Eq)]
+    equal.parent = tree  # type: ignore[attr-defined]
+    try:
+        assert [type(node).__name__ for node in nodes_of(tree)] == ["Module", "If", "Compare", "Pass", "Name", "Name"]
+    finally:
+        del equal.parent  # type: ignore[attr-defined]
