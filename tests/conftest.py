@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from _pytest.doctest import DoctestModule
@@ -67,8 +67,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--random-order-seed", type=int, metavar="N", help="run the tests in a random order, by this seed")
 
 
+#: Seconds after which a test that is not slow fails: one that hangs is named before the whole run has taken too long.
+QUICK: Final = 100
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes long goes first, unless a random order is asked for."""
+    """What takes long goes first, unless a random order is asked for; the rest has a limit of its own."""
+    for item in items:
+        if item.get_closest_marker("slow") is None and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(QUICK))
     long_first(items)
     seed = config.getoption("random_order_seed")
     if seed is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import QUICK, ROOT
 from tests.scheduling import MOST_WORKERS, SERVERS, in_random_order, long_first, unit, workers
 from tests.syntax_trees import nodes_of
 
@@ -107,6 +107,12 @@ def test_a_random_order_is_that_of_its_seed_and_leaves_units_and_files_together(
         files = [name for name, _ in groupby(order, lambda nodeid: nodeid.partition("::")[0])]
         assert len(files) == 4
         assert abs(files.index("tests/test_spark_query.py") - files.index("tests/test_spark_server.py")) == 1
+
+
+def test_a_quick_test_has_a_short_limit(request: pytest.FixtureRequest) -> None:
+    limit = request.node.get_closest_marker("timeout")
+    assert limit is not None
+    assert limit.args == (QUICK,)
 
 
 CRASHES = """
