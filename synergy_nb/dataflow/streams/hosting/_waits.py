@@ -66,6 +66,7 @@ class _Progress:
         "moved_at",
         "noted",
         "noted_at",
+        "noted_moving",
         "promised_at",
         "read",
         "safe",
@@ -83,6 +84,7 @@ class _Progress:
         self._ended: dict[Why, deque[float]] = {}  # times at which recorded waits for a reason have ended
         self.noted: tuple[Why, tuple[Awaited, ...]] | None = None  # wait that was recorded and has not ended
         self.noted_at = now  # since when it waits for that
+        self.noted_moving = False  # whether it still gave something then; once it does not, that is recorded anew
 
     def patience(self, why: Why, now: float) -> float:
         """Return the seconds after which a wait for a reason is recorded."""
@@ -154,8 +156,8 @@ class Waits:
                 self._ended(component, progress, record, now)
             else:
                 awaited = tuple(Awaited(*each, silent=silent(each[2])) for each in wait.awaited)
-                if progress.noted != (wait.why, awaited):
-                    moves = now - progress.moved_at < MOVES_S
+                moves = now - progress.moved_at < MOVES_S
+                if progress.noted != (wait.why, awaited) or (progress.noted_moving and not moves):
                     busy = wait.why is Why.BUSY
                     record(
                         WaitBegun,
@@ -170,7 +172,7 @@ class Waits:
                         rate=(_read(component) - progress.read) / (now - wait.since) if busy else None,
                         tuple_s=component.tuple_s.moving if busy else None,
                     )
-                    progress.noted, progress.noted_at = (wait.why, awaited), wait.since
+                    progress.noted, progress.noted_at, progress.noted_moving = (wait.why, awaited), wait.since, moves
             self._known[component] = progress
 
     @staticmethod
