@@ -44,8 +44,11 @@ __all__ = ["PartQuery", "Progress", "SparkAccess"]
 CONNECTS_WITHIN: Final = 120.0  # time limit for a server to start or restart, seconds
 PAUSE: Final = 0.5  # seconds between attempts to connect
 TRIES: Final = 4  # maximum number of starts without a micro-batch, where an error may pass (`is_passing`)
-#: Maximum number of them where the server or the session was lost, or Spark ended the query without an error.
+#: Maximum number of starts without a micro-batch where the server or the session was lost, or Spark ended the query
+#: without an error. A start after which the query ran for a while begins the count anew: a query whose input is quiet
+#: for weeks makes no micro-batch, and its server may die now and then.
 RETURNS: Final = 16
+RAN: Final = 60.0  # seconds that are a while
 CHECK_INTERVAL: Final = 1  # seconds between two checks of a query
 STOPS_WITHIN: Final = 15.0  # time limit for a query to end, seconds
 RECENT: Final = 64  # number of micro-batches whose progress Spark remembers
@@ -166,16 +169,17 @@ class PartQuery:
             session = self._session()
             if session is None:
                 return
-            lost = False
+            lost, began = False, time.monotonic()
             try:
                 self._execute(session)
             except Exception as error:
                 lost = is_lost(error)
                 if self._life.ended():
                     return
-                tries = tries + 1 if self._last == reported else 1
-                reported = self._last
                 away = lost or isinstance(error, SparkQueryEnded)
+                ran = away and time.monotonic() - began > RAN
+                tries = tries + 1 if self._last == reported and not ran else 1
+                reported = self._last
                 if tries >= (RETURNS if away else TRIES) or not (away or is_passing(error)):
                     raise
                 self.restarts += 1

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+from spark_stream import query as query_module
 from spark_stream._query_states import QUERY_FOLLOWS, QueryLife, QueryState
 from spark_stream._runs import ExchangeState, Runs
 from spark_stream.callbacks import QueryCallbacks
 from spark_stream.java import SparkUnavailable
 from spark_stream.part import Part
 from spark_stream.peer_endpoint import PeerEndpoint
-from spark_stream.query import RETURNS, TRIES, PartQuery, SparkAccess
+from spark_stream.query import RAN, RETURNS, TRIES, PartQuery, SparkAccess
 from spark_stream.results import ExchangeRefused
 from spark_stream.spark_errors import SparkQueryEnded
 from synergy_nb.plan import source
@@ -165,6 +168,27 @@ def test_a_query_that_gets_further_each_time_begins_again_as_often_as_it_must(mo
     failures.get(timeout=WITHIN)
     query.stop()
     assert query.restarts == 2 * RETURNS + RETURNS - 2
+
+
+def test_a_quiet_query_that_ran_for_a_while_each_time_begins_again_as_often_as_it_must(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It makes no micro-batch, and its server may die now and then."""
+    failures: queue.Queue[str] = queue.Queue()
+    seconds = itertools.chain(itertools.repeat(RAN + 1.0, 2 * 2 * RETURNS), itertools.repeat(0.0))
+    clock = itertools.accumulate(seconds)
+    monkeypatch.setattr(query_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+
+    def execute(_: PartQuery, session: object) -> None:
+        raise SparkQueryEnded("query q was stopped by another program")
+
+    monkeypatch.setattr(PartQuery, "_execute", execute)
+    query = part_query(QueryCallbacks(on_failed=failures.put), lambda: None)
+    monkeypatch.setattr(query, "_session", object)
+    query.start()
+    failures.get(timeout=WITHIN)
+    query.stop()
+    assert query.restarts > 2 * RETURNS
 
 
 def test_a_run_that_is_not_the_last_is_refused_by_number_and_a_closed_query_by_name() -> None:
