@@ -9,7 +9,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-killed campaign-live lint style written lab bench pins sbom clean
+.PHONY: help demo test campaign campaign-killed campaign-live lint style written notebooks lab bench pins sbom clean
 
 help:
 	@echo "make demo     compose and run the top-k traffic query on 8 local peers, and check its rows"
@@ -19,6 +19,7 @@ help:
 	@echo "make campaign-live  breaks a network of real peers again and again (Linux, root); see docs/faults.md"
 	@echo "make lint     style and types only"
 	@echo "make written  generate the tables of docs/plans.md and the methods of streams from the declarations of operators"
+	@echo "make notebooks  run the notebooks, and store their outputs anew; ARGS=08_simulation names one"
 	@echo "make lab      JupyterLab on 127.0.0.1, at the quickstart"
 	@echo "make bench    every measurement, also of the systems compared"
 	@echo "make pins     hashes of all that is installed anew; with ARGS=--upgrade of the newest versions"
@@ -63,6 +64,10 @@ campaign-live:
 written:
 	@.ci/setup test
 	@$(PY) -m docs.generate
+
+notebooks:
+	@.ci/setup test
+	@$(PY) -m tests.renewed_notebooks $(ARGS)
 
 lab:
 	@.ci/setup lab

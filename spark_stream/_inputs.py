@@ -19,7 +19,7 @@ from spark_stream.supported import supported_source
 from synergy_nb.plan.terms.column_types import digits_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.connect.session import SparkSession
     from pyspark.sql.types import DataType, StructType
 
@@ -48,20 +48,14 @@ class Port(NamedTuple):
         """
         from pyspark.sql.connect import functions as sf  # noqa: PLC0415 - imports Spark
 
-        from spark_stream._expressions import quote  # noqa: PLC0415
         from spark_stream._sources import FORMAT  # noqa: PLC0415
 
         reader = session.readStream.format(FORMAT).options(**options, port=self.number, tap=tap)
         given = reader.schema(_struct({**self.columns, MARK: "bool"})).load()
         if self.files is None:
             return given
-        stored = {self.layout.clock if name == "time" else name: kind for name, kind in self.columns.items()}
-        schema = _struct(stored, self.layout.zoneless)
+        schema, chosen = stored_as(self.columns, self.layout)
         rows = session.readStream.schema(schema).parquet(str(self.files.folders[tap]))
-        chosen = [
-            (sf.col(quote(column)).cast("timestamp") if kind == "time" else sf.col(quote(column))).alias(name)
-            for (name, kind), column in zip(self.columns.items(), stored, strict=True)
-        ]
         return rows.select(*chosen, sf.lit(False).alias(MARK)).union(given)
 
 
@@ -153,6 +147,20 @@ class QueryPorts:
         """Return the function by which operators take the streams that they read, each time on another tap."""
         taps = {name: count() for name in self._found}
         return lambda name: self._found[name].frame(session, next(taps[name]), options)
+
+
+def stored_as(columns: Mapping[str, str], layout: Layout) -> tuple[StructType, list[Column]]:
+    """The schema of files that have the rows of a stream, and the stream's columns as made of theirs."""
+    from pyspark.sql.connect import functions as sf  # noqa: PLC0415 - imports Spark
+
+    from spark_stream._expressions import quote  # noqa: PLC0415
+
+    stored = {layout.clock if name == "time" else name: kind for name, kind in columns.items()}
+    chosen = [
+        (sf.col(quote(column)).cast("timestamp") if kind == "time" else sf.col(quote(column))).alias(name)
+        for (name, kind), column in zip(columns.items(), stored, strict=True)
+    ]
+    return _struct(stored, layout.zoneless), chosen
 
 
 def _struct(columns: Mapping[str, str], zoneless: frozenset[str] = frozenset()) -> StructType:

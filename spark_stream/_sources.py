@@ -37,10 +37,12 @@ import gc
 import json
 import os
 import sys
+import threading
 import types
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -58,13 +60,32 @@ if TYPE_CHECKING:
 
 FORMAT = "synergy"
 
+_REGISTERING: Final = threading.Lock()
+_REGISTRATIONS: Final[WeakKeyDictionary[SparkSession, _Registration]] = WeakKeyDictionary()
+
+
+class _Registration:
+    """Whether the format is registered with a session."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.done = False
+
 
 def register(session: SparkSession) -> None:
-    """Register the source and the sink with a session, as the format :data:`FORMAT`."""
+    """Register the source and the sink with a session, as the format :data:`FORMAT`; on any thread.
+
+    The parts of a peer share a session. Of two that register a format at once, Spark refuses one.
+    """
     from pyspark import cloudpickle  # noqa: PLC0415 - not needed within Spark
 
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    session.dataSource.register(PeerSource)
+    with _REGISTERING:
+        registration = _REGISTRATIONS.setdefault(session, _Registration())
+    with registration.lock:
+        if not registration.done:
+            cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+            session.dataSource.register(PeerSource)
+            registration.done = True
 
 
 class PeerSource(DataSource):

@@ -1,5 +1,8 @@
 """Sources that Spark reads itself, from Parquet files: a trace in this format directly, others after conversion.
 
+A query over a part of a plan reads them file after file, as a stream (:class:`Files`); one over a whole plan reads all
+of them at once, when they are there.
+
 The peer reads a source for conversion as for its own use (:func:`synergy_nb.traces.read`), so the stream is the same on
 both engines: in order, without malformed lines, with typed columns. It writes about 3 million rows/s, and Spark reads 1
 million rows/s from files; through the endpoint it would read 0.3 million. A file is handed out when Spark has begun
@@ -12,18 +15,17 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from polars import selectors
 
 from spark_stream._spool import FIRST, Offset, Spool
 from synergy_nb import traces
-from synergy_nb.dataflow.tuples import END, START, Punctuation
+from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
 from synergy_nb.plan import Operator
 from synergy_nb.plan.terms.column_types import digits_of
 from synergy_nb.traces.times import in_years
@@ -63,14 +65,18 @@ class Layout(NamedTuple):
     zoneless: frozenset[str] = frozenset()  # columns of the files whose times have no zone
 
 
-def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layout] | None:
+def direct(
+    operator: Operator,  # the source
+    columns: Mapping[str, str],  # columns of the stream with their types
+    *,
+    most: float = DIRECT_ROWS,  # number of rows up to which it is read as it is
+    ordered: bool = True,  # whether the file has to be in the order of its event times
+) -> tuple[Staged, Layout] | None:
     """The trace itself, if Spark can read it as it is; None if it has to be converted.
 
     That takes a Parquet file in the order of its event times, all of which are there, of 4 million rows at most (as it
     is one micro-batch), whose columns have exactly the types of the stream's, and whose times are of the years 1 to
     9999.
-
-    ``operator``: the source; ``columns``: columns of the stream with their types.
     """
     params = operator.params
     if params["connector"] != "trace" or params["format"] != "parquet" or params.get("lateness") is not None:
@@ -81,7 +87,7 @@ def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layo
             schema, rows = file.schema_arrow, file.metadata.num_rows
     except (OSError, pa.ArrowException):
         return None  # who reads it as always says what is wrong
-    if not 0 < rows <= DIRECT_ROWS:
+    if not 0 < rows <= most:
         return None
     zoneless = set()
     for name, kind in columns.items():
@@ -92,11 +98,41 @@ def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layo
         if kind == "time" and schema.field(index).type.tz is None:
             zoneless.add(stored)
     stored_times = [clock if name == "time" else name for name, kind in columns.items() if kind == "time"]
-    found = pl.scan_parquet(path).select(selectors.by_name(stored_times)).collect()
-    times = found.get_column(clock)
-    if times.null_count() or not times.is_sorted() or any(in_years(each) is not each for each in found):
+    if not _has_good_times(path, stored_times, clock, ordered=ordered):
         return None
     return Staged(path, END, temporary=False), Layout(clock, frozenset(zoneless))
+
+
+def _has_good_times(path: Path, names: Sequence[str], clock: str, *, ordered: bool) -> bool:
+    """Whether all event times of a Parquet file are there, and its times of the years 1 to 9999, and in order if so."""
+    reached: Any = None
+    with pq.ParquetFile(path) as file:
+        if not ordered and _has_good_bounds(file.metadata, names, clock):
+            return True
+        for batch in file.iter_batches(batch_size=FILE_ROWS, columns=list(names)):
+            found: Any = pl.from_arrow(batch)
+            times = found.get_column(clock)
+            if times.null_count() or any(in_years(each) is not each for each in found):
+                return False
+            if ordered and len(times):
+                if not times.is_sorted() or (reached is not None and times[0] < reached):
+                    return False
+                reached = times[-1]
+    return True
+
+
+def _has_good_bounds(metadata: Any, names: Sequence[str], clock: str) -> bool:
+    """Whether the statistics of a Parquet file say that event times are all there, and times of the years 1 to 9999."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        columns = {each.path_in_schema: each.statistics for each in map(group.column, range(group.num_columns))}
+        for name in names:
+            known = columns.get(name)
+            if known is None or not known.has_min_max or not known.has_null_count:
+                return False
+            bounds = pl.Series([known.min_raw, known.max_raw], dtype=pl.Int64).cast(pl.Datetime("us"))
+            if in_years(bounds) is not bounds or (name == clock and known.null_count):
+                return False
+    return True
 
 
 def convert(
@@ -110,10 +146,15 @@ def convert(
 
     Raises ``ValueError`` if the trace cannot be read.
     """
+    return written(traces.read({**operator.params, "batch": FILE_ROWS}, skipped), folder, numbered=numbered)
+
+
+def written(items: Iterable[Item], folder: Path, *, numbered: bool) -> Iterator[Staged]:
+    """Write the items of a stream into files, one for the rows that each punctuation covers, as :func:`convert`."""
     spool = Spool(numbered=numbered)
     reached = FIRST
     number = 0
-    for item in traces.read({**operator.params, "batch": FILE_ROWS}, skipped):
+    for item in items:
         spool.append(item)
         if not isinstance(item, Punctuation):
             continue

@@ -23,6 +23,7 @@ from spark_stream._inputs import ANYTHING, QueryPorts
 from spark_stream._progress import Progress, progress_of
 from spark_stream._query_input import QueryInput
 from spark_stream._query_states import QueryLife, QueryState
+from spark_stream._settings import SHARED_CLASSES
 from spark_stream._spool import FIRST
 from spark_stream.callbacks import QueryCallbacks
 from spark_stream.checkpoints import Checkpoint
@@ -55,10 +56,7 @@ RECENT: Final = 64  # number of micro-batches whose progress Spark remembers
 
 #: Settings of a session that queries require.
 _SESSION: Final[Mapping[str, str]] = {
-    # Otherwise each session has four Python daemons of its own, 47 MB each, which stay as long as the server does: the
-    # first micro-batch of a second query took 18 s on a busy machine, and takes 0.6 s so.
-    "spark.sql.artifact.isolation.enabled": "false",
-    "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",  # what one session has compiled serves the others
+    **SHARED_CLASSES,
     "spark.sql.streaming.numRecentProgressUpdates": str(RECENT),
     "spark.sql.streaming.stopTimeout": "5s",
 }

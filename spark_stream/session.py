@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from spark_stream._channels import Channels
 from spark_stream._settings import SESSION
 from spark_stream.address import Address, parse_url
 from spark_stream.java import SparkUnavailable
+from spark_stream.launching import OLDEST
 from spark_stream.server import Endpoint
 
 __all__ = ["connect", "disconnect", "parse_url"]
@@ -38,8 +40,8 @@ def connect(
 ) -> SparkSession:
     """Open a new session; ``session.stop()`` ends it, and no other.
 
-    Raises ``ValueError`` if the URL is invalid; ``SparkUnavailable`` if no server answers, or it refuses the session;
-    the text names the reason and a remedy.
+    Raises ``ValueError`` if the URL is invalid, or the server is of an earlier release than queries need;
+    ``SparkUnavailable`` if no server answers, or it refuses the session; the text names the reason and a remedy.
     """
     endpoint = Endpoint(where) if isinstance(where, str) else where
     address = parse_url(endpoint.url)
@@ -63,6 +65,8 @@ def connect(
     )
     try:
         channels.stub.Config(request, timeout=timeout, metadata=channels.metadata())
+        if not endpoint.folder:  # it was not started by us
+            _check_release(session.version, address)
     except BaseException as error:
         session.release_session_on_close = False
         session.stop()
@@ -93,9 +97,20 @@ def disconnect(session: SparkSession, timeout: float = 2.0) -> None:
     session.stop()
 
 
+def _check_release(version: str, address: Address) -> None:
+    release = tuple(int(part) for part in re.findall("[0-9]+", version)[:2])
+    if release < OLDEST:
+        expected = f"{'.'.join(map(str, OLDEST))} or later"
+        raise ValueError(f"spark: {_named(address)} has a server of Spark {version}; expected {expected}")
+
+
+def _named(address: Address) -> str:
+    return address.socket or f"{address.host}:{address.port}"
+
+
 def _explain(error: Any, address: Address, timeout: float) -> str:
     """Explain the failure of the first request, with a remedy."""
-    where = address.socket or f"{address.host}:{address.port}"
+    where = _named(address)
     text = (error.details() or "").partition("\n")[0][:300]
     match error.code():
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:

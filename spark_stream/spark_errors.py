@@ -8,7 +8,7 @@ from typing import Final
 from spark_stream.java import SparkUnavailable
 from synergy_nb.errors import SynergyError
 
-__all__ = ["SparkQueryEnded", "cause", "is_lost", "is_passing"]
+__all__ = ["SparkQueryEnded", "cause", "has_no_room", "is_lost", "is_passing"]
 
 _DETAILS: Final = re.compile(r'^\s*details = "(.*)"$', re.MULTILINE)  # the details in the text of an error of gRPC
 LONGEST: Final = 300  # maximum number of characters of a reason
@@ -23,6 +23,7 @@ _WORKER: Final = re.compile(
 )
 #: Error of Spark's server where two of three peers that had a query one after the other began a run of it at once.
 _AT_ONCE: Final = re.compile(r"\[CONCURRENT_QUERY\]")
+_NO_ROOM: Final = re.compile("No space left on device|Disk quota exceeded|File too large")
 _CAUSED: Final = "Caused by: "  # what a stack trace of Spark says before each cause
 _FRAME: Final = re.compile(r"\s+at ")  # the line of a call in it
 _PYTHON: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Refused)): (.+)$")
@@ -62,6 +63,15 @@ def is_passing(error: BaseException) -> bool:
     True
     """
     return any(pattern.search(_with_causes(error)) for pattern in (_WORKER, _AT_ONCE))
+
+
+def has_no_room(error: BaseException) -> bool:
+    """Whether Spark, or a Python process of it, could not write as the disk is full.
+
+    >>> has_no_room(RuntimeError("Task failed: java.io.IOException: No space left on device"))
+    True
+    """
+    return _NO_ROOM.search(_with_causes(error)) is not None
 
 
 def cause(error: BaseException) -> str:

@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -91,7 +92,20 @@ def main(arguments: list[str]) -> None:
 
 
 def _write_plain(pins: dict[str, str]) -> None:
-    CONSTRAINTS.write_text(PLAIN + "".join(f"{pin}\n" for pin in sorted(versions(pins))), "utf-8")
+    CONSTRAINTS.write_text(PLAIN + "".join(f"{pin}\n" for pin in plain(pins)), "utf-8")
+
+
+def plain(pins: Iterable[str]) -> list[str]:
+    """Pins with their versions; of a package with several versions, each with where it is needed.
+
+    >>> plain(["a==1 ; python_full_version < '3.12'", "a==2 ; python_full_version >= '3.12'", "b==1 ; os_name == 'nt'"])
+    ["a==1 ; python_full_version < '3.12'", "a==2 ; python_full_version >= '3.12'", 'b==1']
+    """
+    known: dict[str, set[str]] = {}
+    for pin in pins:
+        known.setdefault(pin.partition("==")[0], set()).add(pin)
+    several = {name for name, found in known.items() if len({each.split(" ;")[0] for each in found}) > 1}
+    return sorted({pin if name in several else pin.split(" ;")[0] for name, found in known.items() for pin in found})
 
 
 if __name__ == "__main__":

@@ -45,9 +45,15 @@ OPEN: Final = """async path => {
     await panel.sessionContext.session.kernel.info;
     globalThis.panel = panel;
 }"""
-RUN: Final = """() => {
+# All cells, or those before or from the first that holds a text.
+RUN: Final = """([command, text]) => {
     globalThis.finished = undefined;
-    jupyterapp.commands.execute("notebook:run-all-cells").then(() => (globalThis.finished = true));
+    if (text !== null) {
+        const cells = panel.content.model.sharedModel.toJSON().cells;
+        const code = cells.map(cell => cell.cell_type === "code" ? cell.source : "");
+        panel.content.activeCellIndex = code.findIndex(source => source.includes(text));
+    }
+    jupyterapp.commands.execute(`notebook:${command}`).then(() => (globalThis.finished = true));
 }"""
 # The outputs arrive by messages of their own, so the kernel has to be idle and every cell to have its number, unless
 # one has failed and ended the run.
@@ -88,9 +94,10 @@ class LabNotebook:
         self.page.wait_for_function("() => globalThis.jupyterapp !== undefined")
         self.page.evaluate(OPEN, path)
 
-    def start(self) -> None:
-        """Have all cells run by JupyterLab's own command."""
-        self.page.evaluate(RUN)
+    def start(self, *, before: str | None = None, at: str | None = None) -> None:
+        """Have cells run by JupyterLab's own commands: all, or those before or from the first that holds a text."""
+        command = "run-all-above" if before is not None else "run-all-below" if at is not None else "run-all-cells"
+        self.page.evaluate(RUN, [command, at if before is None else before])
 
     def finish(self, timeout: float) -> list[Cell]:
         """Wait until they have run, or one has failed, and return the code cells; ``timeout`` is in seconds."""

@@ -68,6 +68,7 @@ APART: Final = (
     "tests/dataflow/test_tuples.py",
     "tests/plan/test_data_frames.py",
     "tests/replication/test_replica_agreement.py",
+    "tests/streams/test_source_places.py",
 )
 OTHER: Final[dict[type[ast.AST], Any]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -426,6 +427,8 @@ class Copy:
         plugin = _Room(self.root, kept, breaks, self._seconds, say)
         ignored = [f"--ignore={each}" for each in apart]
         in_pytest(self.root, [*self._marked, *ignored, place], plugin, 3600, written=True)
+        if not kept.exists():
+            raise SystemExit(f"{place}: its tests were not recorded:\n{(self.root / OUTPUT).read_text('utf-8')}")
         known: Known = json.loads(kept.read_text("utf-8"))
         if apart:
             kept = kept.with_stem(f"{kept.stem}-apart")

@@ -29,6 +29,7 @@ SERVERS: Final = {
     "spark_peers": ("test_bench", "test_nexmark_on_spark", "test_spark_cluster"),
     "spark_server": (
         "test_class_archive",
+        "test_prepare",
         "test_python_workers",
         "test_session_worker",
         "test_spark_external_server",
@@ -39,6 +40,7 @@ SERVERS: Final = {
         "test_spark_query",
         "test_spark_server",
         "test_spark_servers",
+        "test_whole_plans",
     ),
 }
 

@@ -18,7 +18,7 @@ import pytest
 from supply_chain.licences import refused
 from supply_chain.materials import PROJECT, Material, bill, in_the_bundle, installed, needed
 from supply_chain.materials import main as write_bill
-from supply_chain.pins import CONSTRAINTS, PINS, TOOLS, extras, pins_of, versions
+from supply_chain.pins import CONSTRAINTS, PINS, TOOLS, extras, pins_of, plain, versions
 from tests.conftest import ROOT
 
 FILES = {path.stem: pins_of(path.read_text("utf-8")) for path in sorted(PINS.glob("*.txt"))}
@@ -36,7 +36,16 @@ def test_every_pin_has_hashes_and_no_index() -> None:
 
 def test_the_constraints_are_the_pins_without_hashes() -> None:
     stated = {line for line in CONSTRAINTS.read_text("utf-8").splitlines() if not line.startswith("#")}
-    assert stated == {pin for pins in FILES.values() for pin in versions(pins)}
+    assert stated == set(plain(line for pins in FILES.values() for line in pins))
+
+
+def test_constraints_have_one_version_of_a_package_for_each_python() -> None:
+    one = "a==1 ; python_full_version < '3.12'"
+    other = "a==2 ; python_full_version >= '3.12'"
+    assert plain([one, other, "b==1 ; os_name == 'nt'", "b==1"]) == [one, other, "b==1"]
+    lines = CONSTRAINTS.read_text("utf-8").splitlines()
+    bare = [line.partition("==")[0] for line in lines if "==" in line and ";" not in line]
+    assert len(bare) == len({*bare})
 
 
 @pytest.mark.slow

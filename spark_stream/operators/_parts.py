@@ -1,4 +1,4 @@
-"""Translation of a part of a plan to one streaming DataFrame, and the inputs that the part reads.
+"""Translation of a part of a plan, or of a whole one, to one DataFrame, and the inputs that the part reads.
 
 A part is a set of operators with one exit, whose stream is the result. It reads the streams of operators outside it,
 and those of its own sources. A stream that two of its operators read is computed twice, from separate readings of its
@@ -55,8 +55,10 @@ def build(
     *,
     secrets: Mapping[str, bytes] | None = None,  # by the name that the plan uses for them
     ordered: bool = False,  # whether to retain the columns that `arrange` needs
+    # whether `read` returns all rows of a stream that ends, without punctuations: then the result is a batch query
+    finite: bool = False,
 ) -> DataFrame:
-    """Translate a part of a plan to the streaming DataFrame of its result.
+    """Translate a part of a plan to the DataFrame of its result, a streaming one unless its streams are finite.
 
     Raises ``ValueError`` if Spark cannot execute an operator, or a secret is missing or too short.
     """
@@ -70,7 +72,7 @@ def build(
             if matches and not prepared:
                 prepared.append(source.sparkSession)
                 patterns.register(source.sparkSession)
-            return enter(source, plan.schema(name), numbered=name in positions)
+            return enter(source, plan.schema(name), numbered=name in positions, finite=finite)
         needed = _needed(operator, plan, inside)
         order: tuple[str, ...] = ()
         before = plan.operators[needed[0]]
@@ -78,7 +80,8 @@ def build(
         if operator.kind == "compare" and sorts:
             # The comparison sorts only the tuples that remain, and collects the rows of a window once.
             needed, order = (*before.inputs, *needed[1:]), tuple(before.params["by"])
-        return APPLIED[operator.kind](Work(operator, plan, tuple(map(stream, needed)), inside, secrets or {}, order))
+        inputs = tuple(map(stream, needed))
+        return APPLIED[operator.kind](Work(operator, plan, inputs, inside, secrets or {}, order, finite))
 
     executed = [plan.operators[name] for name in members if not _is_read(plan.operators[name], inside)]
     for operator in executed:

@@ -78,6 +78,7 @@ class Work(NamedTuple):
     secrets: Mapping[str, bytes]  # secrets by the name that plans use for them
     # columns by which the first input is sorted before the operator is applied; empty: it is not sorted
     order: tuple[str, ...] = ()
+    finite: bool = False  # whether its inputs are finite, and all of their rows are there: a batch query
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -110,16 +111,17 @@ def named(text: str, name: str) -> Column:
     return sf.expr(text).alias(name)
 
 
-def enter(source: DataFrame, schema: Mapping[str, str], *, numbered: bool = False) -> DataFrame:
+def enter(source: DataFrame, schema: Mapping[str, str], *, numbered: bool = False, finite: bool = False) -> DataFrame:
     """Convert a stream of rows and punctuations to the format of operators.
 
     ``source``: a streaming DataFrame with the columns of ``schema``, times as TIMESTAMP, and ``MARK``, which is never
     NULL. No row of a micro-batch may be later than its last punctuation, and none older than the last one before it;
     ``schema``: column to type of the stream; ``numbered``: whether ``source`` has the positions of rows in their stream
-    (``POSITION``).
+    (``POSITION``); ``finite``: whether it has all rows of the stream, and no punctuations, hence no ``MARK``.
     """
-    clocked = source.select("*", named(moved("`time`", SHIFT), CLOCK)).withWatermark(quote(CLOCK), "0 seconds")
-    rows = clocked.filter(f"NOT ({quote(MARK)} AND length(uuid()) > 0)")
+    rows = source.select("*", named(moved("`time`", SHIFT), CLOCK))
+    if not finite:
+        rows = rows.withWatermark(quote(CLOCK), "0 seconds").filter(f"NOT ({quote(MARK)} AND length(uuid()) > 0)")
     order = quote(POSITION) if numbered else UNORDERED
     return rows.select(*(sf.col(quote(name)) for name in schema), sf.col(CLOCK), named(order, ORDER))
 

@@ -36,7 +36,7 @@ from synergy_nb.dataflow.functions.keyed_states import PLACES
 from synergy_nb.dataflow.operators.base import Context
 from synergy_nb.dataflow.operators.own import ApplyKeyed, in_order
 from synergy_nb.dataflow.tuples import END, START
-from synergy_nb.plan.functions.registry import payload_of
+from synergy_nb.plan.terms.known_functions import payload_of
 from synergy_nb.plan.terms.naming import internal
 
 if TYPE_CHECKING:
@@ -168,8 +168,23 @@ def apply_keyed(work: Work) -> DataFrame:
         for batch in batches:
             yield from unpacked_results(batch)
 
-    groups = rows.mapInArrow(pack, PACKED).groupBy("bucket")
-    results = groups.transformWithState(Processor(), "results BINARY", "Append", "EventTime")
+    def pass_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of all rows of some buckets, whose state ends with them."""
+        contents: dict[int, list[tuple[bytes | None, int]]] = {}
+        for batch in batches:
+            for number, content, latest in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                contents.setdefault(number, []).append((content, latest))
+        for number in list(contents):
+            bucket = made()
+            for content in (*bucket.take(contents.pop(number)), *bucket.pass_on(END)):
+                yield pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], ["results"])
+
+    buckets = rows.mapInArrow(pack, PACKED)
+    if work.finite:
+        results = buckets.repartition(BUCKETS, "bucket").mapInArrow(pass_all, "results BINARY")
+    else:
+        groups = buckets.groupBy("bucket")
+        results = groups.transformWithState(Processor(), "results BINARY", "Append", "EventTime")
     if timers:
         places: list[types.DataType] = [spark_type(kind) for kind in PLACES.values()]
     else:

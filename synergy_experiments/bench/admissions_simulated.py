@@ -30,14 +30,14 @@ from synergy_nb.plan import Plan
 from synergy_nb.runtime.data.instances import SPAN
 from synergy_nb.simulator.kernel import SimulatedPeers, Uniform
 
-__all__ = ["simulated"]
+__all__ = ["PlannedPeers", "simulated"]
 
 STABLE: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
 RUN: Final = 30.0  # virtual seconds of each plan's streams
 DRAWN: Final = 997  # overheads drawn for each component, taken in turn
 
 
-class _World:
+class PlannedPeers:
     """Simulated peers with measured overheads, and their reports."""
 
     def __init__(self, stages: Mapping[str, Overhead], names: Sequence[str], cores: float) -> None:
@@ -96,7 +96,7 @@ def simulated(
     list of Answer
         One for each plan, in order.
     """
-    world = _World(stages, names, cores)
+    world = PlannedPeers(stages, names, cores)
     answers = []
     for number, plan in enumerate(plans):
         origin, limit = names[number % len(names)], plan.qos.delay or math.inf

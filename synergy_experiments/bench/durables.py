@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -35,20 +36,21 @@ threading.Event().wait()
 def durable(*, small: bool = False) -> dict[str, Any]:
     """Seconds from the start of a cluster until all applications of its folder run again, after all were killed.
 
-    In the detail, tuples/s of the query of ``dataflow`` with a folder and without.
+    In the detail, what the query of ``dataflow`` costs with a folder and without, in turn.
     """
     applications, peers, count, repeats = (2, 2, 20_000, 1) if small else (50, 8, 4_000_000, 3)
     before = machine_load()
     restarts = [_restarted(applications, peers) for _ in range(repeats)]
-    rates = {kept: _rates(count, repeats, durable=kept) for kept in (False, True)}
+    costs = _costs(count, repeats)
     seconds = spread([total for total, _ in restarts], digits=3)
     detail = {
         "way": f"{applications} applications of four components, at 20 tuples/s each, on {peers} peers, all killed",
         "seconds": seconds,
         "of_these_starting_peers": spread([started for _, started in restarts], digits=3),
         "target": TARGET,
-        "tuples/s": {"with a folder": rates[True], "without": rates[False]},
-        "with_to_without": round(rates[True]["median"] / rates[False]["median"], 3),
+        **costs,
+        "with_to_without": _ratio(costs["tuples/s"]),
+        "cpu_with_to_without": _ratio(costs["cpu_s"]),
         "tuples": count,
         "load": {"before": before, "after": machine_load()},
     }
@@ -78,17 +80,37 @@ def _restarted(applications: int, peers: int) -> tuple[float, float]:
     return total, started
 
 
-def _rates(count: int, repeats: int, *, durable: bool) -> dict[str, Any]:
-    """Tuples/s of the query, whose rows are asserted to be right."""
+def _costs(count: int, repeats: int) -> dict[str, Any]:
+    """Tuples/s, processor seconds and MB written of the query, whose rows are asserted to be right."""
     table = tuples(count)
     expected = reference(table)
-    found = []
+    found: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        files = written(table, Path(folder))
-        with Cluster(2, spark=False, durable=Path(folder) / "folder" if durable else None) as cluster:
+        files, kept = written(table, Path(folder)), Path(folder) / "folder"
+        with Cluster(2, spark=False) as plain, Cluster(2, spark=False, durable=kept) as durable_one:
             for repeat in range(repeats + 1):  # the first warms up
-                seconds, _, rows = ran(cluster, query(files["parquet"], early=False))
-                assert rows == expected, "rows differ from those of the batch query"
-                if repeat or repeats == 1:
-                    found.append(count / seconds)
-    return spread(found, digits=0)
+                for way, cluster in (("with a folder", durable_one), ("without", plain)):
+                    before = _written_mb(cluster)
+                    seconds, cpu, rows = ran(cluster, query(files["parquet"], early=False))
+                    assert rows == expected, "rows differ from those of the batch query"
+                    if repeat or repeats == 1:
+                        mb = _written_mb(cluster) - before
+                        for what, value in (("tuples/s", count / seconds), ("cpu_s", cpu), ("written_mb", mb)):
+                            found.setdefault(what, {}).setdefault(way, []).append(value)
+    return {what: {way: spread(each, digits=3) for way, each in ways.items()} for what, ways in found.items()}
+
+
+def _ratio(ways: dict[str, Any]) -> float:
+    """How many times as much it is with a folder."""
+    with_it, without = (float(ways[way]["median"]) for way in ("with a folder", "without"))
+    return round(with_it / max(without, 1e-9), 3)
+
+
+def _written_mb(cluster: Cluster) -> float:
+    """MB that the peers of a cluster have written to files so far; 0 where the system does not count them."""
+    total = 0
+    for state in cluster.states().values():
+        counts = Path(f"/proc/{0 if state is None else state.pid}/io")
+        with contextlib.suppress(OSError):
+            total += int(dict(line.split(": ") for line in counts.read_text().splitlines())["write_bytes"])
+    return total / 1e6

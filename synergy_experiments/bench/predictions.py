@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -103,8 +102,6 @@ def prediction(*, small: bool = False) -> dict[str, Any]:
 def _fitted(own: list[float], seconds: list[float], fits: int) -> dict[str, Any]:
     """The same line, fitted again by statsmodels from the window for each of some updates."""
     name = "statsmodels OLS"
-    if importlib.util.find_spec("statsmodels") is None:
-        return measurement(name, 0.0, "s", {"note": "not installed: the extra experiments has it"})
     import statsmodels.api as sm  # noqa: PLC0415 - importing it takes a second
 
     found = []

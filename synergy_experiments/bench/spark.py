@@ -12,18 +12,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
+from spark_stream.whole_plans import run_on_spark
 from synergy_experiments.bench.measurements import machine_load, measurement, spread
 from synergy_nb import traces
 from synergy_nb.events import SinkFinished, SourceStarted
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.cluster import Application, Cluster
 
-__all__ = ["delay", "kill", "ready", "sessions", "topk"]
+__all__ = ["delay", "kill", "ready", "sessions", "topk", "whole"]
 
 COLUMNS: Final = {
     "link": "str",
@@ -35,6 +37,7 @@ COLUMNS: Final = {
 }
 WINDOW: Final = "20 min"
 FRACTION: Final = 0.95
+ALL_OF_TOP: Final = ("source", "filter", "project", "aggregate", "sort", "compare")
 
 
 def packets(folder: Path, count: int) -> Path:
@@ -46,15 +49,13 @@ def packets(folder: Path, count: int) -> Path:
     return path
 
 
-def top(path: Path, *, spark: tuple[str, ...]) -> Plan:
+def top(path: Path, *, spark: tuple[str, ...], form: str = "parquet") -> Plan:
     """The top-k query; operators named in ``spark`` are for Spark, all others for peers."""
 
     def engine(name: str) -> str:
         return "spark" if name in spark else "peer"
 
-    stream = source(
-        "trace", path=str(path), format="parquet", columns={"time": "time", **COLUMNS}, engine=engine("source")
-    )
+    stream = source("trace", path=str(path), format=form, columns={"time": "time", **COLUMNS}, engine=engine("source"))
     kept = stream.filter("link = 'B'", engine=engine("filter"))
     sums = kept.project("source", "destination", "bytes", engine=engine("project")).aggregate(
         ["source", "destination"], WINDOW, total="sum(bytes)", engine=engine("aggregate")
@@ -165,7 +166,6 @@ def ready(*, small: bool = False) -> dict[str, Any]:
 def topk(*, small: bool = False) -> dict[str, Any]:
     """Tuples/s of the top-k query over generated packets, in four ways on the same file."""
     count, repeats = (20_000, 1) if small else (2_000_000, 3)
-    whole = ("source", "filter", "project", "aggregate", "sort", "compare")
     before = machine_load()
     taken: dict[str, list[float]] = {"whole": [], "window": [], "plain": [], "polars": []}
     with tempfile.TemporaryDirectory() as name, _cluster(2) as cluster:
@@ -174,7 +174,7 @@ def topk(*, small: bool = False) -> dict[str, Any]:
         expected = in_one_batch(path)
         session = cluster.spark_session()
         ways: dict[str, Callable[[int], tuple[float, pl.DataFrame]]] = {
-            "whole": lambda _: _run(cluster, top(path, spark=whole)),
+            "whole": lambda _: _run(cluster, top(path, spark=ALL_OF_TOP)),
             "window": lambda _: _run(cluster, top(path, spark=("aggregate",))),
             "plain": lambda number: _timed(lambda: plain(session, path, folder / f"plain_{number}")),
             "polars": lambda _: _timed(lambda: in_one_batch(path)),
@@ -205,6 +205,100 @@ def topk(*, small: bool = False) -> dict[str, Any]:
         measurement("Polars, one batch", rates["polars"]["median"], "tuples/s", {"rate": rates["polars"]}),
     ]
     return {**measurement("spark-topk", ours, "tuples/s", detail), "peers": peers}
+
+
+def in_plain_batch(session: Any, path: Path, form: str) -> pl.DataFrame:
+    """The same query as its users would write it in PySpark, as one batch job."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - importing it takes a second
+
+    sums = (
+        _read(session, path, form)
+        .where("link = 'B'")
+        .groupBy(f.window("time", "20 minutes"), "source", "destination")
+        .agg(f.sum("bytes").alias("total"))
+    )
+    ranked = sums.groupBy("window").agg(f.sort_array(f.collect_list("total")).alias("totals"))
+    found = sums.join(ranked, "window").where(f"total > totals[CAST(floor({FRACTION} * size(totals)) AS INT)]")
+    return _ordered(
+        pl.from_arrow(  # type: ignore[arg-type] # of a table it makes a table
+            found.selectExpr("window.start AS window_start", "source", "destination", "total").toArrow()
+        )
+    )
+
+
+def _read(session: Any, path: Path, form: str) -> Any:
+    schema = "time timestamp, link string, source string, destination string, source_port long, destination_port long"
+    reader = session.read.schema(f"{schema}, bytes long")
+    return reader.parquet(str(path)) if form == "parquet" else reader.option("header", "true").csv(str(path))
+
+
+def selected(path: Path, form: str) -> Plan:
+    """Large packets, of which there are many, with one more column: no state."""
+    stream = source("trace", path=str(path), format=form, columns={"time": "time", **COLUMNS})
+    return stream.filter("bytes > 1000").project("link", "source", kilo="bytes / 1000").sink("large")
+
+
+def in_plain_selection(session: Any, path: Path, form: str) -> pl.DataFrame:
+    """The same in PySpark."""
+    rows = _read(session, path, form).where("bytes > 1000")
+    found: Any = pl.from_arrow(rows.selectExpr("time", "link", "source", "bytes / 1000 AS kilo").toArrow())
+    return _zoneless(found)
+
+
+def _zoneless(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(pl.col("time").dt.replace_time_zone(None).cast(pl.Datetime("us")))
+
+
+def whole(*, small: bool = False) -> dict[str, Any]:
+    """Tuples/s of plans over files as one batch job without peers, beside plain PySpark on the same server, in turn."""
+    count, repeats = (20_000, 1) if small else (2_000_000, 5)
+    before = machine_load()
+    ratios: dict[str, dict[str, Any]] = {}
+    rates: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        paths = {"parquet": packets(Path(name), count)}
+        paths["csv"] = Path(name, "packets.csv")
+        pl.read_parquet(paths["parquet"]).write_csv(paths["csv"], datetime_format="%Y-%m-%dT%H:%M:%S%.6f")
+        expected = in_one_batch(paths["parquet"])
+        with _cluster(1) as cluster:
+            session = cluster.spark_session()
+            session.conf.set("spark.sql.session.timeZone", "UTC")
+            for query in ("topk", "select"):
+                for form, path in paths.items():
+                    taken: dict[str, list[float]] = {"ours": [], "plain": []}
+                    for repeat in range(repeats + (not small)):  # the first warms up
+                        for way in ("ours", "plain"):
+                            seconds, rows = _timed(partial(_whole_run, query, way, session, path, form))
+                            if query == "topk" and not rows.equals(expected):
+                                raise AssertionError(f"spark-whole ({query}, {form}, {way}): rows differ from Polars's")
+                            if repeat or small:
+                                taken[way].append(count / seconds)
+                    ours, plain = (spread(taken[way], digits=0) for way in ("ours", "plain"))
+                    ratios[f"{query} on {form}"] = {
+                        "rate": ours, "plain": plain, "to_plain": round(ours["median"] / plain["median"], 3),
+                    }  # fmt: skip
+                    rates[f"{query} on {form}"] = taken["ours"]
+        cold = None if small else run_on_spark(top(paths["parquet"], spark=ALL_OF_TOP))
+    detail = {
+        "way": "whole plans as batch jobs on a warm embedded server, and the same queries by hand, in turn",
+        "tuples": count,
+        "equal": True,
+        "queries": ratios,
+        "cold": cold and {"seconds": round(cold.seconds, 3), "waited_for_spark_s": round(cold.waited, 3)},
+        "target": {"to_plain": 0.95},
+        "load": {"before": before, "after": machine_load()},
+    }
+    return measurement("spark-whole", spread(rates["topk on parquet"])["median"], "tuples/s", detail)
+
+
+def _whole_run(query: str, way: str, session: Any, path: Path, form: str) -> pl.DataFrame:
+    if query == "topk":
+        if way == "plain":
+            return in_plain_batch(session, path, form)
+        return _ordered(run_on_spark(top(path, spark=ALL_OF_TOP, form=form), spark=session).results())
+    if way == "plain":
+        return in_plain_selection(session, path, form)
+    return run_on_spark(selected(path, form), spark=session).results()
 
 
 def _timed(work: Callable[[], pl.DataFrame]) -> tuple[float, pl.DataFrame]:

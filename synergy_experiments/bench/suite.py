@@ -1,7 +1,7 @@
 """The suite of ``synergy bench``: one function for each number, with other systems for comparison if there are any.
 
 >>> sorted(name for name in NAMES if name.startswith("spark"))
-['spark-delay', 'spark-kill', 'spark-ready', 'spark-sessions', 'spark-topk']
+['spark-delay', 'spark-kill', 'spark-ready', 'spark-sessions', 'spark-topk', 'spark-whole']
 
 Other work on the machine disturbs every number here. So each is the median of several runs, results say how loaded the
 machine was, and wherever another system is compared, both ran in turn in the same run: trust the ratio.
@@ -28,6 +28,7 @@ from synergy_experiments.bench import (
     moves,
     nexmark,
     predictions,
+    profiled_admissions,
     replicas,
     scales,
     simulated,
@@ -69,6 +70,7 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "durable": durables.durable,
     "view": view.view,
     "prediction": predictions.prediction,
+    "profiles": profiled_admissions.profiles,
     "soak": soak.soak,
     "day": day.day,
     "scale": scales.scale,
@@ -77,6 +79,7 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "spark-delay": spark.delay,
     "spark-sessions": spark.sessions,
     "spark-kill": spark.kill,
+    "spark-whole": spark.whole,
 }
 NAMES: Final[tuple[str, ...]] = tuple(_MEASUREMENTS)
 

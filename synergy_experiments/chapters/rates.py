@@ -198,7 +198,7 @@ def _errors(items: Items, every: tuple[float, float], most: int, x: str, metric:
             at = PredictionErrors.of(rates.tolist(), before.tolist(), own[1:].tolist())
             yield Point(x, name, f"ratio at predictions, {metric}", at.ratio)
     half = len(own) // 2
-    if every[0] == JUDGED[0] and half >= FITTED and rate_forecasters.installed():
+    if every[0] == JUDGED[0] and half >= FITTED:
         for name in rate_forecasters.FORECASTERS:
             predicted[name] = rate_forecasters.forecast(name, own, carried, half)
         for name, rates in predicted.items():

@@ -6,7 +6,6 @@ They are fitted once, to the first part of a series, and forecast each following
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -14,15 +13,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FORECASTERS", "forecast", "installed"]
+__all__ = ["FORECASTERS", "forecast"]
 
 Array = npt.NDArray[np.float64]
 LAGS: Final = 5  # greatest order of autoregressions
-
-
-def installed() -> bool:
-    """Whether statsmodels is installed."""
-    return importlib.util.find_spec("statsmodels") is not None
 
 
 def forecast(name: str, rates: Array, carried: Mapping[str, Array], fitted: int) -> Array:

@@ -74,6 +74,14 @@ class Bars:
         if before < done < 1.0 and now - since >= TELLING:
             left = (now - since) * (1.0 - done) / (done - before)
             text = f"{self._stage}: {done:.0%} done, about {seconds(left)} left"
+        self._show(text, done, now)
+
+    def told(self, text: str, done: float, left: float | None) -> None:
+        """Set the share of the stage that is done, from 0 to 1, with a text, and the seconds that are left."""
+        rest = f", about {seconds(left)} left" if left is not None and 0.0 < done < 1.0 else ""
+        self._show(f"{text}, {done:.0%} done{rest}", done, time.monotonic())
+
+    def _show(self, text: str, done: float, now: float) -> None:
         if self._watched and self._task is not None:
             self._progress.update(self._task, total=1.0, completed=done, description=text)
         elif not self._watched and text != self._stage and now - self._told >= LINE_EVERY:

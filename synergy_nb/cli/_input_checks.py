@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FAILED: Final = 1
 BAD_INPUT: Final = 2
+_WHERE: Final = ("peers", "spark")  # where a plan runs
 
 
 def print_error(message: str) -> None:
@@ -123,6 +124,20 @@ def check_detached(detach: bool, scheduler: str | None, others: Mapping[str, obj
     for option, value in others.items():
         if detach and value:
             refuse(f"--detach and {option}: expected one of them, as the command does not wait for the results")
+
+
+def check_where(where: str, of_peers: Mapping[str, object]) -> bool:
+    """Whether a plan is to run on Spark; refuse options that only peers have, given by name with their values."""
+    from synergy_nb.plan.terms.units import did_you_mean
+
+    if where not in _WHERE:
+        refuse(f"--on: {where!r}; expected one of {', '.join(_WHERE)}{did_you_mean(where, _WHERE)}")
+    if where == "peers":
+        return False
+    for option, value in of_peers.items():
+        if value not in (None, False):
+            refuse(f"{option} and --on spark: expected one of them, as no peer executes the plan")
+    return True
 
 
 def at_least(option: str, value: int, least: int) -> None:

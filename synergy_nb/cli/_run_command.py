@@ -88,7 +88,7 @@ class RunOutcome(msgspec.Struct, frozen=True):
             "setup_s": self.setup_s,
             "seconds": self.seconds,
             "results": {
-                sink: {"rows": followed.count, "sample": _plain(followed.table)}
+                sink: {"rows": followed.count, "sample": plain_rows(followed.table)}
                 | ({} if followed.file is None else {"file": str(followed.file.path)})
                 for sink, followed in self.sinks.items()
             },
@@ -97,7 +97,7 @@ class RunOutcome(msgspec.Struct, frozen=True):
         return found | ({"explanation": self.explanation.to_dict()} if explain else {})
 
 
-def _plain(table: pl.DataFrame | None) -> list[dict[str, Any]]:
+def plain_rows(table: pl.DataFrame | None) -> list[dict[str, Any]]:
     """Rows of a table as values that JSON can hold."""
     if table is None:
         return []

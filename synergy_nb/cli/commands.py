@@ -24,6 +24,7 @@ from synergy_nb.cli._input_checks import (
     bad_input,
     check_detached,
     check_peer_modes,
+    check_where,
     chosen_duration,
     chosen_secrets,
     chosen_spark,
@@ -37,6 +38,8 @@ from synergy_nb.cli._input_checks import (
     writable,
 )
 from synergy_nb.cli._options import Discipline, HotSpots, Json, Peers, PlanFile, Record, Secret, Spark
+from synergy_nb.cli._prepare_command import prepare
+from synergy_nb.cli._profile_command import profile
 from synergy_nb.cli._replay_command import replay
 from synergy_nb.cli._runs_command import runs
 from synergy_nb.cli._up_command import up
@@ -52,9 +55,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 plans = typer.Typer(help="Draw and check query plans in files.", no_args_is_help=True)
-data = typer.Typer(help="List and describe real traces, and download a copy.", no_args_is_help=True)
+data = typer.Typer(
+    help="List and describe real traces, download a copy, make raw ones clean, measure them.", no_args_is_help=True
+)
 app.add_typer(plans, name="plan")
 app.add_typer(data, name="data")
+data.command()(prepare)
+data.command()(profile)
 app.command()(replay)
 app.command()(runs)
 app.command()(doctor)
@@ -203,10 +210,26 @@ def run(
     ] = None,
     discipline: Discipline = "fcfs",
     hotspots: HotSpots = "on",
+    on: Annotated[
+        str,
+        typer.Option(
+            "--on", metavar="peers|spark", help="Run a plan over files on peers, or as one batch job on Spark."
+        ),
+    ] = "peers",
     spark: Spark = None,
     as_json: Json = False,
 ) -> None:
-    """Run a query plan on peers, until its streams end, --duration is over, or Ctrl-C."""
+    """Run a query plan on peers, until its streams end, --duration is over, or Ctrl-C; or wholly on Spark."""
+    of_peers = {
+        "--peers": peers, "--scheduler": scheduler, "--origin": origin, "--duration": duration, "--report": report,
+        "--detach": detach, "--record": record, "--runs": kept, "--insecure": insecure, "--credentials": credentials,
+    }  # fmt: skip
+    if check_where(on, of_peers):
+        from synergy_nb.cli._whole_plan_command import run_whole
+
+        at_least("--limit", limit, 0)
+        run_whole(plan, load(plan), spark=spark, secret=secret, out=out, limit=limit, explain=explain, as_json=as_json)
+        return
     if peers is not None and scheduler is not None:
         refuse(f"--scheduler: {scheduler!r} and --peers: {peers}; expected one of them")
     if scheduler is not None and "://" not in scheduler:
@@ -404,8 +427,15 @@ def plan_show(
 
 
 @plans.command("check")
-def plan_check(file: PlanFile, as_json: Json = False) -> None:
+def plan_check(
+    file: PlanFile,
+    on: Annotated[
+        str, typer.Option("--on", metavar="peers|spark", help="Check, too, whether it can be one job on Spark.")
+    ] = "peers",
+    as_json: Json = False,
+) -> None:
     """Check a plan, and list all its mistakes."""
+    whole = check_where(on, {})
     import msgspec
 
     from synergy_nb.editing.sql_queries import QueryError
@@ -413,6 +443,10 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
 
     try:
         plan = parsed(file)
+        if whole:
+            from spark_stream.whole_plans import check_on_spark
+
+            said = check_on_spark(plan)
     except QueryError as error:
         if as_json:
             fields = ("line", "column", "expected", "nearest")
@@ -424,7 +458,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
             print_json({"valid": False, "problems": problems})
         refuse(f"{file}: {error}")
     if as_json:
-        print_json({"valid": True, "problems": []})
+        print_json({"valid": True, "problems": []} | ({"on_spark": said} if whole else {}))
     else:
         from synergy_nb.cli._console import out
         from synergy_nb.plan.terms.units import counted
@@ -432,6 +466,8 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
         numbers = {"operator": len(plan.operators), "source": len(plan.sources), "sink": len(plan.sinks)}
         text = ", ".join(counted(number, noun) for noun, number in numbers.items())
         out.print(f"{file}: valid: {text}", markup=False, soft_wrap=True)
+        if whole:
+            out.print(said, markup=False, soft_wrap=True)
 
 
 # -- data --------------------------------------------------------------------------------------------------------------

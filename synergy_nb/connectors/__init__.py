@@ -17,6 +17,7 @@ from synergy_nb.connectors._web_sockets import WebSocketSource
 from synergy_nb.connectors.secret_values import Secrets, discreet
 from synergy_nb.dataflow.sources import Source
 from synergy_nb.plan.derived.named_secrets import secrets_of
+from synergy_nb.plan.operators.sources import reader_of
 
 __all__ = ["POLLED", "connected"]
 
@@ -44,4 +45,7 @@ def connected(params: Mapping[str, Any], schema: Mapping[str, str], secrets: Map
     Raises ``ValueError`` if the source names a secret that is not there.
     """
     named = Secrets(secrets_of("source", params), secrets)
-    return discreet(_MAKERS[params["connector"]](params, schema, named), named, ("open", "poll", "close"))
+    source = _MAKERS[params["connector"]](params, schema, named)
+    if (reader := reader_of(params)) is not None:
+        source.split(*reader)
+    return discreet(source, named, ("open", "poll", "close"))

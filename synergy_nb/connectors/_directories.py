@@ -7,18 +7,25 @@ position is the key of a file in that order and the number of its rows that were
 file is next is decided, and said by a position without rows, before the first row of it is given: so a successor that
 sees more files reads the same one. A file that comes behind one that has been read is left out, and the journal says
 so: to read it would need a list of all files that there ever were.
+
+Of several readers each has the files whose names have its remainder, by a checksum of the name.
+
+In a folder to which a streaming query of Spark writes, only what it has committed is there, in the order of its commits
+(:mod:`synergy_nb.connectors._spark_commits`).
 """
 
 from __future__ import annotations
 
 import fnmatch
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import polars as pl
 
+from synergy_nb.connectors._spark_commits import LOG, CommittedFiles
 from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.events import SkippedLines
@@ -37,6 +44,7 @@ class DirectorySource(Source):
     def __init__(self, params: Mapping[str, Any], schema: Mapping[str, str], secrets: Secrets) -> None:
         whole = Path(params["path"])
         self._folder, self._pattern = whole.parent, whole.name
+        self._committed = CommittedFiles(self._folder)
         self._params = params
         self._schema = schema
         self._by_time = params.get("order") == "time"
@@ -51,15 +59,25 @@ class DirectorySource(Source):
         self._before = 0  # those of earlier files
         self._said: list[str] = []
         self._has_said = False
+        self._reader, self._readers = 0, 1
+
+    def split(self, reader: int, readers: int) -> None:
+        """Read the files of one reader: a file has the same reader, by its name, whatever files come later."""
+        self._reader, self._readers = reader, readers
 
     def open(self, position: Any) -> None:
         """Go on within the file of a position, or behind it."""
         self._key, self._tables, self._given = None, None, 0
         self._settled.clear()
+        self._committed = CommittedFiles(self._folder)
         found = self._found()
         if position is None:
             return
-        self._key, given = position
+        key, given = position
+        self._key = [self._committed.number_of(key[-1]), key[-1]] if self._committed.keys else key
+        if found and len(found[0]) != len(self._key):
+            expected = f"what Spark has committed to it, up to {key[-1]!r}, as before"
+            raise ValueError(f"path: {str(self._folder)!r}: files without {LOG}; expected {expected}")
         self._settled.update(tuple(key) for key in found if key <= self._key)
         if given is not None:
             self._begin(given)
@@ -90,11 +108,11 @@ class DirectorySource(Source):
         """Keys of the files that are there, in their order; one without content is not there yet."""
         found: list[list[Any]] = []
         try:
+            if self._committed.refresh():
+                return [key for key in self._committed.keys if self._fits(str(key[-1]))]
             with os.scandir(self._folder) as entries:
                 for each in entries:
-                    hidden = each.name.startswith(".") and not self._pattern.startswith(".")  # it is being written
-                    fits = fnmatch.fnmatchcase(each.name, self._pattern) and not hidden
-                    if fits and each.is_file(follow_symlinks=False):
+                    if self._fits(each.name) and each.is_file(follow_symlinks=False):
                         status = each.stat()
                         key = [status.st_mtime_ns, each.name] if self._by_time else [each.name]
                         found += [key] if status.st_size else []
@@ -104,6 +122,12 @@ class DirectorySource(Source):
         except OSError as error:
             raise BrokenForNow(f"{self._folder}: cannot be listed: {error.strerror}") from None
         return sorted(found)
+
+    def _fits(self, name: str) -> bool:
+        """Whether a file of this name is to be read, by this reader."""
+        hidden = name.startswith(".") and not self._pattern.startswith(".")  # it is being written
+        fits = fnmatch.fnmatchcase(name, self._pattern) and not hidden
+        return fits and zlib.crc32(name.encode()) % self._readers == self._reader
 
     def _choose(self) -> tuple[tuple[str, ...], bool]:
         """Begin the next file; return a sentence about those that have come too late, and whether there is one."""
@@ -122,7 +146,10 @@ class DirectorySource(Source):
         """Read the present file, of which so many rows were given before."""
         assert self._key is not None
         self._given = given
-        self._tables = self._rest(self._folder / str(self._key[-1]), given)
+        path = self._folder / str(self._key[-1])
+        if path.is_symlink():  # it may lead out of the folder
+            raise ValueError(f"path: {str(path)!r}: a symbolic link; expected a file")
+        self._tables = self._rest(path, given)
 
     def _rest(self, path: Path, given: int) -> Iterator[pl.DataFrame]:
         for table, skipped, said in tables_of_file(path, self._schema, self._params):

@@ -12,10 +12,16 @@ messages come; only what arrives at the ends of partitions may come in another o
 of such a source before anybody else. A partition that is at its end is not waited for: it may be silent for long.
 
 A partition that is far ahead of the others is paused, so that few rows wait here.
+
+Of several readers each has the partitions whose numbers have its remainder, and merges those. What follows waits for
+the promises of all readers. So one whose partitions are all at their ends, or that has none, looks at the last messages
+of the others' partitions, and promises the time that they had some seconds ago: as in one reader, a partition that is
+at its end is not waited for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,12 +36,15 @@ from synergy_nb.connectors._avro import decoder_of
 from synergy_nb.connectors._kafka_clients import FOR_GOOD, client_library, partitions_of, settings, told
 from synergy_nb.connectors.secret_values import Secrets
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
-from synergy_nb.dataflow.tuples import empty
+from synergy_nb.dataflow.tuples import START, empty
 from synergy_nb.traces.line_tables import LineTables
 
 MOST_MESSAGES: Final = 10_000  # messages that are taken at a time
 AHEAD: Final = 50_000  # rows of a partition that wait for those of others, at most
 LOOK_S: Final = 30.0  # time between two looks for new partitions, seconds
+IDLE_S: Final = 2.0  # time between two looks at partitions of other readers, while there is nothing to read, seconds
+GLANCE: Final = 10  # last messages of each of these that are looked at: those of transactions end with a mark
+GLANCE_S: Final = 1.0  # longest time that such a look waits for the brokers, seconds
 SILENT_S: Final = 5.0  # time after which it is said that a partition is waited for, seconds
 KEY: Final = "\0key"  # columns beside those of the stream
 OFFSET: Final = "\0offset"
@@ -80,6 +89,18 @@ class TopicSource(Source):
         self._told_silent: set[int] = set()  # partitions of which it was said that they are waited for
         self._look = 0.0  # time of the next look for new partitions, seconds
         self._begun = False  # whether the position was given at which it was opened
+        self._reader, self._readers = 0, 1
+        self._others: list[int] = []  # partitions of other readers
+        self._looked_at: dict[int, int] = {}  # of those whose last messages are awaited: how many may come
+        self._elsewhere: int | None = None  # greatest event time among them, microseconds
+        self._told_until = START  # the last such time that was promised
+        self._glance = 0.0  # time of the next look at them, seconds
+        self._glanced = LineTables(self._name, schema, {**params, "tolerance": 1.0, "strict": False})
+        self._lateness = round((params.get("lateness") or 0.0) * 1e6)
+
+    def split(self, reader: int, readers: int) -> None:
+        """Read every ``readers``-th partition, from the one with the number ``reader`` on."""
+        self._reader, self._readers = reader, readers
 
     def open(self, position: Any) -> None:
         """Go on behind a position, or at the beginning or the end of the topic."""
@@ -99,14 +120,27 @@ class TopicSource(Source):
             }
         )
         try:
-            numbers = partitions_of(self._consumer, self._topic, PATIENCE_S)
+            numbers = self._own()
             self.parts = {number: self._begin(number, position) for number in numbers}
         except kafka.KafkaException as error:
             raise self._fault(told(self._errors) or error.args[0]) from None
         for number in sorted(set(map(int, position or {})) - set(numbers)):
             self._said.append(f"{self._name}: partition {number} is not there any more: its rows are lost")
+        if not numbers:
+            self._said.append(
+                f"{self._name}: reader {self._reader + 1} of {self._readers} has no partition, as there are "
+                f"{len(self._others)}: fewer readers suffice"
+            )
         self._assign()
         self._look = time.monotonic() + LOOK_S
+        self._elsewhere, self._told_until, self._glance = None, START, time.monotonic()
+
+    def _own(self) -> list[int]:
+        """Numbers of its partitions that are there."""
+        there = partitions_of(self._consumer, self._topic, PATIENCE_S)
+        own = [number for number in there if number % self._readers == self._reader]
+        self._others = sorted({*there} - {*own})
+        return own
 
     def _begin(self, number: int, position: Any) -> _Partition:
         """Say where a partition begins, and what is lost of it."""
@@ -130,6 +164,7 @@ class TopicSource(Source):
     def _assign(self) -> None:
         place = client_library().TopicPartition
         self._consumer.assign([place(self._topic, each.number, each.read) for each in self.parts.values()])
+        self._looked_at.clear()
         for each in self.parts.values():
             each.paused = False
 
@@ -150,13 +185,69 @@ class TopicSource(Source):
             raise self._fault(error)
         if messages:
             self._errors.clear()
+        if self._looked_at:
+            messages = self._glimpsed(messages)
         rows = self._rows(messages)
+        until = None if self._readers == 1 else self._promised(now, idle=not messages)
         self._hold_back()
         said = (*self._taken(), *self._lines.said())
         ends = self._ends and all(each.was_at_end and not each.count for each in self.parts.values())
-        if not (rows.height or said or ends):
+        if not (rows.height or said or ends) and until is None:
             return None
-        return Polled(rows, self._position, ends, said, self._lines.skipped)
+        return Polled(rows, self._position, ends, said, self._lines.skipped, until)
+
+    def _promised(self, now: float, *, idle: bool) -> int | None:
+        """Event time before which none of its rows comes, as the others' were there some time ago, microseconds.
+
+        ``idle``: whether nothing has come.
+        """
+        if not idle or any(each.count or not each.at_end for each in self.parts.values()):
+            self._elsewhere, self._glance = None, now + IDLE_S
+            return None
+        if now < self._glance:
+            return None
+        until, self._elsewhere, self._glance = self._elsewhere, None, now + IDLE_S
+        self._look_elsewhere()
+        if until is None or until <= self._told_until:
+            return None
+        self._told_until = until
+        return until - self._lateness
+
+    def _look_elsewhere(self) -> None:
+        """Ask for the last messages of the other readers' partitions, until one does not answer."""
+        kafka = client_library()
+        asked = []
+        with contextlib.suppress(kafka.KafkaException):  # whoever reads that partition says so
+            for number in self._others:
+                place = kafka.TopicPartition(self._topic, number)
+                low, high = self._consumer.get_watermark_offsets(place, timeout=GLANCE_S)
+                if high > low and number not in self._looked_at:
+                    asked.append(kafka.TopicPartition(self._topic, number, max(low, high - GLANCE)))
+        if asked:
+            self._consumer.incremental_assign(asked)
+            self._looked_at |= {each.partition: GLANCE for each in asked}
+
+    def _glimpsed(self, messages: list[Any]) -> list[Any]:
+        """Note the times of messages of other readers; return those of its own partitions."""
+        own, done = [], set()
+        for message in messages:
+            number = message.partition()
+            if number not in self._looked_at:
+                own.append(message)
+                continue
+            left = self._looked_at[number] = self._looked_at[number] - 1
+            if message.error() is None and message.value() is not None:
+                table, _ = self._table([message], self._glanced)
+                for time_of in table.get_column("time").to_physical():
+                    self._elsewhere = max(time_of, time_of if self._elsewhere is None else self._elsewhere)
+            if left <= 0 or message.error() is not None:
+                done.add(number)
+        if done:
+            place = client_library().TopicPartition
+            self._consumer.incremental_unassign([place(self._topic, number) for number in done])
+            for number in done:
+                del self._looked_at[number]
+        return own
 
     @property
     def _position(self) -> dict[str, list[int | None]]:
@@ -175,7 +266,7 @@ class TopicSource(Source):
     def _find_new(self) -> None:
         """Begin to read partitions that were added."""
         try:
-            numbers = partitions_of(self._consumer, self._topic, PATIENCE_S)
+            numbers = self._own()
         except client_library().KafkaException as error:
             raise self._fault(error.args[0]) from None
         new = [number for number in numbers if number not in self.parts]
@@ -220,8 +311,9 @@ class TopicSource(Source):
         part.read = part.given = found[-1].offset() + 1
         return table
 
-    def _table(self, messages: list[Any]) -> tuple[pl.DataFrame, list[int] | None]:
+    def _table(self, messages: list[Any], lines: LineTables | None = None) -> tuple[pl.DataFrame, list[int] | None]:
         """Rows of messages, and the places of those that have one; None if each has. Errors name offsets."""
+        lines = lines or self._lines
         found: list[bytes | None] = list(map(_value, messages))
         places: list[int] | None = None
         if None in found:  # marks of deleted keys
@@ -233,9 +325,9 @@ class TopicSource(Source):
             return int(messages[place].offset())
 
         if self._decode is None:
-            table, kept = self._lines.of_messages(values, offset_of)
+            table, kept = lines.of_messages(values, offset_of)
         else:
-            table, kept = self._lines.of_records([self._decode(value) for value in values], offset_of)
+            table, kept = lines.of_records([self._decode(value) for value in values], offset_of)
         if kept is None or places is None:
             return table, places if kept is None else kept
         return table, [places[each] for each in kept]

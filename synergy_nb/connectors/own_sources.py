@@ -1,6 +1,6 @@
 """Sources of one's own at a peer: the author's class runs in a process of its own, as functions do, and is asked by it.
 
-:class:`SourceCalls` is at the side of the author's code, :class:`OwnSource` at that of the peer. Between both is
+:class:`SourceCalls` is at the side of the author's code, :func:`own_source` at that of the peer. Between both is
 :class:`~synergy_nb.dataflow.functions.calls.Calls`: a question, a table, and a number. So the process, its limits, and
 how the code travels are those of functions.
 """
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 import polars as pl
 
+from synergy_nb.connectors.secret_values import Secrets, discreet
 from synergy_nb.dataflow.functions.calls import (
     Calls,
     FunctionAnswer,
@@ -27,10 +28,12 @@ from synergy_nb.dataflow.functions.calls import (
 from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.sources import BrokenForNow, Polled, Source
 from synergy_nb.events import SkippedLines
+from synergy_nb.plan.derived.named_secrets import secrets_of
 from synergy_nb.plan.functions.declaring import Content
+from synergy_nb.plan.operators.sources import reader_of
 from synergy_nb.traces.rows import RowReader
 
-__all__ = ["OwnSource", "SourceCalls", "source_task"]
+__all__ = ["SourceCalls", "executed_here", "own_source"]
 
 _NOTHING: Final = pl.DataFrame()
 
@@ -56,9 +59,31 @@ class _Told(msgspec.Struct, frozen=True):
         return msgspec.msgpack.decode(table.item(), type=cls)
 
 
-def source_task(operator: str, params: Mapping[str, Any], schema: Mapping[str, str]) -> FunctionTask:
-    """What the execution of a source has to know; ``schema``: columns of its stream, with their types."""
-    return FunctionTask(operator, params["function"], params, {}, schema)
+def own_source(
+    operator: str,
+    params: Mapping[str, Any],
+    schema: Mapping[str, str],  # columns of its stream, with their types
+    secrets: Mapping[str, bytes],  # values by the name that plans use for them
+    execute: Callable[[FunctionTask], Calls],  # function that starts the execution of the author's class
+) -> Source:
+    """Return the source that the parameters of a plan's source describe, which is not open yet.
+
+    Its class gets the values of the secrets that its arguments name; what it raises has the names.
+
+    Raises ``ValueError`` if a secret is not there.
+    """
+    named = Secrets(secrets_of("source", params), secrets)
+    given = {**params, "arguments": named.fill_in(params.get("arguments") or {})}
+    calls = execute(FunctionTask(operator, params["function"], given, {}, schema))
+    return discreet(_OwnSource(calls, repeats=bool(params["repeats"])), named, ("open", "poll", "close"))
+
+
+def executed_here(task: FunctionTask) -> SourceCalls:
+    """Execute a source in this process.
+
+    Raises ``ValueError`` if its class is not known here.
+    """
+    return SourceCalls(found(task.function), task)
 
 
 class SourceCalls:
@@ -69,9 +94,10 @@ class SourceCalls:
     def __init__(self, content: Content, task: FunctionTask) -> None:
         self.name = content.name
         self._content = content
-        self._arguments: Mapping[str, Any] = task.params.get("arguments") or {}
+        self._arguments: Mapping[str, Any] = task.params["arguments"]
         own = {name: kind for name, kind in task.output.items() if name != "time"}
         self._reader = RowReader(task.operator, own, task.params.get("time", "time"), task.params.get("time_unit"))
+        self._share = reader_of(task.params)
         self._source: Source | None = None
 
     def call(self, what: str, table: pl.DataFrame, low: int) -> FunctionAnswer:
@@ -85,7 +111,7 @@ class SourceCalls:
         try:
             match what:
                 case "open":
-                    self._source = self._source or self._content.call(**self._arguments)
+                    self._source = self._source or self._made()
                     self._source.open(_Told.of(table).position)
                     told = _Told()
                 case "poll":
@@ -102,6 +128,12 @@ class SourceCalls:
             raise FunctionError(f"source {self.name!r}: {brief(error)}{line_of(error, self._content)}") from None
         return FunctionAnswer(told.table())
 
+    def _made(self) -> Source:
+        made: Source = self._content.call(**self._arguments)
+        if self._share is not None:
+            made.split(*self._share)
+        return made
+
     def _polled(self, seconds: float) -> _Told:
         assert self._source is not None
         polled: Any = self._source.poll(seconds)
@@ -115,21 +147,12 @@ class SourceCalls:
         return _Told(written.getvalue(), *polled[1:])
 
 
-class OwnSource(Source):
+class _OwnSource(Source):
     """A source whose author's code is executed elsewhere, or in this process."""
 
     def __init__(self, calls: Calls, *, repeats: bool) -> None:
         self.repeats = repeats  # type: ignore[misc]  # of each class of an author its own
         self._calls = calls
-
-    @classmethod
-    def local(cls, operator: str, params: Mapping[str, Any], schema: Mapping[str, str]) -> OwnSource:
-        """Execute it in this process.
-
-        Raises ``ValueError`` if its class is not known here.
-        """
-        calls = SourceCalls(found(params["function"]), source_task(operator, params, schema))
-        return cls(calls, repeats=bool(params["repeats"]))
 
     def open(self, position: Any) -> None:
         """Make it, and open it."""

@@ -128,6 +128,14 @@ class Secrets:
         """A text with the values of the secrets that it names."""
         return filled(text, self.value)
 
+    def fill_in(self, value: Any) -> Any:
+        """A value that JSON has, with the values of the secrets that its texts name."""
+        if isinstance(value, str):
+            return self.fill(value)
+        if isinstance(value, Mapping):
+            return {name: self.fill_in(each) for name, each in value.items()}
+        return [self.fill_in(each) for each in value] if isinstance(value, list) else value
+
     def fill_url(self, url: str) -> str:
         """A URL with the values of the secrets that it names."""
         return filled(url, lambda name: quote(self._values[name], safe=""))

@@ -151,6 +151,27 @@ class Source(abc.ABC):
             If it cannot be read at present.
         """
 
+    def split(self, reader: int, readers: int) -> None:
+        """Read only the partitions of one of several readers; it is called before :meth:`open`, once.
+
+        Each partition has to be of exactly one reader, also one that is added later. So its reader should
+        follow from its name or number and these two numbers alone: as ``partitions[reader::readers]`` if they never
+        change. Then each position is that of one reader, and the rows of all readers are those of the source.
+
+        Parameters
+        ----------
+        reader
+            Number of the reader, from 0 on.
+        readers
+            Number of readers.
+
+        Raises
+        ------
+        ValueError
+            If the source has no partitions, as those that do not define it.
+        """
+        raise ValueError(f"readers: {readers}; expected 1, as {type(self).__name__} has no method split")
+
     def close(self) -> None:  # noqa: B027 - many have nothing to release
         """Release what :meth:`open` has acquired, also after an error; it may be opened again."""
 

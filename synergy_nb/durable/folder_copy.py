@@ -9,6 +9,11 @@ driver carries out in the background (:class:`Write`). It keeps the output back 
 readers need it no more: after the death of all peers, nobody else knows in which order inputs were read. And nobody
 leaves it behind: if the disk is full, the stream waits (``hosting._snapshots``).
 
+Output that the component makes *again* from a snapshot, as nothing but its one input decides it, is written only where
+it has to be: a snapshot waits until readers need little of the output before it, and only that is written with it. How
+little counts is relative to what was read since the last snapshot that was written, as producers retain that for so
+long. A reader is saved all the sooner, the more it has read (``hosting._snapshots``), so no snapshot waits for long.
+
 Output and snapshots are in one series of files, in the order in which they came (:mod:`._component_files`). A file of
 more than :data:`SEGMENT` bytes is followed by another one, which begins with the last snapshot; a file is removed once
 all of its output is older than what readers and the last snapshot need. Pieces of a state that are small are written
@@ -22,6 +27,7 @@ No IO, no clock.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -41,10 +47,12 @@ from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, OnLag, Output, Point, Reader
 from synergy_nb.durable._component_files import log_name, piece_name
 
-__all__ = ["FolderCopy", "FolderWork", "Write"]
+__all__ = ["MOST_WAITING", "FolderCopy", "FolderWork", "Write"]
 
 SEGMENT: Final = 1 << 20  # bytes after which a file of output and snapshots is followed by another one
 SMALL: Final = 64 << 10  # bytes of pieces that are written with each snapshot
+MOST_WAITING: Final = 8  # snapshots that wait until readers need little of the output before them
+LITTLE: Final = 16  # number of bytes read for one that may be written with a snapshot
 
 
 class Write(NamedTuple):
@@ -74,19 +82,26 @@ class FolderCopy:
         repeats: Point = ORIGIN,
         segment: int = SEGMENT,  # bytes of a file of output and snapshots
         small: int = SMALL,  # bytes of pieces that are written with each snapshot
+        *,
+        # of a component that makes the same output again if it resumes from a snapshot: function that returns the bytes
+        # that it has read, or a source has emitted, since the last one that is written; None for any other component
+        unsaved: Callable[[], int] | None = None,
     ) -> None:
         self.output = output
         self.reader = Reader(output.application, output.operator, COPY, FOLDER)
         self._repeats = repeats
         self._superseded = False
         self._most, self._most_small = segment, small
-        self._copy = Copy(output)  # for its receiving side: no output is kept in it
+        self._unsaved = unsaved
+        self._copy = Copy(output)  # for its receiving side; only output that is made again is kept in it
+        self._written = ORIGIN  # end of such output that was written, or need not be
         self._trimmed = ORIGIN  # point before which no reader needs the output
         self._segments = [(log_name(output.operator, output.epoch, 0), ORIGIN)]  # files, and where their output ends
         self._size = 0  # bytes in the last of them, about
         self._next = 1  # number of the next file
         self._state: ComponentState | None = None  # last snapshot that is written
         self._coming: ComponentState | None = None  # announced one, some pieces or output of which are missing
+        self._waiting: list[ComponentState] = []  # later ones that are here, before which readers need some output
         self._announced = -1  # number of the last one that was announced
         self._small: dict[int, Piece] = {}  # pieces that are written with each snapshot
         self._stored: dict[int, str] = {}  # pieces that have been written, and the file of each
@@ -119,7 +134,9 @@ class FolderCopy:
             return FolderWork([], [self.begin()])
         self._trimmed = max(self._trimmed, data.trimmed)
         writes: list[Write] = []
-        if chunks or (merge.joined and (began or not joined)):
+        if self._unsaved is not None:
+            self._copy.append(chunks, data.trimmed)
+        elif chunks or (merge.joined and (began or not joined)):
             start = chunks[0].start if chunks else data.start
             kept = Data(self.output, self.reader, start, tuple(chunks), began, data.trimmed, self._repeats)
             self._add(writes, kept, sum(chunk.size for chunk in chunks))
@@ -185,24 +202,58 @@ class FolderCopy:
 
         Returns whether the files of earlier epochs are not needed any more, the first time.
         """
-        state, merge, supersedes = self._coming, self._copy.merge, False
-        if state is not None and not self._requested and merge.joined:
-            whole = all(each in self._stored or each in self._small for each in _named(state))
-            if whole and merge.received.position >= state.end.position:
-                self._write_state(writes, state)
-                self._state, self._coming = state, None
-                supersedes = not self._superseded and state.end.position >= self._repeats.position
-                self._superseded = self._superseded or supersedes
+        state, supersedes = self._due(), False
+        if state is not None:
+            if self._unsaved is not None:
+                self._write_needed(writes, state)
+            self._write_state(writes, state)
+            self._state = state
+            supersedes = not self._superseded and state.end.position >= self._repeats.position
+            self._superseded = self._superseded or supersedes
         self._clean(writes)
         return supersedes
 
+    def _due(self) -> ComponentState | None:
+        """Return the snapshot that has to be written now."""
+        state, merge = self._coming, self._copy.merge
+        if state is not None and not self._requested and merge.joined:
+            whole = all(each in self._stored or each in self._small for each in _named(state))
+            if whole and merge.received.position >= state.end.position:
+                del self._waiting[MOST_WAITING - 1 :]
+                self._waiting.append(state)
+                self._coming = None
+        for place, each in reversed(list(enumerate(self._waiting))):
+            if self._is_due(each):
+                del self._waiting[: place + 1]
+                return each
+        return None
+
+    def _is_due(self, state: ComponentState) -> bool:
+        """Whether a snapshot has to wait no longer: its readers need little of the output before it."""
+        if self._unsaved is None or not self._small.keys() >= {*_named(state)}:
+            return True  # the next one of a large state is made only once this one is acknowledged
+        needed = self._copy.log.between(self._written, state.end)
+        return needed <= max(self._most_small, self._unsaved() // LITTLE)
+
+    def _write_needed(self, writes: list[Write], state: ComponentState) -> None:
+        """Write that the output goes on before a snapshot, with what of it readers still need."""
+        log = self._copy.log
+        start = min(max(log.start, self._written), state.end)
+        chunks = tuple(each for each in log.chunks(start) if each.end <= state.end)
+        # first that it begins there: a promise before it, which no reader needs, is not missing then
+        began = Data(self.output, self.reader, start, (), True, self._trimmed, self._repeats)
+        self._add(writes, began, 0)
+        if chunks:
+            kept = msgspec.structs.replace(began, chunks=chunks, began=False)
+            self._add(writes, kept, sum(chunk.size for chunk in chunks))
+        self._written = state.end
+        self._segments[-1] = self._segments[-1][0], state.end
+
     def _write_state(self, writes: list[Write], state: ComponentState) -> None:
-        named = _named(state)
-        small = [self._small[each] for each in named if each in self._small]
+        small = [self._small[each] for each in _named(state) if each in self._small]
         if sum(len(piece.data) for piece in small) > self._most_small:
             self._store(writes, small)
             small = []
-        self._small = {piece.number: piece for piece in small}
         writes.append(Write(self._segments[-1][0], msgspec.structs.replace(state, enclosed=tuple(small))))
         self._size += len(state.head) + sum(len(piece.data) for piece in small)
 
@@ -213,7 +264,9 @@ class FolderCopy:
         least = min(self._trimmed, self._state.end)
         gone = [name for name, end in self._segments[:-1] if end <= least and self._superseded]
         self._segments = [each for each in self._segments if each[0] not in gone]
-        needed = {*_named(self._state), *(() if self._coming is None else _named(self._coming))}
+        coming = () if self._coming is None else (self._coming,)
+        needed = {piece for state in (self._state, *self._waiting, *coming) for piece in _named(state)}
+        self._small = {each: piece for each, piece in self._small.items() if each in needed - self._stored.keys()}
         files = {self._stored[each] for each in self._stored if each in needed}
         gone += sorted({name for name in self._stored.values() if name not in files})
         self._stored = {each: name for each, name in self._stored.items() if name in files}

@@ -13,7 +13,7 @@ from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Determinant
 from synergy_nb.durable._component_files import Files, files_of
-from synergy_nb.durable.records import unpacked
+from synergy_nb.durable.records import DurableError, unpacked
 
 __all__ = ["Restored", "restored"]
 
@@ -31,7 +31,7 @@ def restored(files: Files, operator: str, limits: Limits = LIMITS) -> Restored |
     The files of several epochs are those of a component that was restarted and killed again before its first snapshot:
     then its last snapshot is in an earlier epoch, and what it has emitted since in the later ones.
 
-    Raises ``DurableError`` if a file was damaged.
+    Raises ``DurableError`` if a file was damaged, or output is missing.
     """
     epochs = [_Epoch(files, _joined(logs), packs) for _, logs, packs in files_of(operator, files.names())]
     whole = [number for number, epoch in enumerate(epochs) if epoch.supersedes]
@@ -43,7 +43,7 @@ def restored(files: Files, operator: str, limits: Limits = LIMITS) -> Restored |
                 copy = Copy(frame.output, limits)
             elif frame.output.epoch > copy.output.epoch:
                 copy.follow(frame.output, 0.0)
-            orders += _replay(copy, frame)
+            orders += _replay(copy, frame, operator)
     return None if copy is None else Restored(copy, tuple(orders))
 
 
@@ -79,12 +79,20 @@ class _Epoch:
                     self.supersedes = self.supersedes or frame.end.position >= repeats.position
 
 
-def _replay(copy: Copy, frame: Data | ComponentState) -> list[Determinant]:
-    """Have a copy take a frame; return the orders of inputs in it."""
+def _replay(copy: Copy, frame: Data | ComponentState, operator: str) -> list[Determinant]:
+    """Have a copy take a frame; return the orders of inputs in it.
+
+    Raises ``DurableError`` if output is missing before it: what was saved after that would be left out.
+    """
     if isinstance(frame, Data):
         if not copy.merge.joined:  # files before this one were removed
             frame = msgspec.structs.replace(frame, began=True)
-        chunks, _ = copy.receive(frame, 0.0)
+        known, (chunks, gap) = copy.merge.received, copy.receive(frame, 0.0)
+        if gap:
+            raise DurableError(
+                f"{operator}@{frame.output.epoch}: its output goes on at {frame.start.position}, and ends at "
+                f"{known.position} before that; expected the output between them: a file was damaged"
+            )
         copy.append(chunks, ORIGIN)
         return [each for chunk in chunks for each in chunk.determinants]
     copy.snapshot(frame, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,7 +12,7 @@ from synergy_nb.plan import Problem
 from synergy_nb.plan.operators.sources import TIME_NAMES
 from synergy_nb.plan.terms.units import counted
 
-__all__ = ["FileFields", "Folder", "file_fields", "folder_contents"]
+__all__ = ["FileFields", "Folder", "allowed_folders", "file_fields", "folder_contents"]
 
 MOST_ENTRIES: Final = 500  # folders, and files, of a folder that are listed
 _SUFFIXES: Final = (".csv", ".tsv", ".txt", ".dat", ".data", ".log", ".parquet", ".pq")
@@ -41,14 +42,38 @@ class FileFields(NamedTuple):
     note: str  # sentence for people: what was read, and what is still to choose
 
 
-def folder_contents(path: str = "") -> Folder:
+def allowed_folders(folders: Sequence[str | Path]) -> tuple[Path, ...]:
+    """Return the real paths of the folders that an editor may list.
+
+    Raises ``EditError`` if one is no folder, or there is none.
+    """
+    if isinstance(folders, str | Path) or not folders:
+        raise EditError([Problem("", "folders", str(folders), "a list of folders")])
+    for folder in folders:
+        if not Path(folder).expanduser().is_dir():
+            raise EditError([Problem("", "folders", str(folder), "a folder that exists")])
+    return tuple(Path(folder).expanduser().resolve() for folder in folders)
+
+
+def _check_allowed(path: Path, allowed: Sequence[Path]) -> None:
+    """Raise an ``EditError`` if a path, with links followed, is in none of the folders, where any are named."""
+    if allowed and not any(path.resolve().is_relative_to(each) for each in allowed):
+        expected = f"a path in {' or '.join(map(_stated, allowed))}, the folders of this editor"
+        raise EditError([Problem("", "path", str(path), expected)])
+
+
+def folder_contents(path: str = "", allowed: Sequence[Path] = ()) -> Folder:
     """List a folder; hidden entries, and files of other kinds than traces, are left out.
 
-    ``path``: path of the folder; empty: the current directory, where relative paths of plans start.
+    ``path``: path of the folder; empty: the current directory, where relative paths of plans start, or the first one
+    that is allowed; ``allowed``: folders of which one has to contain it; none: any may be listed.
 
-    Raises ``EditError`` if it is no folder, or cannot be read.
+    Raises ``EditError`` if it is no folder, or cannot be read, or is not allowed.
     """
     folder = Path(path or ".")
+    if not path and allowed and not any(Path.cwd().resolve().is_relative_to(each) for each in allowed):
+        folder = allowed[0]
+    _check_allowed(folder, allowed)
     try:
         with os.scandir(folder) as entries:
             found = sorted((each for each in entries if not each.name.startswith(".")), key=lambda each: each.name)
@@ -59,16 +84,18 @@ def folder_contents(path: str = "") -> Folder:
     left = max(len(folders) - MOST_ENTRIES, 0) + max(len(files) - MOST_ENTRIES, 0)
     note = f"{counted(left, 'more entry', 'more entries')} not listed: type the path" if left else ""
     whole = folder.resolve()
-    parent = "" if whole.parent == whole else _stated(whole.parent)
+    ends = whole.parent == whole or (allowed and not any(whole.parent.is_relative_to(each) for each in allowed))
+    parent = "" if ends else _stated(whole.parent)
     return Folder(_stated(whole), parent, folders[:MOST_ENTRIES], files[:MOST_ENTRIES], note)
 
 
-def file_fields(path: str, encoding: str = "") -> FileFields:
+def file_fields(path: str, encoding: str = "", allowed: Sequence[Path] = ()) -> FileFields:
     """Read the beginning of a file, and say how a source reads it.
 
-    ``encoding``: encoding that the source states; empty if it states none.
+    ``encoding``: encoding that the source states; empty if it states none; ``allowed``: as of :func:`folder_contents`.
 
-    Raises ``EditError`` if ``path`` is empty; ``ValueError`` if the file cannot be read, or has no known format.
+    Raises ``EditError`` if ``path`` is empty or not allowed; ``ValueError`` if the file cannot be read, or has no known
+    format.
     """
     from synergy_nb.traces.headers import header_of  # noqa: PLC0415 - only files need Polars
     from synergy_nb.traces.text_files import UTF8  # noqa: PLC0415 - likewise
@@ -76,6 +103,7 @@ def file_fields(path: str, encoding: str = "") -> FileFields:
     if not path.strip():
         raise EditError([Problem("", "path", path, "the path of a file")])
     file = Path(path.strip()).expanduser()
+    _check_allowed(file, allowed)
     header = header_of(file, encoding or UTF8)
     stated, found = _stated(file.resolve()), "" if header.encoding == UTF8 else header.encoding
     text = f" Its text is read as {found}: look at the names in it." if found else ""

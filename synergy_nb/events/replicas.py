@@ -193,7 +193,7 @@ class PlacementAttemptFailed(RequestEvent, frozen=True, gc=False):
 
 
 class PlacementFailed(RequestEvent, frozen=True, gc=False):
-    """No placement was found, and no other attempt follows."""
+    """No placement was found, in any attempt; an application may wait, and request another one."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 

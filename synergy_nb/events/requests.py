@@ -18,6 +18,7 @@ __all__ = [
     "DeploymentConsidered",
     "EnginesChanged",
     "EnginesChosen",
+    "EstimatesFound",
     "GraphEvaluated",
     "GraphSelected",
     "PlacementComputed",
@@ -56,6 +57,17 @@ class SignaturesFound(RequestEvent, frozen=True, gc=False):
     # seconds and tuples/s: stated by the plan, or measured by peers
     stated: Mapping[str, Sequence[tuple[float, float]]]
     measured: Mapping[str, Sequence[tuple[float, float]]]
+    profiled: Mapping[str, Sequence[tuple[float, float]]] = {}  # by the profile of their trace
+
+
+class EstimatesFound(RequestEvent, frozen=True, gc=False):
+    """Rates of sources and selectivities of operators by which the plan was decided on, and where they come from."""
+
+    # operator to what the number is (`rate`, tuples/s, or `selectivity`), the number, and its origin: `stated`, `rows`,
+    # `profile`, `before` (measured by peers) or `assumed`
+    numbers: Mapping[str, tuple[str, float, str]]
+    # stream of a source to the name of its profile
+    profiles: Mapping[str, str]
 
 
 class EnginesChosen(RequestEvent, frozen=True, gc=False):
@@ -85,7 +97,7 @@ class SharingFound(RequestEvent, frozen=True, gc=False):
 
 
 class RequestPostponed(RequestEvent, frozen=True, gc=False):
-    """The request waits for a ``reason``: a stream of its plan can be shared soon."""
+    """The request waits and is tried again: a stream can be shared soon, or a peer is silent, as ``reason`` says."""
 
     reason: str
 

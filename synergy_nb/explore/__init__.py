@@ -1,4 +1,4 @@
-"""Explorers: pictures of the algorithms with sliders, without a cluster; and the exercises of the notebooks.
+"""Explorers: linked charts of traces, pictures of the algorithms with sliders, and the exercises of the notebooks.
 
 >>> from synergy_nb import explore
 >>> dict(explore.feasible_set().numbers)["feasible / ideal"]
@@ -10,32 +10,102 @@ availability     availability of placements of replicas against the delay of the
 bursts           bursts of load in a queue, against the projections of admission (section 2.3.4)
 duplicates       the duplicate filter of active replicas, step by step
 load_levels      when a peer reports its load (section 3.4.3)
+trace            linked charts of a trace, of a table, or of kept runs
 sliders          picture of a function of your own, with a slider for each argument
 check            check of an answer to an exercise
 exercise         exercise of your own
 ===============  ====================================================================================================
 
-Each explorer shows what the functions of :mod:`synergy_nb.models`, :mod:`synergy_nb.algorithms` and
+Each picture of an algorithm shows what the functions of :mod:`synergy_nb.models`, :mod:`synergy_nb.algorithms` and
 :mod:`synergy_nb.dataflow` return, and has no formula of its own. It is a widget: ``set(name=value)`` moves its controls
-from Python, ``numbers`` and ``sentence`` are shown below the picture, and ``to_svg()`` is the picture. For the values
+from Python, ``numbers`` and ``sentence`` are shown below the picture, and ``to_svg()`` is the picture. The value of
+each control is a trait, so that it is observed, linked and laid out as any ipywidget: ``HBox([slider, shown])`` and
+``jslink((slider, "value"), (shown, "load"))``. For the values
 without a picture, call the functions of the modules of this package, such as :func:`.feasible_sets.feasible_set`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from synergy_nb.errors import user_facing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
     from synergy_nb.explore._exercises import CheckedAnswer, Exercise
     from synergy_nb.explore._explorer import Explorer
+    from synergy_nb.explore._runs_view import RunsView
+    from synergy_nb.explore._trace_view import TraceView
+    from synergy_nb.recording.kept_runs import KeptRun, Runs
 
-__all__ = ["availability", "bursts", "check", "duplicates", "exercise", "feasible_set", "load_levels", "sliders"]
+__all__ = [
+    "availability",
+    "bursts",
+    "check",
+    "duplicates",
+    "exercise",
+    "feasible_set",
+    "load_levels",
+    "sliders",
+    "trace",
+]
+
+
+@overload
+def trace(data: Runs | KeptRun, *, columns: Sequence[str] | None = None) -> RunsView: ...
+
+
+@overload
+def trace(data: Any, *, columns: Sequence[str] | None = None, time: str | None = None, **options: Any) -> TraceView: ...
+
+
+@user_facing
+def trace(
+    data: Any, *, columns: Sequence[str] | None = None, time: str | None = None, **options: Any
+) -> TraceView | RunsView:
+    """Explore a trace: a selection in one chart filters all others.
+
+    Parameters
+    ----------
+    data
+        Path of a trace in any format that ``synergy data prepare`` reads, or of a folder of Parquet files, such as it
+        writes; a pandas, Polars or Arrow table; or runs that were kept: ``runs(folder)``, or one or several of these.
+    columns
+        Columns that have a chart. By default the event time, and up to five of the others by which rows can be told
+        apart.
+    time
+        Column with the event time. By default the first one with times, or called ``time``, ``timestamp``, ``ts``,
+        ``datetime`` or ``date``.
+    options
+        Options of a raw file, see :func:`synergy_nb.prepare`: ``format``, ``columns_of_file``, ``encoding``,
+        ``quotes``, ``time_unit``, ``time_zone``.
+
+    Returns
+    -------
+    TraceView or RunsView
+        Widget. ``select(bytes=(1000, 5000), host=["a", ...])`` and ``clear()`` change the selection; ``selection``,
+        ``rows`` and ``sentence`` are traits that can be observed and linked. ``table()`` returns the selected rows,
+        ``plan()`` a plan that selects and groups them, and ``simulate(peers=20)`` replays them in a simulated cluster.
+
+    Raises
+    ------
+    ValueError
+        If there is no such trace or column, or the file is damaged.
+
+    Examples
+    --------
+    >>> view = trace({"time": [0.0, 1.0, 2.0], "host": ["a", "b", "a"], "bytes": [10, 20, 30]})
+    >>> view.select(host="a").sentence
+    '2 of 3 rows (66.7 %): host a.'
+    >>> view.table()["bytes"].to_list()
+    [10, 30]
+    """
+    from synergy_nb.explore._opening import opened_view  # noqa: PLC0415 - a notebook that explores one loads only that
+
+    return opened_view(data, columns, time, options)
 
 
 @user_facing

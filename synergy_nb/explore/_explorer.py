@@ -2,7 +2,8 @@
 
 An explorer is one function from the values of its controls to a :class:`Drawn`. So it has no formula of its own, and
 can be tested without a browser. A *page* is a display of it in a browser, which sends the values of its controls. A
-value that a control does not have is refused, from a page as from Python. A button that is pressed in a page computes
+value that a control does not have is refused, from a page as from Python. Each control is a trait of its own, too, so
+that it can be observed, and linked with any ipywidget, here or in the page. A button that is pressed in a page computes
 in a thread, as it may take long: the page says so, and its other controls go on.
 """
 
@@ -85,8 +86,35 @@ class Drawn(NamedTuple):
     sentence: str  # sentence that says what the picture shows
 
 
+class Chosen(traitlets.TraitType[Any, Any]):
+    """The value of one control."""
+
+    def __init__(self, control: Control) -> None:
+        super().__init__(default_value=None, allow_none=True)
+        self._control = control
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        """Return the nearest value that the control has."""
+        try:
+            return self._control.checked(value)
+        except ValueError as wrong:
+            raise traitlets.TraitError(str(wrong)) from None
+
+
 class Explorer(StillView):
-    """A picture of an algorithm with controls."""
+    """A picture of an algorithm with controls.
+
+    The value of each control is a trait of the control's name, unless a widget has something of that name; ``values``
+    has all of them.
+
+    >>> from synergy_nb import explore
+    >>> loads = explore.bursts()
+    >>> loads.observe(lambda change: print(change.name, change.old, "->", change.new), "load")
+    >>> loads.load = 35
+    load 50 -> 35
+    >>> loads.values["load"]
+    35
+    """
 
     _esm = resources.files("synergy_nb.explore").joinpath("explorer.js").read_text("utf-8")
     _css = resources.files("synergy_nb.explore").joinpath("explorer.css").read_text("utf-8")
@@ -120,6 +148,8 @@ class Explorer(StillView):
         #: Function that runs another one in a thread; a test may replace it.
         self._beside: Callable[[Callable[[], None]], None] = _in_thread
         self._button_actions = dict(buttons or {})
+        self._linked = [name for name in self._controls if not hasattr(Explorer, name)]
+        self.add_traits(**{name: Chosen(self._controls[name]).tag(sync=True) for name in self._linked})
         first = self._checked(values)
         drawn = draw(**first)
         super().__init__(
@@ -132,9 +162,12 @@ class Explorer(StillView):
             picture=drawn.picture,
             numbers=[list(pair) for pair in drawn.numbers],
             sentence=drawn.sentence,
+            **{name: first[name] for name in self._linked},
         )
         self._last_valid = first
         self.observe(self._changed, "values")
+        if self._linked:
+            self.observe(self._moved, self._linked)
         self.on_msg(lambda _, content, _buffers: self.on_page_message(content))
 
     def set(self, **values: Value) -> Explorer:
@@ -202,6 +235,11 @@ class Explorer(StillView):
             raise ValueError(f"{unknown[0]}: {values[unknown[0]]!r}; expected one of {', '.join(self._controls)}")
         return {name: control.checked(values.get(name)) for name, control in self._controls.items()}
 
+    def _moved(self, change: Any) -> None:
+        """Draw the picture of a value that was set as a trait."""
+        if self.values.get(change.name) != change.new:
+            self.set(**{change.name: change.new})
+
     def _changed(self, _change: object) -> None:
         """Draw the picture of new values; values that are not valid are replaced by the last valid ones."""
         checked: dict[str, Value] | None = None
@@ -221,6 +259,8 @@ class Explorer(StillView):
             self.numbers = [list(pair) for pair in drawn.numbers]
             self.sentence = drawn.sentence
             self.drawings += 1
+            for name in self._linked:
+                setattr(self, name, checked[name])
         self.keep_picture()
 
 

@@ -66,6 +66,7 @@ export default {
       if (!since.has("")) begin("");
       setTimeout(tell, LATE);
       model.set("values", sent);
+      for (const name of linked.keys()) if (model.get(name) !== sent[name]) model.set(name, sent[name]);
       model.save_changes();
     }
     function answered() {
@@ -74,8 +75,18 @@ export default {
       if (next) send({});
     }
 
+    // What another widget has set as the trait of a control, by a link in the page.
+    const linked = new Map();
+    const follow = (name) => {
+      const value = model.get(name);
+      if (value !== undefined && value !== null && value !== (next ?? model.get("values"))[name]) send({ [name]: value });
+    };
     const shown = new Map();
     for (const control of model.get("controls")) {
+      if (model.get(control.name) !== undefined && model.get(control.name) !== null) {
+        linked.set(control.name, () => follow(control.name));
+        model.on(`change:${control.name}`, linked.get(control.name));
+      }
       const line = make("label", "control");
       const name = make("span", "name", control.label);
       let input;
@@ -183,6 +194,7 @@ export default {
       clearTimeout(waiting);
       clearInterval(ticking);
       model.off("change:drawings", onAnswer);
+      for (const [name, moved] of linked) model.off(`change:${name}`, moved);
       model.off("msg:custom", onMessage);
     };
   },

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.drawing.notebook_views import running_shell
+from synergy_nb.editing.data_files import allowed_folders
 from synergy_nb.editing.document import PlanDocument
 from synergy_nb.editing.operations import EditError
 from synergy_nb.editing.plan_text import EMPTY, PlanText
@@ -45,6 +47,7 @@ def edit(
     cluster: Cluster | Simulation | None = None,
     create: bool = False,
     anew: bool = False,
+    folders: Sequence[str | Path] | None = None,
 ) -> PlanEditor:
     """Edit a plan on a canvas, in forms, and as text.
 
@@ -57,6 +60,9 @@ def edit(
         Cluster or simulation on which the editor can check what the plan would cost, submit it and show how it runs.
     create
         Whether the file may be a new one; it is written when the plan is saved.
+    folders
+        Folders that the file picker lists, with those below, such as ``["data"]``. None: any that the kernel can read.
+        This protects nothing: the text of a plan may name any file.
     anew
         Whether to start again from the plan or the file, and discard all edits.
 
@@ -69,7 +75,8 @@ def edit(
     Raises
     ------
     EditError
-        If ``what`` is neither a plan, nor a path, nor a name, there is no such file, or ``cluster`` is something else.
+        If ``what`` is neither a plan, nor a path, nor a name, there is no such file or folder, or ``cluster`` is
+        something else.
     OSError
         If the file cannot be read.
 
@@ -80,6 +87,7 @@ def edit(
     >>> edit("traffic") is editor, edit("traffic", anew=True).yaml
     (True, 'format: 1\\nname: traffic\\noperators:\\n')
     """
+    allowed = () if folders is None else allowed_folders(folders)
     for field, value in (("create", create), ("anew", anew)):
         if not isinstance(value, bool):
             raise EditError([Problem("", field, value, "True or False")])
@@ -91,6 +99,8 @@ def edit(
             _first_texts[key] = text
         if cluster is not None:
             known.use(runs_on(cluster))
+        if folders is not None:
+            known.folders = allowed
         return known
     if known is not None:
         known.close()
@@ -103,6 +113,7 @@ def edit(
     document = PlanDocument(first, file=file, is_new=text is None, rows=rows, reader=_first_rows)
     opened = "" if anew else hashlib.sha256(repr(key).encode()).hexdigest()
     editor = PlanEditor(document, runs=None if cluster is None else runs_on(cluster), opened=opened)
+    editor.folders = allowed
     open_editors[key] = editor
     _first_texts[key] = first
     return editor

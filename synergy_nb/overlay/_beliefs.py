@@ -57,12 +57,11 @@ class Beliefs(Protocol):
         self.watched: dict[str, int] = {}  # address to its number of watchers
         self._health = LocalHealth()
         self._gossip = Gossip()
-        self._number = 0
         self._running = False
 
     @abstractmethod
-    def _ping(self, address: str, number: int) -> None:
-        """Ping a peer, and say what is believed of it."""
+    def _ping(self, address: str) -> int:
+        """Ping a peer, and say what is believed of it; return the number of the ping."""
 
     @abstractmethod
     def _request_pings(self, address: str, number: int, count: int) -> None:
@@ -163,8 +162,7 @@ class Beliefs(Protocol):
         if member is None or member.status == ALIVE or (suspicion is not None and not suspicion.own):
             self._believe(piece.address, ALIVE, piece.incarnation)
         elif piece.incarnation > member.incarnation:
-            self._number += 1
-            self._ping(piece.address, self._number)
+            self._ping(piece.address)
 
     def _look(self, piece: News, sender: str) -> None:
         """Ping a peer that is said to be silent or gone: what others say is a reason to look, none to believe."""
@@ -184,9 +182,7 @@ class Beliefs(Protocol):
         suspicion.confirmed.add(sender)
         if known is None or piece.status > known.status:
             suspicion.status = piece.status
-            self._number += 1
-            self._ping(address, self._number)
-            self._request_pings(address, self._number, CONFIRMATIONS)
+            self._request_pings(address, self._ping(address), CONFIRMATIONS)
             if piece.status == LEFT:
                 self._await_leaver(address, suspicion, LAST_PINGS)
 
@@ -198,8 +194,7 @@ class Beliefs(Protocol):
             self._believe(address, LEFT, self._incarnation_of(address))
             return
         if pings < LAST_PINGS:
-            self._number += 1
-            self._ping(address, self._number)
+            self._ping(address)
         member = self._members[address]
         seconds = self.pastry.latency.timeout(address) * max(self.stretch, member.stretch) / LAST_PINGS
         self.peer.after(seconds, self._await_leaver, address, suspicion, pings - 1)
@@ -242,8 +237,7 @@ class Beliefs(Protocol):
         """Ping the peers that this one has declared dead while it was itself taken for dead."""
         now = self.peer.now
         for address in [each for each in self._dead if self._may_return(self._members[each], now)][-RECALLED:]:
-            self._number += 1
-            self._ping(address, self._number)
+            self._ping(address)
 
     def _believe(self, address: str, status: int, incarnation: int) -> None:
         """Adopt a status that is newer than the known one (see the one rule above), act on it and spread it."""
@@ -317,8 +311,7 @@ class Beliefs(Protocol):
         member = self._members[address]
         now = self.peer.now
         if self._running and self._may_return(member, now) and member.knocks(now, VERIFY_EVERY):
-            self._number += 1
-            self._ping(address, self._number)
+            self._ping(address)
         return False
 
     def _spread(self, piece: News) -> None:

@@ -164,6 +164,8 @@ class DirectoryRoot(Protocol):
         return mine
 
     def _on_register(self, sender: str, message: Register) -> None:
+        if not self.pastry.joined:
+            return  # such as the removals of its own entries, of which a peer that leaves is itself the root
         now = self.peer.now
         taken: dict[str, list[Item]] = {}
         unheard: dict[str, list[Item]] = {}  # what others have handed on, by host
@@ -342,7 +344,6 @@ class DirectoryRoot(Protocol):
 
     def _joined(self) -> None:
         self._neighbours = self.pastry.root_neighbours(SIDE)
-        self._rooted.clear()
         self.pull_completed = False
         self._ticket += 1
         self._pull = self._ticket

@@ -93,6 +93,7 @@ class Membership(Beliefs):
         self._leaf_turn: list[str] = []
         self._table_turn: list[str] = []
         self._to_table = False
+        self._number = 0  # of the latest ping
         self.relayed: dict[int, Relayed] = {}  # by the number of this peer's ping
         self._places = Shares(RELAYED)  # of `relayed`, by asker
         self._epoch = 0  # number of times that this peer joined: timers from before the last time do nothing
@@ -213,9 +214,7 @@ class Membership(Beliefs):
             base = self.suspicion if suspicion.own and not suspicion.refused else self.period
             seconds = base * self._patience(address)
             if now < suspicion.deadline(seconds, self._others(address)) - 0.1 * self.period:  # periods are floats
-                self._number += 1
-                self._ping(address, self._number)
-                self._request_pings(address, self._number, CONFIRMATIONS)
+                self._request_pings(address, self._ping(address), CONFIRMATIONS)
                 continue
             member = self._members[address]
             if suspicion.own:
@@ -224,8 +223,7 @@ class Membership(Beliefs):
             if not suspicion.own or self.stretch > RELIABLE:
                 continue
             for other in self.pastry.leaves.members:  # among them the neighbours of the dead peer, which repair most
-                self._number += 1
-                self._ping(other, self._number)
+                self._ping(other)
 
     def _patience(self, address: str) -> float:
         """Factor of the time limits for a peer: that peer has said that it is late, or this one is late itself."""
@@ -283,8 +281,7 @@ class Membership(Beliefs):
         self.peer.rng.shuffle(lost)
         for address in lost:
             if self._members[address].knocks(now, self.period):
-                self._number += 1
-                self._ping(address, self._number)
+                self._ping(address)
                 break
         delay = self.period if alone else self.retry * (0.75 + 0.5 * self.peer.rng.random())
         self.peer.after(delay, self._retry_dead, epoch)
@@ -292,18 +289,18 @@ class Membership(Beliefs):
     # -- messages ----------------------------------------------------------------------------------------------------
 
     def _probe(self, address: str) -> None:
-        self._number += 1
-        self._probes[address] = UnansweredPing(self._number, self.peer.now)
-        self._ping(address, self._number)
+        self._probes[address] = UnansweredPing(self._ping(address), self.peer.now)
 
-    def _ping(self, address: str, number: int) -> None:
+    def _ping(self, address: str) -> int:
         member = self._members.get(address)
         news = self._gossip.pick()
         if member is not None and member.status != ALIVE:  # what is said of it, so that it can refute
             suspicion = self.suspects.get(address)
             status = member.status if suspicion is None else suspicion.status
             news = (News(address, status, member.incarnation), *news)
-        self.peer.send(address, Ping(number, self.incarnation, news, self._health.stretch))
+        self._number += 1  # each its own: a late acknowledgement of an earlier one is no measured round trip
+        self.peer.send(address, Ping(self._number, self.incarnation, news, self._health.stretch))
+        return self._number
 
     def _request_pings(self, address: str, number: int, count: int) -> None:
         helpers = [
@@ -342,8 +339,7 @@ class Membership(Beliefs):
                 self.pastry.measured(sender)
             del self._probes[sender]
         if charged:  # refute at once
-            self._number += 1
-            self._ping(sender, self._number)
+            self._ping(sender)
         if self.relayed:
             relayed = self.relayed.get(message.number)
             if relayed is not None and relayed.target == sender:
@@ -359,9 +355,7 @@ class Membership(Beliefs):
         if not self._places.take(sender):
             self.peer.shed(sender, "pings for others", f"its share of {RELAYED} at a time")
             return
-        self._number += 1
-        self.relayed[self._number] = Relayed(sender, message.number, message.target, self.peer.now)
-        self._ping(message.target, self._number)
+        self.relayed[self._ping(message.target)] = Relayed(sender, message.number, message.target, self.peer.now)
 
     def _answer_askers(self, now: float, in_time: bool) -> None:
         """Tell those that asked which peers have not answered, unless this peer was stopped; forget old requests."""

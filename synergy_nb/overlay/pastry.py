@@ -376,7 +376,7 @@ class Pastry(Routing):
         The join request goes to this peer's own key through a random known peer. So this peer finds neighbours that
         none of its neighbours knows, as when two rings interleave.
         """
-        if epoch != self._epoch or not self.joined:
+        if epoch != self._epoch:
             return
         version = self.leaves.version
         near = self.leaves.neighbours(1)
@@ -400,7 +400,7 @@ class Pastry(Routing):
 
     def _look_at_rows(self, epoch: int) -> None:
         """Ask a peer of a random row for its own row, whose peers may be nearer (section 2.4, maintenance)."""
-        if epoch != self._epoch or not self.joined:
+        if epoch != self._epoch:
             return
         if self.table.entries and not self.leaves.whole:
             slot = self.peer.rng.choice(list(self.table.entries))

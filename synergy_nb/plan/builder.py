@@ -213,7 +213,6 @@ def source(connector: Any, **params: Any) -> Stream:
     if isinstance(connector, str):
         return Stream("source", {"connector": connector, **params}, [], profile)
     if isinstance(connector, OwnFunction):
-        connector.check_arguments(params.get("arguments", {}))
         return Stream("source", {"connector": OWN, "function": connector, **params}, [], profile)
     from synergy_nb.plan.data_frames import described  # noqa: PLC0415 - plans without rows need no Polars
 

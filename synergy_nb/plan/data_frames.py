@@ -88,8 +88,8 @@ class _Partitions:
         """Raises ``TypeError`` if it never ends."""
         if getattr(frame, "isStreaming", False):
             raise TypeError(
-                "source: a streaming Spark frame, which never ends; expected a frame that ends, or a connector that "
-                "reads what it reads, such as kafka"
+                "source: a streaming Spark frame, which never ends; expected a frame that ends, the folder that its "
+                "writeStream writes, as source('directory', ...), or a connector that reads what the frame reads"
             )
         self._frame = frame
         self._of_spark = _is_of(frame, "pyspark")

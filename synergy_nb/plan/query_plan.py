@@ -308,6 +308,10 @@ class Plan:
         flow = self._flow()[operator]
         return flow.given / flow.taken if flow.taken else 1.0
 
+    def basis(self, operator: str) -> str:
+        """Origin of the rate of a source, or of a selectivity: ``stated``, ``rows``, ``profile`` or ``assumed``."""
+        return self._flow()[operator].basis
+
     def tuple_bytes(self, operator: str) -> float:
         """Mean bytes of a tuple of the operator's stream."""
         return self._flow()[operator].tuple_bytes

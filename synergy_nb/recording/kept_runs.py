@@ -157,7 +157,7 @@ class KeptRun:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
-            (row,) = pl.read_parquet(folder / RUN).rows(named=True)
+            (row,) = pl.read_parquet(folder / RUN, glob=False).rows(named=True)
             found = row["format"]
         except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
             raise NotARun(f"{folder / RUN}: {error}; expected a run, as Cluster(runs=...) writes it") from None
@@ -192,7 +192,7 @@ class KeptRun:
     def events(self) -> Events:
         """Return all its events, and those of its peers meanwhile, in order of time."""
         files = sorted(self._folder.glob("events-*.parquet"))
-        encoded = [data for file in files for data in pl.read_parquet(file, columns=["event"])["event"]]
+        encoded = [data for file in files for data in pl.read_parquet(file, glob=False, columns=["event"])["event"]]
         found = [event for data in encoded for event in decode_events(data)]
         return Events(sorted(found, key=lambda event: event.time), self.names)
 

@@ -379,7 +379,7 @@ def _kind_of(event: events.Event) -> str:
         return "move"
     if isinstance(event, events.RequestSubmitted):
         return "command"
-    if isinstance(event, events.CandidatesFound | events.SharingFound | events.SignaturesFound):
+    if isinstance(event, events.CandidatesFound | events.EstimatesFound | events.SharingFound | events.SignaturesFound):
         return "look-up"
     return "set-up" if module == "requests" or name in ("SetupFailed", "ComponentDeployed") else "run"
 

@@ -39,6 +39,15 @@ REPLICAS: Final = {"degree": "replica", "active": "active replica", "synchronize
 SHOWN: Final = 8  # maximum number of errors of peers, of dropped probes, and of segments of a signature in the text
 FEW: Final = 4  # maximum number of graphs that were not chosen, and of placements that failed, in the text
 
+#: Origins of estimates in words.
+ORIGINS: Final = {
+    "stated": "as the plan states",
+    "rows": "by the rows of its file",
+    "profile": "measured by the profile",
+    "before": "as measured before",
+    "assumed": "assumed",
+}
+
 #: Stages of the search for a peer (section 2.3.2).
 STAGES: Final = {
     1: "beside what comes before or after",
@@ -66,6 +75,14 @@ def _request(account: Reasons) -> Iterator[str]:
     for name, (origin, segments) in asked.signatures.items():
         shown = ", ".join(f"{seconds(length)} at {rate(each)}" for length, each in segments[:SHOWN])
         yield f"signature of {name}, {origin}: {shown}{', ...' if len(segments) > SHOWN else ''}"
+    if asked.estimates:
+        yield "estimates:"
+        width = max(map(len, asked.estimates))
+        for name, (what, number, origin) in asked.estimates.items():
+            shown = rate(number) if what == "rate" else f"{what} {number:.3g}"
+            yield f"  {name:<{width}}  {shown}, {ORIGINS.get(origin, origin)}"
+        for name, profile in asked.profiles.items():
+            yield f"profile of {name}: {profile}"
     if asked.sources:
         known = ", ".join(f"{name} ({rows})" for name, rows in asked.sources.items())
         yield f"sources, as estimates take them: {known}"

@@ -47,6 +47,11 @@ class Explanation(Reasons):
             "signatures": {
                 name: {"from": origin, "segments": segments} for name, (origin, segments) in asked.signatures.items()
             },
+            "estimates": {
+                name: {"of": what, "number": number, "from": origin}
+                for name, (what, number, origin) in asked.estimates.items()
+            },
+            "profiles": asked.profiles,
             "sources": asked.sources,
             "engines": {
                 name: {"engine": engine, "why": why} for name, (engine, why) in self.on_engines.engines.items()

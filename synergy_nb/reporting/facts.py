@@ -78,7 +78,8 @@ class RequestFacts(Subject):
 
     ``drops`` is whether peers drop tuples whose deadline has passed. ``sources`` says in words what was known of the
     rows of each. ``signatures`` has, by source or by operator whose stream runs already, the origin of its signature
-    and the segments (seconds and tuples/s).
+    and the segments (seconds and tuples/s). ``estimates`` has, by operator, what was estimated, the number, and its
+    origin.
     """
 
     HANDLERS = Handlers()
@@ -91,6 +92,8 @@ class RequestFacts(Subject):
         self.drops = False
         self.sources: dict[str, str] = {}
         self.signatures: dict[str, tuple[str, list[tuple[float, float]]]] = {}
+        self.estimates: dict[str, tuple[str, float, str]] = {}
+        self.profiles: dict[str, str] = {}
 
     @HANDLERS.add
     def _request_submitted(self, event: events.RequestSubmitted) -> None:
@@ -102,7 +105,12 @@ class RequestFacts(Subject):
     def _signatures_found(self, event: events.SignaturesFound) -> None:
         stated = {name: ("as the plan states", list(rates)) for name, rates in event.stated.items()}
         measured = {name: ("as measured before", list(rates)) for name, rates in event.measured.items()}
-        self.signatures = stated | measured
+        profiled = {name: ("as its profile has it", list(rates)) for name, rates in event.profiled.items()}
+        self.signatures = stated | measured | profiled
+
+    @HANDLERS.add
+    def _estimates_found(self, event: events.EstimatesFound) -> None:
+        self.estimates, self.profiles = dict(event.numbers), dict(event.profiles)
 
 
 class EngineFacts(Subject):
@@ -137,7 +145,7 @@ class SharingFacts(Subject):
     ``sharable`` has the maximum sharable points that were found: operator to the peers that provide its stream;
     ``rests`` has what operators still do that make their streams of others: operator to the name of that stream and its
     work; ``unfit`` the aggregates that do not read finer ones, with the nearest and the reason; ``unshared`` is why
-    they are not used, and ``postponed`` why it waited for a stream that another request composes.
+    they are not used, and ``postponed`` why it waited before it was composed.
     ``shared`` has the application and the operator that provide a stream, by the operator of this plan, and
     ``producers`` all components that produce it: application, operator and peer.
     """
@@ -545,7 +553,8 @@ class OutcomeFacts(Subject):
 
     @HANDLERS.add
     def _placement_failed(self, event: events.PlacementFailed) -> None:
-        self.outcome = f"not placed: {self._names.readable(event.reason)}"
+        if self._request.submitted is None:  # an application may be placed later: it says itself how it ends
+            self.outcome = f"not placed: {self._names.readable(event.reason)}"
 
     @HANDLERS.add
     def _placement_released(self, _event: events.PlacementReleased) -> None:

@@ -30,7 +30,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from synergy_nb import traces
-from synergy_nb.dataflow.sources import BrokenForNow, Source
+from synergy_nb.connectors.patient_polls import items_to_end
+from synergy_nb.dataflow.sources import Source
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.log import LIMITS
 from synergy_nb.dataflow.streams.log.pushes import PushWindow, rest_of
@@ -161,37 +162,12 @@ def _read(rows: Iterable[Any], source: str) -> Iterator[Any]:
 def read_to_end(
     source: Source, reader: RowReader, lateness: float | None, dropped: Callable[[int], object] = lambda _: None
 ) -> Iterator[Entry]:
-    """Yield the rows of a source that ends, each batch with a promise; ``lateness``, ``dropped``: as of ``tabled``.
+    """Yield the rows of a source that ends, each batch with a promise, as fast as its readers take them.
 
-    Raises ``ValueError`` if it cannot be read at present: nothing mends in virtual time.
+    Virtual time stands still while the source has nothing yet, see :func:`.items_to_end`; ``lateness``, ``dropped``: as
+    of ``tabled``.
     """
-    order, position = EventOrder(reader.source, lateness), 0
-    try:
-        source.open(None)
-        while True:
-            polled = source.poll(0.0)
-            if polled is None:
-                raise ValueError(f"{reader.source}: it waits for rows; expected a source that ends")
-            table, known = reader.as_given(polled.rows), order.dropped
-            if table.height:
-                kept, _ = order.keep(table)
-                if order.dropped > known:
-                    dropped(order.dropped)
-                yield 0.0, Batch(kept, position, 0.0)
-                position += kept.height
-            if polled.until is not None:
-                order.promise(polled.until)
-            if order.promised is not None:
-                yield 0.0, Punctuation(order.promised, position, 0.0)
-            if order.error is not None:
-                raise order.error
-            if polled.ends:
-                yield 0.0, Punctuation(END, position, 0.0)
-                return
-    except BrokenForNow as error:
-        raise ValueError(str(error)) from None
-    finally:
-        source.close()
+    return ((0.0, item) for item in items_to_end(source, reader, lateness, dropped))
 
 
 def sampled(address: str, interval: float, samples: Samples, now: Callable[[], float]) -> Iterator[Entry]:

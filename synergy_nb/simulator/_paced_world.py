@@ -20,7 +20,7 @@ import msgspec
 from synergy_nb import events
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.connectors import POLLED, connected
-from synergy_nb.connectors.own_sources import OwnSource
+from synergy_nb.connectors.own_sources import executed_here, own_source
 from synergy_nb.control.driver_messages import LinesMalformed, SpeedMeasured
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.streams.component.component import Component
@@ -224,8 +224,11 @@ class PacedWorld(PeerWorld):
             case str() as connector if connector in (*POLLED, OWN):
                 schema, dropped = plan.schema(operator), partial(self._dropped, peer, (application, operator))
                 reader = RowReader(operator, schema)
-                own = connector == OWN
-                source = OwnSource.local(operator, params, schema) if own else connected(params, schema, {})
+                source = (
+                    own_source(operator, params, schema, self.secrets, executed_here)
+                    if connector == OWN
+                    else connected(params, schema, self.secrets)
+                )
                 return read_to_end(source, reader, params.get("lateness"), dropped), False
             case "peers":
                 interval = float(params.get("interval", 1.0))

@@ -33,11 +33,23 @@ class CollectedResults:
         self._stored: list[pl.DataFrame] = []  # tables of these that did not go to a loop
         self._upto = ORIGIN
         self._since = START  # event time since which tuples count
+        # time of each arrival in seconds, and the number of tuples then; None: those of two plans are mixed
+        self._came: list[tuple[float, int]] | None = []
 
     def arrived(self, chunks: Iterable[Chunk], now: float) -> None:
         """Record the delays of chunks that have arrived at the sink."""
         for chunk in chunks:
             self.delays.add(now - chunk.born, chunk.rows)
+        if self._came is not None:
+            self._came.append((now, self.delays.count))
+
+    def between(self, since: float, until: float) -> pl.DataFrame | None:
+        """Return the tuples that came between two times, seconds; None where that is not known."""
+        if self._came is None:
+            return None
+        begin = max((count for at, count in self._came if at < since), default=0)
+        end = max((count for at, count in self._came if at <= until), default=0)
+        return self.rows.slice(begin, max(end - begin, 0))
 
     def collect(self, hosting: Hosting, now: float) -> list[Effect]:
         """Collect the results that a peer retains."""
@@ -59,7 +71,7 @@ class CollectedResults:
         self.items += _within(other.items, since=since)
         self.application, other.application = other.application, self.application
         self._upto, other._upto = other._upto, self._upto
-        self._since = since
+        self._since, self._came = since, None
 
     @property
     def latest(self) -> int:

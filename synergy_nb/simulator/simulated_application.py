@@ -19,6 +19,7 @@ from synergy_nb.events.table import Events
 from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.plan_changes import PlanChange, change_of, check_replacement
+from synergy_nb.plan.derived.source_readers import with_readers_apart
 from synergy_nb.plan.derived.stream_sharing import endless_sources
 from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
@@ -339,6 +340,7 @@ class SimulatedApplication(OneSided):
         Raises ``PlanError`` if the plan cannot take the place of its own; ``NotAdmitted`` if the peers refuse it; or
         ``ClusterError`` if it has ended, or the new plan has not caught up in time. Then it goes on as before.
         """
+        plan = with_readers_apart(plan)
         change = change_of(self.plan, plan)
         check_replacement(self.id, self.plan, plan)
         if self.status not in LASTING:

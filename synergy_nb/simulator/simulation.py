@@ -44,6 +44,7 @@ from synergy_nb.plan.checks.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.checks.requirements import check_discipline
 from synergy_nb.plan.derived.placement_modes import placement_of
 from synergy_nb.plan.derived.plan_changes import PlanChange
+from synergy_nb.plan.derived.source_readers import with_readers_apart
 from synergy_nb.plan.operators.destinations import place_of
 from synergy_nb.plan.operators.sources import OWN, is_endless
 from synergy_nb.plan.terms.units import duration, type_of
@@ -454,7 +455,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         fed = {plan.operators[each].params["name"] for each in plan.sources if "name" in plan.operators[each].params}
         tried = self._submit_and_wait(plan, origin, dict.fromkeys(fed, ()), placement, spread, timeout, trial=True)
         roles = self.world.synergy[tried.origin].requests[tried.id].roles
-        return trial_of(plan, roles.peers, roles.backups, tried.reason, self.events(tried.id), self.names)
+        return trial_of(tried.plan, roles.peers, roles.backups, tried.reason, self.events(tried.id), self.names)
 
     def _submit_and_wait(
         self, plan: Plan, origin: str | None, feeds: Mapping[str, Any], placement: str, spread: bool,
@@ -462,7 +463,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
     ) -> SimulatedApplication:  # fmt: skip
         """Submit a plan, and let virtual time pass until it is decided."""
         patience = duration("timeout", timeout)
-        living, names = list(self.peers), self.names
+        living, names, plan = list(self.peers), self.names, with_readers_apart(plan)
         self._check_open()
         if not living:
             raise ClusterError("peers: none of this simulation lives any more; expected at least one")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -42,6 +44,7 @@ def check_source(
     *,
     broken: Callable[[], Source] | None = None,
     wrong: Callable[[], Source] | None = None,
+    readers: int = 1,
     seed: int = 0,
 ) -> None:
     """Assert that a source keeps the protocol of sources.
@@ -61,6 +64,9 @@ def check_source(
         Function that returns an instance whose outside cannot be read at present.
     wrong
         Function that returns an instance that can never be read.
+    readers
+        Number of readers that are to read it together, too: each row has to be of exactly one of them, and each reader
+        has to keep the protocol by itself.
     seed
         Seed of the choice of positions, if there are many.
 
@@ -85,6 +91,23 @@ def check_source(
     ...         return Polled([{"letter": "abc"[self.at - 1]}], position=self.at)
     >>> check_source(Letters)
     """
+    if not isinstance(readers, int) or readers < 1:
+        raise ValueError(f"readers: {readers!r}; expected an integer of at least 1")
+    expected = _check_positions(make, rows, seed)
+    if readers > 1:
+        for reader, part in enumerate(_parts(make, expected, readers)):
+            try:
+                _check_positions(partial(_divided, make, reader, readers), part, seed)
+            except AssertionError as error:
+                raise AssertionError(f"reader {reader + 1} of {readers}: {error}") from None
+    if broken is not None:
+        _breaks(broken(), for_now=True)
+    if wrong is not None:
+        _breaks(wrong(), for_now=False)
+
+
+def _check_positions(make: Callable[[], Source], rows: Sequence[Row] | None, seed: int) -> list[Row]:
+    """Assert that instances go on from its positions; return its rows."""
     first = make()
     found = _read(first, None, None if rows is None else len(rows))
     expected = found.rows if rows is None else [dict(row) for row in rows]
@@ -110,10 +133,47 @@ def check_source(
         _compare(expected, again.rows, "opened at its beginning again, as it says that it repeats")
         first.close()
     make().close()  # which was never opened
-    if broken is not None:
-        _breaks(broken(), for_now=True)
-    if wrong is not None:
-        _breaks(wrong(), for_now=False)
+    return expected
+
+
+def _divided(make: Callable[[], Source], reader: int, readers: int) -> Source:
+    """A new instance that is one of several readers."""
+    source = make()
+    source.split(reader, readers)
+    return source
+
+
+def _parts(make: Callable[[], Source], rows: Sequence[Row], readers: int) -> list[list[Row]]:
+    """Read a source by several readers, and assert that each row is of one of them; return the rows of each."""
+    sources = [_divided(make, reader, readers) for reader in range(readers)]
+    parts: list[list[Row]] = [[] for _ in sources]
+    left = set(range(readers))
+    for source in sources:
+        source.open(None)
+    nothing = 0
+    while left and (nothing <= _NOTHING if sum(map(len, parts)) < len(rows) else nothing <= 2 * readers):
+        for reader in sorted(left):
+            polled = _poll(sources[reader], _POLL_S)
+            given = [] if polled is None else _dictionaries(polled.rows)
+            parts[reader] += given
+            nothing = 0 if given else nothing + 1
+            if polled is not None and polled.ends:
+                left.remove(reader)
+    for source in sources:
+        source.close()
+    wanted = Counter(map(repr, rows))
+    found = Counter(repr(row) for part in parts for row in part)
+    for row, due in wanted.items():
+        if found[row] != due:
+            times = f"they have it {found[row]} times; expected {due}"
+            raise AssertionError(f"split into {readers} readers: row {row}: {times}")
+    if surplus := found - wanted:
+        raise AssertionError(f"split into {readers} readers: row {next(iter(surplus))}; expected only those of one")
+    return parts
+
+
+def _dictionaries(rows: Any) -> list[Row]:
+    return rows.to_dicts() if isinstance(rows, pl.DataFrame) else [dict(row) for row in rows]
 
 
 def _read(source: Source, position: Any, most: int | None, known: int | None = None) -> _Read:
@@ -133,7 +193,7 @@ def _read(source: Source, position: Any, most: int | None, known: int | None = N
         if not isinstance(polled, Polled):
             raise AssertionError(f"poll: {polled!r}; expected Polled(rows, position), or None for nothing yet")
         nothing = 0
-        rows += polled.rows.to_dicts() if isinstance(polled.rows, pl.DataFrame) else [dict(row) for row in polled.rows]
+        rows += _dictionaries(polled.rows)
         places.append((len(rows), polled.position))
         if polled.until is not None:
             promises.append((len(rows), polled.until))

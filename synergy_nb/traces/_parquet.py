@@ -13,7 +13,7 @@ from polars import selectors
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.traces._columns import clock_of, parquet_kinds, stored_kinds, stream_schema
-from synergy_nb.traces._typed_columns import Malformed, Tally, doubt_of, exactly, typed, value_at
+from synergy_nb.traces._typed_columns import Malformed, Tally, doubt_of, each_bad, exactly, typed, value_at
 
 #: Errors of damaged files; Polars panics at some of them.
 _DAMAGED: Final = (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
@@ -51,7 +51,7 @@ def columns_of_parquet(path: Path) -> dict[str, str]:
 
 def _schema(path: Path) -> dict[str, pl.DataType]:
     try:
-        return dict(pl.read_parquet_schema(path))
+        return dict(pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema())
     except _DAMAGED as error:
         raise _damaged(path, error) from None
 
@@ -68,14 +68,19 @@ def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = F
     start, unit = 0, layout.unit
     for raw in _slices(path, names):
         table, bad = typed(raw, kinds, [layout.clock], unit)
-        malformed = None
+        malformed, each = None, None
         if bad is not None:
             row = start + bad.row
             text = str(_row(path, row)) if tally.malformed is None else ""
             malformed = Malformed(bad.rows, raw.height, row + 1, text, bad.field, bad.value, bad.expected)
+            each = (
+                Malformed(1, 1, start + place + 1, str(raw.row(place)), one.field, one.value, one.expected)
+                for place, one in each_bad(raw, bad.where, kinds, [layout.clock], unit)
+            )
         elif raw.height:
             unit = unit or "s"  # they are no dates, and of later slices only all together could be some
-        tally.add(raw.height, malformed, "" if layout.unit else doubt_of(raw, table, bad, layout.clock))
+        doubt = "" if layout.unit else doubt_of(raw, table, bad, layout.clock)
+        tally.add(raw.height, malformed, doubt, each or ())
         start += raw.height
         if table.height:
             yield exactly(table, wanted, layout.clock)
@@ -90,7 +95,7 @@ def _slices(path: Path, names: list[str] | None) -> Iterator[pl.DataFrame]:
             for number in range(file.num_row_groups):
                 group = file.metadata.row_group(number)
                 if group.total_byte_size <= _WHOLE:
-                    part = pl.scan_parquet(path).slice(start, group.num_rows)
+                    part = pl.scan_parquet(path, glob=False, hive_partitioning=False).slice(start, group.num_rows)
                     read = (part if names is None else part.select(selectors.by_name(names))).collect()
                     yield read if names is None else exactly(read, names)
                 else:

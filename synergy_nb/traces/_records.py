@@ -17,6 +17,8 @@ import functools
 import re
 from typing import Final, NamedTuple
 
+import polars as pl
+
 _REMEDY: Final = "a quote in a quoted field is doubled, or with quotes=False all quotes are text"
 AFTER_QUOTE: Final = f"a separator or a line end after a closing quote: {_REMEDY}"
 NOT_CLOSED: Final = f"a closing quote: {_REMEDY}"
@@ -41,10 +43,15 @@ class Records(NamedTuple):
     numbers: list[int]
     spans: list[int]
     rejected: int  # number of lines of all other records
-    first: Rejected | None  # the first of these; None if there are none
+    others: list[Rejected]  # all other records, each at its first line
     # used, lines: number of bytes that were split, and of line ends in them
     used: int
     lines: int
+
+    @property
+    def first(self) -> Rejected | None:
+        """The first of the other records; None if there are none."""
+        return self.others[0] if self.others else None
 
 
 class _Grammar(NamedTuple):
@@ -83,7 +90,7 @@ def split(
     numbers: list[int] = []
     spans: list[int] = []
     rejected = place = 0
-    first: Rejected | None = None
+    others: list[Rejected] = []
     limit = len(text) if most is None else min(most, len(text))
     line_number = number
     while place < limit:
@@ -111,10 +118,10 @@ def split(
             spans.append(span)
         elif fields is None or line.strip("\r\n"):
             rejected += span
-            first = first or Rejected(line_number, shown(line), expected)
+            others.append(Rejected(line_number, shown(line), expected))
         place, line_number = end, line_number + span
     used = len(data) if place == len(text) else len(text[:place].encode("utf-8", "surrogateescape"))
-    return Records(rows, numbers, spans, rejected, first, used, data.count(b"\n", 0, used))
+    return Records(rows, numbers, spans, rejected, others, used, data.count(b"\n", 0, used))
 
 
 def fields_of(line: str, separator: str) -> list[str] | None:
@@ -128,10 +135,20 @@ def shown(line: str) -> str:
     return line.rstrip("\r\n").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def undecodable(data: bytes) -> list[tuple[int, str]]:
-    """Find the lines of ``data`` that are no UTF-8: their indexes, from 0, and their texts."""
-    lines = data.decode("utf-8", "surrogateescape").split("\n")
-    return [(index, shown(line)) for index, line in enumerate(lines) if _UNDECODED.search(line)]
+def decoded(data: bytes) -> tuple[str, list[tuple[int, str]]]:
+    """Decode lines, with replacement characters; also the index, from 0, and the text of each that is no UTF-8."""
+    try:
+        return data.decode(), []
+    except UnicodeDecodeError:
+        lines = data.decode("utf-8", "surrogateescape").split("\n")
+        broken = [(index, shown(line)) for index, line in enumerate(lines) if _UNDECODED.search(line)]
+        return data.decode("utf-8", "replace"), broken
+
+
+def numbered_lines(text: str, number: int) -> pl.DataFrame:
+    """The lines that are not empty, without their ends, in column ``line``; the first line has that ``number``."""
+    lines = pl.Series("line", [text]).str.split("\n").explode().str.strip_chars_end("\r")
+    return pl.DataFrame({"line": lines}).with_row_index("number", offset=number).filter(pl.col("line") != "")
 
 
 def _fields(record: str, grammar: _Grammar) -> list[str]:

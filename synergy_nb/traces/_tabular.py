@@ -11,10 +11,14 @@ ends where a row ends; :mod:`~synergy_nb.traces._records` states what becomes of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
@@ -22,10 +26,10 @@ from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.plan.terms.units import counted
 from synergy_nb.traces._columns import clock_of, inferred, stream_schema, text_kinds
 from synergy_nb.traces._quoting import Quoting, quoting
-from synergy_nb.traces._records import LONE_RETURN, NOT_UTF8, Rejected, shown, split, undecodable
-from synergy_nb.traces._typed_columns import Malformed, Tally, doubt_of, exactly, typed
+from synergy_nb.traces._records import LONE_RETURN, NOT_UTF8, Rejected, decoded, shown, split
+from synergy_nb.traces._typed_columns import Bad, Malformed, Tally, doubt_of, each_bad, exactly, typed
 from synergy_nb.traces.first_lines import BOM, first_line, names_of, separator_of
-from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, pieces, too_long, whole_lines
+from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, bytes_between, pieces, too_long, whole_lines
 from synergy_nb.traces.times import BASIC_DATES
 
 SAMPLE: Final = 1000  # number of rows from which the types of CSV columns are inferred if none are stated
@@ -66,9 +70,9 @@ class _Rows(NamedTuple):
     raw: pl.DataFrame  # fields, as text, of the records with the right number of fields
     numbers: Sequence[int] | pl.Series  # numbers of the lines in the file at which these records begin
     spans: list[int] | None  # number of lines of each of them; None: one
-    # odd, first_odd: number of all other lines, and the first of them
+    # odd, others: number of all other lines, and the records that they are
     odd: int
-    first_odd: Rejected | None
+    others: list[Rejected]
     # used, lines: number of bytes that were split, and of line ends in them
     used: int
     lines: int
@@ -86,6 +90,7 @@ class _Block(NamedTuple):
     used: int
     lines: int
     doubt: str = ""
+    each: Iterable[Malformed] = ()  # all malformed rows, each with what is wrong with it
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
@@ -118,6 +123,11 @@ def columns_of_csv(path: Path, encoding: str = UTF8) -> dict[str, str]:
     return inferred(_sampled(path, SAMPLE, encoding, None)[3])
 
 
+def first_fields(path: Path, column: str, encoding: str, quotes: bool | None) -> pl.Series:
+    """The first fields of a column, as texts."""
+    return _sampled(path, SAMPLE, encoding, quotes)[3].get_column(column)
+
+
 def _sampled(path: Path, rows: int, encoding: str, quotes: bool | None) -> tuple[str, list[str], bool, pl.DataFrame]:
     """Separator and names of the columns of a CSV file, whether fields may be quoted, and its first rows as texts."""
     for size in _SAMPLED:
@@ -140,8 +150,13 @@ def _sampled(path: Path, rows: int, encoding: str, quotes: bool | None) -> tuple
     return separator, names, quoted, sample
 
 
-def csv_blocks(path: Path, layout: CsvLayout, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
+def csv_blocks(
+    path: Path, layout: CsvLayout, tally: Tally, encoding: str = UTF8, begin: int = 0, end: int | None = None
+) -> Iterator[pl.DataFrame]:
     """Yield the rows of a CSV file as typed blocks in the order of the file; count malformed lines in ``tally``.
+
+    ``begin``, ``end``: bytes between which the rows are, of a file that is not packed, see :func:`row_begins`; lines
+    are then counted from the first of these. None: up to the end.
 
     Raises ValueError if the file cannot be read, see :func:`synergy_nb.traces.text_files.pieces`, or if a row does not
     fit into memory.
@@ -149,13 +164,13 @@ def csv_blocks(path: Path, layout: CsvLayout, tally: Tally, encoding: str = UTF8
     parser = CsvParser(
         CsvFields(layout.separator, layout.names, layout.kinds, [layout.clock], layout.quotes, layout.unit)
     )
-    data, number, last = b"", 1, False
-    source = pieces(path, encoding)
+    data, number, last, headed = b"", 1, False, not begin
+    source = pieces(path, encoding) if not begin and end is None else bytes_between(path, begin, end)
     while data or not last:
         used = 0
-        if number > 1 and data:
+        if not headed and data:
             block = parser.block(data, number, last=last, cut=len(data) > LONGEST)
-            tally.add(block.rows, block.malformed, block.doubt)
+            tally.add(block.rows, block.malformed, block.doubt, block.each)
             if block.table.height:
                 yield exactly(block.table, layout.schema, layout.clock)
             used, number = block.used, number + block.lines
@@ -166,8 +181,31 @@ def csv_blocks(path: Path, layout: CsvLayout, tally: Tally, encoding: str = UTF8
             piece = next(source, None)
             last = piece is None
             data += piece or b""
-            if number == 1 and (last or b"\n" in data):
-                data, number = data[first_line(data)[1] :], 2
+            if headed and (last or b"\n" in data):
+                data, number, headed = data[first_line(data)[1] :], 2, False
+
+
+def row_begins(path: Path, layout: CsvLayout, size: int) -> list[int]:
+    """Bytes of a CSV file in UTF-8, not packed, from which on it can be read in parts of about ``size`` bytes.
+
+    At each of them a row begins: no quoted field that has line ends is cut. Where a quote is malformed, nobody knows
+    what is within quotes; then the file is one part.
+    """
+    found, at, rest = [0], 0, b""
+    for piece in bytes_between(path, 0, None):
+        data = rest + piece
+        end = data.rfind(b"\n") + 1
+        if layout.quotes and b'"' in data:
+            quotes = quoting(data, layout.separator, last=False)
+            if quotes.clean < quotes.end:
+                return [0]
+            end = quotes.end
+        if not end and len(data) > LONGEST:
+            return [0]  # who reads it says what is wrong
+        if end and at + end - found[-1] >= size:
+            found.append(at + end)
+        at, rest = at + end, data[end:]
+    return found if found[-1] < at + len(rest) else found[:-1] or [0]
 
 
 def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
@@ -180,7 +218,7 @@ def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.Da
         # Blanks of other kinds also separate fields, which the CSV reader does not know.
         plain = data.isascii() and not any(mark in data for mark in b'"\t\v\f')
         block = (fast.block(data, last=True) if plain else None) or line_parser.block(data, number, last=True)
-        tally.add(block.rows, block.malformed)
+        tally.add(block.rows, block.malformed, lines=block.each)
         if block.table.height:
             yield block.table
 
@@ -335,26 +373,34 @@ class _LineParser:
         count = rows.odd
         if bad is not None:
             count += bad.rows if rows.spans is None else sum(rows.spans[row] for row in bad.where)
-        first = rows.first_odd
-        if bad is not None and (first is None or rows.numbers[bad.row] < first.line):
-            line, text = int(rows.numbers[bad.row]), self._separator.join(rows.raw.row(bad.row))
-            field, value, expected = bad.field, bad.value, bad.expected
-        else:
-            assert first is not None
-            line, text, field, value, expected = first.line, first.text, "line", first.text, first.expected
+        each = self._each_malformed(rows, bad)
+        first = next(each)
         found = table.height + count
-        malformed = Malformed(count, found, line, text, field, value, expected)
-        return _Block(table, found, malformed, rows.used, rows.lines, doubt)
+        malformed = msgspec.structs.replace(first, count=count, rows=found)
+        return _Block(table, found, malformed, rows.used, rows.lines, doubt, chain([first], each))
+
+    def _each_malformed(self, rows: _Rows, bad: Bad | None) -> Iterator[Malformed]:
+        """Describe the malformed rows in their order; ``bad``: those of the right width."""
+        odd = (Malformed(1, 1, each.line, each.text, "line", each.text, each.expected) for each in rows.others)
+        if bad is None:
+            return odd
+        wanted, unit = exactly(rows.raw, self._kinds), self._unit
+        wide = (
+            Malformed(1, 1, int(rows.numbers[place]), self._text(rows, place), one.field, one.value, one.expected)
+            for place, one in each_bad(wanted, bad.where, self._kinds, self._required, unit)
+        )
+        return merge(odd, wide, key=attrgetter("line"))
+
+    def _text(self, rows: _Rows, place: int) -> str:
+        return self._separator.join(rows.raw.row(place))
 
     def split(self, data: bytes, number: int, *, last: bool, cut: bool = False, most: int | None = None) -> _Rows:
         """Split ``data`` into fields, up to the last row that ends in it, or all if it is the ``last``."""
         if self._quotes and b'"' in data:
             found = split(data, self._separator, len(self._names), last=last, number=number, cut=cut, most=most)
             raw = pl.DataFrame(found.rows, schema=dict.fromkeys(self._names, pl.String()), orient="row")
-            first = found.first
-            if first is not None and not first.expected:
-                first = first._replace(expected=self._expected)
-            return _Rows(raw, found.numbers, found.spans, found.rejected, first, found.used, found.lines)
+            others = [each if each.expected else each._replace(expected=self._expected) for each in found.others]
+            return _Rows(raw, found.numbers, found.spans, found.rejected, others, found.used, found.lines)
         if most is not None and (limit := data.find(b"\n", most) + 1):
             return self._plain(data[:limit], number)
         end = len(data) if last else data.rfind(b"\n") + 1
@@ -362,10 +408,7 @@ class _LineParser:
 
     def _plain(self, data: bytes, number: int) -> _Rows:
         """Split lines without quotes."""
-        try:
-            text, broken = data.decode(), []
-        except UnicodeDecodeError:
-            text, broken = data.decode("utf-8", "replace"), undecodable(data)
+        text, broken = decoded(data)
         frame = pl.DataFrame({"line": pl.Series([text]).str.split("\n").explode()})
         frame = frame.with_row_index("number", offset=number)
         line = pl.col("line").str.strip_chars_end("\r")
@@ -381,11 +424,12 @@ class _LineParser:
             fits &= ~frame["number"].is_in([number + index for index, _ in broken])
         good, odd = frame.filter(fits), frame.filter(~fits)
         fields = good["line"].str.split_exact(self._separator, width - 1).struct.unnest()
-        first = None
-        if odd.height:
-            expected = LONE_RETURN if odd["torn"][0] else self._expected
-            first = Rejected(int(odd["number"][0]), str(odd["line"][0]), expected)
-            if broken and number + broken[0][0] == first.line:
-                first = Rejected(first.line, broken[0][1], NOT_UTF8)
+        undecoded = {number + index: line for index, line in broken}
+        others = [
+            Rejected(line, undecoded[line], NOT_UTF8)
+            if line in undecoded
+            else Rejected(line, text, LONE_RETURN if torn else self._expected)
+            for line, text, torn in odd.select("number", "line", "torn").iter_rows()
+        ]
         raw = fields.rename(dict(zip(fields.columns, self._names, strict=True)))
-        return _Rows(raw, good["number"], None, odd.height, first, len(data), data.count(b"\n"))
+        return _Rows(raw, good["number"], None, odd.height, others, len(data), data.count(b"\n"))

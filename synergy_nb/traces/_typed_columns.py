@@ -6,8 +6,9 @@ converted; a :class:`Tally` adds up the blocks, so that at the end of the file i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -52,12 +53,14 @@ class Malformed(msgspec.Struct, frozen=True):
 class Tally:
     """Counter of the malformed lines of a trace, over its blocks in the order of the file.
 
-    ``malformed``: malformed lines among these, None if there are none.
+    ``kept``: how many malformed lines, the first ones, are described each in ``lines``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = 0) -> None:
         self.rows = 0  # number of lines with data so far, including malformed ones
         self.doubt = ""  # sentence about the first implausible event time, see implausible; empty if there is none
+        self.lines: list[Malformed] = []
+        self._kept = kept
         self._count = 0
         self._first: Malformed | None = None
 
@@ -68,13 +71,16 @@ class Tally:
             return None
         return msgspec.structs.replace(self._first, count=self._count, rows=self.rows)
 
-    def add(self, rows: int, malformed: Malformed | None = None, doubt: str = "") -> None:
-        """Count a block of ``rows`` lines with its malformed ones."""
+    def add(
+        self, rows: int, malformed: Malformed | None = None, doubt: str = "", lines: Iterable[Malformed] = ()
+    ) -> None:
+        """Count a block of ``rows`` lines with its malformed ones; ``lines``: each of these, taken as far as kept."""
         self.rows += rows
         self.doubt = self.doubt or doubt
         if malformed is not None:
             self._count += malformed.count
             self._first = self._first or malformed
+            self.lines += islice([malformed] if malformed.count == 1 else lines, self._kept - len(self.lines))
 
 
 class Bad(NamedTuple):
@@ -131,6 +137,16 @@ def typed(
     field = next(name for name in wrong if wrong[name][index])
     value = value_at(raw.get_column(field).alias(""), index)
     return table.filter(~bad), Bad(index, field, str(value), expected(kinds[field], value, unit), where)
+
+
+def each_bad(
+    raw: pl.DataFrame, where: Iterable[int], kinds: Mapping[str, str], required: Sequence[str], unit: str | None
+) -> Iterator[tuple[int, Bad]]:
+    """Yield the place of each row that :func:`typed` has omitted, ``where``, with what is wrong with it."""
+    for place in where:
+        bad = typed(raw.slice(place, 1), kinds, required, unit)[1]
+        assert bad is not None
+        yield place, bad
 
 
 def doubt_of(raw: pl.DataFrame, table: pl.DataFrame, bad: Bad | None, clock: str) -> str:

@@ -17,7 +17,22 @@ from numpy.typing import NDArray
 
 from synergy_nb.traces.rows import FeedError
 
-__all__ = ["EventOrder"]
+__all__ = ["EventOrder", "behind"]
+
+
+def behind(times: NDArray[np.int64], reached: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return by how much each row is earlier than the latest one before it, and the latest time up to each row.
+
+    ``times``: event times of rows in their order, at least one, microseconds; ``reached``: latest time before them;
+    None: no row is before them. A row that is later than all before it is behind by less than zero.
+
+    >>> late, latest = behind(np.array([3, 9, 5]), None)
+    >>> late.tolist(), latest.tolist()
+    ([0, -6, 4], [3, 9, 9])
+    """
+    latest = np.maximum.accumulate(times if reached is None else np.maximum(times, reached))
+    before = np.concatenate(([times[0] if reached is None else reached], latest[:-1]))
+    return before - times, latest
 
 
 class EventOrder:
@@ -54,17 +69,15 @@ class EventOrder:
         ``table``: next rows of the stream, at least one, in their order of arrival.
         """
         times = table.get_column("time").to_physical().to_numpy()
-        reached = self.reached
-        latest = np.maximum.accumulate(times if reached is None else np.maximum(times, reached))
-        before = np.concatenate(([times[0] if reached is None else reached], latest[:-1]))
-        behind = before - times > self.allowed
-        if behind.any():
+        late, latest = behind(times, self.reached)
+        wrong = late > self.allowed
+        if wrong.any():
             if self._drops:
-                self.dropped += int(behind.sum())
-                table, latest = table.filter(pl.Series(~behind)), latest[~behind]
+                self.dropped += int(wrong.sum())
+                table, latest = table.filter(pl.Series(~wrong)), latest[~wrong]
             else:
-                first = int(behind.argmax())
-                self.error = self._disorder(int(times[first]), int(before[first]))
+                first = int(wrong.argmax())
+                self.error = self._disorder(int(times[first]), int(times[first] + late[first]))
                 table, latest = table.head(first), latest[:first]
         if len(latest):
             self.reached = int(latest[-1])

@@ -47,9 +47,9 @@ class LineTables:
         self,
         name: str,  # name of the text in messages, such as a path
         schema: Mapping[str, str],  # columns of the stream with their types, the event time as `time`
-        params: Mapping[
-            str, Any
-        ],  # parameters of the source: format, columns, time, time_unit, quotes, strict, tolerance
+        # parameters of the source: format, columns, time, time_unit, quotes, strict, tolerance
+        params: Mapping[str, Any],
+        tally: Tally | None = None,  # counter of its malformed lines; None: one of its own
     ) -> None:
         self.name = name
         self.header = ""  # header of a text in CSV; empty: it is not known yet
@@ -58,7 +58,7 @@ class LineTables:
         self._format: str = params.get("format", "json")
         self._clock = str(params.get("time") or "time")
         self._unit: str | None = params.get("time_unit")
-        self._tally = Tally()
+        self._tally = tally or Tally()
         self._parser: CsvParser | None = None
         self._objects: _Objects | None = None
         # columns that no object has had yet, where each line is one; and the number of objects

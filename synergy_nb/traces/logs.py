@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
-from synergy_nb.traces._records import LONE_RETURN, NOT_UTF8, undecodable
+from synergy_nb.traces._records import LONE_RETURN, NOT_UTF8, decoded, numbered_lines
 from synergy_nb.traces._typed_columns import Malformed, Tally
 from synergy_nb.traces.text_files import UTF8, whole_lines
 
@@ -50,12 +51,8 @@ def log_blocks(path: Path, kind: str, tally: Tally, encoding: str = UTF8) -> Ite
 def log_block(data: bytes, number: int, kind: str, tally: Tally) -> pl.DataFrame:
     """Return whole lines of a log, of which the first has a ``number``, typed; count malformed ones in ``tally``."""
     pattern, date, example = LOGS[kind]
-    try:
-        text, broken = data.decode(), []
-    except UnicodeDecodeError:
-        text, broken = data.decode("utf-8", "replace"), undecodable(data)
-    lines = pl.Series("line", [text]).str.split("\n").explode().str.strip_chars_end("\r")
-    frame = pl.DataFrame({"line": lines}).with_row_index("number", offset=number).filter(pl.col("line") != "")
+    text, broken = decoded(data)
+    frame = numbered_lines(text, number)
     parsed = frame.with_columns(pl.col("line").str.extract_groups(pattern).alias("groups")).unnest("groups")
     when = pl.col("time").str.to_datetime(date, strict=False, time_unit="us")
     if "%z" in date:
@@ -70,15 +67,22 @@ def log_block(data: bytes, number: int, kind: str, tally: Tally) -> pl.DataFrame
     if broken:
         wrong.append(pl.col("number").is_in([number + index for index, _ in broken]))
     good = ~read.select(pl.any_horizontal(wrong)).to_series()
-    malformed, kept = None, read
-    if not good.all():
-        kept = read.filter(good)
-        first = int(good.not_().arg_true()[0])
-        undecoded = broken[0][1] if broken and number + broken[0][0] == parsed["number"][first] else None
-        malformed = _malformed(parsed.row(first, named=True), undecoded, read["time"][first] is None, example)
-        malformed = msgspec.structs.replace(malformed, count=int((~good).sum()), rows=parsed.height)
-    tally.add(parsed.height, malformed)
-    return _columns(kept, kind)
+    if good.all():
+        tally.add(parsed.height)
+        return _columns(read, kind)
+    rejected = _each_malformed(parsed.filter(~good), read["time"].filter(~good), number, dict(broken), example)
+    first = next(rejected)
+    malformed = msgspec.structs.replace(first, count=int((~good).sum()), rows=parsed.height)
+    tally.add(parsed.height, malformed, lines=chain([first], rejected))
+    return _columns(read.filter(good), kind)
+
+
+def _each_malformed(
+    lines: pl.DataFrame, times: pl.Series, number: int, undecoded: Mapping[int, str], example: str
+) -> Iterator[Malformed]:
+    """Describe malformed lines; ``undecoded``: texts of those that are no UTF-8, by their places after ``number``."""
+    for place, line in enumerate(lines.iter_rows(named=True)):
+        yield _malformed(line, undecoded.get(line["number"] - number), times[place] is None, example)
 
 
 def _malformed(line: dict[str, Any], undecoded: str | None, untimed: bool, example: str) -> Malformed:

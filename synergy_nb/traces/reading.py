@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import codecs
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +24,7 @@ from synergy_nb.plan.terms.units import did_you_mean
 from synergy_nb.traces import nexmark, packets
 from synergy_nb.traces._time_order import RowStore, Times, TimeSurvey, sized
 from synergy_nb.traces._typed_columns import Tally
-from synergy_nb.traces.text_files import UTF8
+from synergy_nb.traces.text_files import UTF8, check_encoding
 from synergy_nb.traces.trace_files import Opened, opened, sniff
 
 __all__ = ["BATCH_ROWS", "Info", "Skipped", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]
@@ -105,10 +104,7 @@ def open_trace(params: Mapping[str, Any]) -> Opened:
             f"time_unit: {unit!r}; expected one of {', '.join(TIME_UNITS)}{did_you_mean(unit, TIME_UNITS)}"
         )
     encoding = params.get("encoding") or UTF8
-    try:
-        codecs.lookup(encoding)
-    except (LookupError, TypeError):
-        raise ValueError(f"encoding: {encoding!r}; expected the name of an encoding, such as 'windows-1252'") from None
+    check_encoding(encoding)
     return opened(
         path,
         params.get("format"),

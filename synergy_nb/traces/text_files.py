@@ -17,7 +17,19 @@ from typing import BinaryIO, Final
 from synergy_nb.plan.operators.sources import FORMATS
 from synergy_nb.plan.terms.units import did_you_mean
 
-__all__ = ["BLOCK", "LONGEST", "UTF8", "beginning", "head", "likely_encoding", "pieces", "too_long", "whole_lines"]
+__all__ = [
+    "BLOCK",
+    "LONGEST",
+    "UTF8",
+    "beginning",
+    "bytes_between",
+    "check_encoding",
+    "head",
+    "likely_encoding",
+    "pieces",
+    "too_long",
+    "whole_lines",
+]
 
 BLOCK: Final = 2 << 20  # bytes of a piece: larger ones are not parsed faster, and need more memory
 LONGEST: Final = 32 << 20  # maximum number of bytes of a line: lines are not split
@@ -32,6 +44,14 @@ PACKED: Final = {
     b"(\xb5/\xfd": "zstd",
 }
 _READ: Final = 1 << 16  # bytes of a gzipped file that are read at a time
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise ``ValueError`` if there is no encoding of this name."""
+    try:
+        codecs.lookup(encoding)
+    except (LookupError, TypeError):
+        raise ValueError(f"encoding: {encoding!r}; expected the name of an encoding, such as 'windows-1252'") from None
 
 
 def head(path: Path) -> bytes:
@@ -82,6 +102,19 @@ def beginning(path: Path, size: int, encoding: str = UTF8) -> tuple[bytes, bool]
         if len(found) >= size:
             return found[:size], False
     return found, True
+
+
+def bytes_between(path: Path, begin: int, end: int | None) -> Iterator[bytes]:
+    """Yield the bytes of a file from one on and before another, as they are, in pieces of about :data:`BLOCK`.
+
+    ``end``: None: up to the end of the file.
+    """
+    with path.open("rb") as file:
+        file.seek(begin)
+        at = begin
+        while piece := file.read(BLOCK if end is None else min(BLOCK, end - at)):
+            at += len(piece)
+            yield piece
 
 
 def likely_encoding(path: Path, stated: str = UTF8) -> str:

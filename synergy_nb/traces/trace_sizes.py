@@ -3,7 +3,8 @@
 A text of up to :data:`WHOLE` bytes is read; of a longer one, pieces from its beginning, middle and end are, and its
 number of rows follows from its size. Parquet states the number of its rows, and mostly the range of each column. The
 pieces become a small file of the same format, which the reader of the format parses: so an estimate sees the rows as
-the source will, whatever the format. Nothing here is an error: of what cannot be read, nothing is known.
+the source will, whatever the format. But for a profile that a plan states, nothing here is an error: of what cannot be
+read, nothing is known.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from operator import length_hint
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 
@@ -27,12 +29,13 @@ from synergy_nb.plan.data_frames import is_frame
 from synergy_nb.plan.terms.column_types import column_bytes
 from synergy_nb.traces._parquet import stored
 from synergy_nb.traces._typed_columns import exactly, typed
+from synergy_nb.traces.profiles.facts import known_facts
 from synergy_nb.traces.reading import open_trace
 from synergy_nb.traces.text_files import UTF8, beginning, head
 from synergy_nb.traces.times import in_years
 from synergy_nb.traces.trace_files import Opened
 
-__all__ = ["WHOLE", "size_of_rows", "size_of_table", "size_of_trace", "sized_by_traces", "sizes_of_rows"]
+__all__ = ["WHOLE", "size_of_rows", "size_of_table", "size_of_trace", "sized_by_traces", "sizes_of_rows", "unpacking"]
 
 WHOLE: Final = 1 << 18  # bytes of a text up to which all of it is read
 _PIECE: Final = 1 << 16  # bytes of each piece that is read of a longer text
@@ -41,9 +44,15 @@ _INLINE: Final = 12  # bytes of a text up to which a column holds it in place
 
 
 def sized_by_traces(plan: Plan) -> Plan:
-    """Return a plan with what is known of the files of its sources with connector ``trace``."""
+    """Return a plan with what is known of the files of its sources with connector ``trace``, and of their profiles.
+
+    Raises ``NotAProfile`` if a source states a profile that cannot be read.
+    """
     params = {name: plan.operators[name].params for name in plan.sources}
-    return plan.sized({name: size_of_trace(each) for name, each in params.items() if each["connector"] == "trace"})
+    traces = {name: each for name, each in params.items() if each["connector"] == "trace"}
+    return plan.sized(
+        {name: msgspec.structs.replace(size_of_trace(each), facts=known_facts(each)) for name, each in traces.items()}
+    )
 
 
 def sizes_of_rows(plan: Plan, rows: Mapping[str, Any]) -> dict[str, SourceSize]:
@@ -108,7 +117,7 @@ def _of_text(path: Path, params: Mapping[str, Any]) -> SourceSize:
     if converted:
         size = round(size * len(text) / len(text.decode(errors="replace").encode(encoding, "replace")))
     if packed:
-        size = round(size * _unpacking(path))
+        size = round(size * unpacking(path))
     pieces = [text[:_PIECE], *([] if packed or converted else _pieces(path, size))]
     begins = [0, *(piece.find(b"\n") + 1 for piece in pieces[1:])]
     lines = [piece[begin : piece.rfind(b"\n") + 1] for begin, piece in zip(begins, pieces, strict=True)]
@@ -135,7 +144,7 @@ def _pieces(path: Path, size: int) -> list[bytes]:
     return [found[0], found[1] if found[1].endswith(b"\n") else found[1] + b"\n"]
 
 
-def _unpacking(path: Path) -> float:
+def unpacking(path: Path) -> float:
     """Bytes of text for each byte of a gzipped file, at its beginning."""
     with path.open("rb") as file:
         packed = file.read(_PIECE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +35,7 @@ class EditorPages(BundledView):
     """The part of an editor that answers its pages; the other part is :class:`.plan_editor.PlanEditor`."""
 
     document = traitlets.Dict().tag(sync=True)
+    folders: Sequence[Path] = ()  # that the file picker lists, with those below; none: any
 
     _lock: threading.RLock
     _document: PlanDocument
@@ -213,8 +214,8 @@ class EditorPages(BundledView):
         return {}
 
     def _files(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        return folder_contents(str(content.get("folder") or ""))._asdict()
+        return folder_contents(str(content.get("folder") or ""), self.folders)._asdict()
 
     def _header(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        found = file_fields(str(content.get("path") or ""), str(content.get("encoding") or ""))
+        found = file_fields(str(content.get("path") or ""), str(content.get("encoding") or ""), self.folders)
         return {**found._asdict(), "columns": list(found.columns.items())}  # in order: JavaScript puts "1" first

@@ -17,7 +17,7 @@ function load(model, version, early, done) {
     wait = Math.min(2 * wait, 30000); // a kernel that is busy answers later, and then all questions at once
   };
   const onMessage = (content, buffers) => {
-    if (content.kind === "update") early.push([content, buffers]);
+    if (content.kind === "update" || content.kind === "rows") early.push([content, buffers]);
     if (content.kind !== "bundle" || content.version !== version) return;
     clearTimeout(timer);
     if (!loaded.has(version)) {

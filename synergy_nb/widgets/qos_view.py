@@ -9,6 +9,9 @@ sends ``here`` every few seconds, which is answered with the number of the last 
 Messages have numbers, and every page counts them. So several pages and several copies show the same, no message is sent
 while no page is open, and a page that gets no answer says that there is no news.
 
+With rows, a view also shows the newest ones of a sink, which somebody gives it for as long as it asks for them. They go
+to pages as whole tables in binary, and seldom enough that neither the kernel nor the line to the page is full of them.
+
 The notebook's file holds none of this: the widget's state is a small loader, which requests the bundle from the kernel,
 and a static picture for viewers that cannot run a view.
 """
@@ -21,8 +24,10 @@ import threading
 import time
 import weakref
 from array import array
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import traitlets
 
 from synergy_nb.drawing.graphs import placed
 from synergy_nb.errors import harmless
@@ -37,8 +42,14 @@ from synergy_nb.widgets._journal_series import JournalSeries
 from synergy_nb.widgets._line_history import Line
 from synergy_nb.widgets._status_text import shown_flows, shown_peers, status_pieces
 from synergy_nb.widgets.bundled_view import BundledView
+from synergy_nb.widgets.later_calls import LaterCall
 
-__all__ = ["QoSView"]
+if TYPE_CHECKING:
+    import polars as pl
+
+    from synergy_nb.widgets._row_table import RowMessage, RowTable
+
+__all__ = ["FollowedRows", "QoSView"]
 
 BETWEEN: Final = 0.1  # least time between two messages to pages, seconds
 FORGOTTEN: Final = 20.0  # seconds after its last message for which a page counts as open
@@ -49,6 +60,21 @@ SPARK: Final = 256  # number of points of a peer's load in the first message to 
 LEAST_WIDTH: Final = 118.0  # least width of an operator's box, pixels: a peer's name and a rate fit in
 WITH_BACKUP: Final = 140.0  # least width of a box with the name of a backup's peer, pixels
 HEIGHT: Final = 61.0
+ROW_BYTES: Final = 4e6  # most bytes of rows that pages get in a second
+ROW_SHARE: Final = 0.25  # largest share of a processor that is spent on rows
+
+
+class FollowedRows(Protocol):
+    """The newest rows of a sink, which are given to a view for as long as it asks for them."""
+
+    def wake(self, *, last: bool = False) -> None:
+        """Look for rows again, as a page is open, or for the last time."""
+
+    def moment(self, since: float, until: float, answer: Callable[[pl.DataFrame, int, str], None]) -> None:
+        """Answer with the rows that came between two times, in seconds."""
+
+    def close(self) -> None:
+        """Give no rows any more."""
 
 
 class QoSView(BundledView):
@@ -83,6 +109,7 @@ class QoSView(BundledView):
     """
 
     SCRIPT = "qosview"
+    _rows = traitlets.Unicode().tag(sync=True)  # label of the sink whose rows it shows; empty: it shows none
 
     def __init__(
         self,
@@ -110,17 +137,16 @@ class QoSView(BundledView):
         self._sent: dict[str, Any] = {}
         self._dirty = False
         self._last = -BETWEEN
-        self._timer: threading.Timer | None = None
+        self._later = LaterCall(self._lock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._checking = False
         self._closed = False
         self._over = False  # whether what it shows had ended when the last picture was made
+        self._table: RowTable | None = None
+        self._followed: FollowedRows | None = None
+        self._last_rows: RowMessage | None = None  # that pages have, or would have
         super().__init__()
-        self.on_msg(
-            lambda _, content, _buffers: self.on_page_message(
-                str(content.get("kind")), str(content.get("copy", ""))[:100]
-            )
-        )
+        self.on_msg(lambda _, content, _buffers: self._receive(content))
         self.update()
 
     # -- for people ----------------------------------------------------------------------------------------------
@@ -144,16 +170,58 @@ class QoSView(BundledView):
         self._leave = listen(news)
         self.update()
 
+    def show_rows(
+        self,
+        sink: str,
+        empty: pl.DataFrame,
+        keys: Sequence[str],
+        follow: Callable[[Callable[[pl.DataFrame, int, str], float | None], Callable[[], bool]], FollowedRows],
+    ) -> None:
+        """Show the newest rows of a sink, too.
+
+        Parameters
+        ----------
+        sink
+            Label of the sink.
+        empty
+            Table with its columns and no row.
+        keys
+            Columns whose values tell the rows of a window apart.
+        follow
+            Function that gets two others and begins to follow the rows. The first takes the last rows, of which the
+            last so many are new, and words about why there are no others; it returns the seconds until the next ones,
+            or None if nobody wants any more. The second tells whether a page is open.
+        """
+        from synergy_nb.widgets._row_table import RowTable  # noqa: PLC0415 - only rows need Polars
+
+        view = weakref.ref(self)
+
+        def take(table: pl.DataFrame, came: int, note: str) -> float | None:
+            watching = view()
+            return None if watching is None else watching._take(table, came, note)
+
+        def watched() -> bool:
+            watching = view()
+            return watching is not None and watching._watched()
+
+        with self._lock:
+            self._table, self._rows = RowTable(sink, empty, keys), sink
+        self._followed = follow(take, watched)
+
     def update(self) -> None:
         """Read the new events of the journal, and update the open pages."""
+        woken: FollowedRows | None = None
         with self._lock:
             if self._read_journal():
                 self._dirty = True
                 shown = self._readings.application
                 over = self._readings.closed or (shown is not None and self._readings.run(shown).status in ENDED)
-                self._last_picture.changed(self._drawn, final=over and not self._over)
-                self._over = over
+                ends, self._over = over and not self._over, over
+                self._last_picture.changed(self._drawn, final=ends)
+                woken = self._followed if ends else None
             self._flush()
+        if woken is not None:  # who follows the rows may hold a lock of its own, and wait for that of the view
+            woken.wake(last=True)
 
     def to_svg(self) -> str:
         """The present state as one self-contained SVG."""
@@ -165,7 +233,8 @@ class QoSView(BundledView):
         """The present state as text for a terminal."""
         with self._lock:
             self._read_journal()
-            return harmless(static_view.text(self._readings, self._plan))
+            rows = [] if self._table is None else [self._table.to_text()]
+            return harmless("\n\n".join([static_view.text(self._readings, self._plan), *rows]))
 
     def close(self) -> None:
         """End the subscription, and remove the view from the pages."""
@@ -173,19 +242,24 @@ class QoSView(BundledView):
             self._last_picture.changed(self._drawn, final=True)
             self._closed = True
             self._pages.clear()
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self._later.cancel()
             leave, self._leave = self._leave, None
+            followed, self._followed = self._followed, None
         if leave is not None:
             leave()
+        if followed is not None:
+            followed.close()
         super().close()
         self.__dict__.pop("_repr_mimebundle_", None)  # closing hides it, but the last state can still be shown
 
     def _drawn(self) -> tuple[str, str]:
         """The present state as text and as a picture."""
         with self._lock:
-            return self.to_text(), f"<div>{self.to_svg()}</div>"
+            return self.to_text(), self._still_html()
+
+    def _still_html(self) -> str:
+        rows = "" if self._table is None else self._table.to_html()
+        return f"<div>{self.to_svg()}{rows}</div>"
 
     def __repr__(self) -> str:
         with self._lock:
@@ -203,7 +277,7 @@ class QoSView(BundledView):
             if data and not self._pages:
                 self._pages["shown"] = now  # it opens now, but its message may wait while the kernel is busy
                 self._offers = [now + after for after in OFFERS]
-        return {**data, "text/plain": self.to_text(), "text/html": f"{note}<div>{self.to_svg()}</div>"}, metadata
+        return {**data, "text/plain": self.to_text(), "text/html": f"{note}{self._still_html()}"}, metadata
 
     # -- the journal ---------------------------------------------------------------------------------------------
 
@@ -213,7 +287,51 @@ class QoSView(BundledView):
         with self._reading:
             return self._readings.read(self._journal)
 
+    # -- rows ----------------------------------------------------------------------------------------------------
+
+    def _take(self, table: pl.DataFrame, came: int, note: str) -> float | None:
+        """Show the newest rows; return seconds until the next ones, or None if it is closed."""
+        if self._table is None or self._closed:
+            return None
+        began = time.thread_time()
+        message = self._table.take(table, came, note)
+        spent = time.thread_time() - began
+        with self._lock:
+            self._last_rows = message
+            if self._open():
+                self._send_rows("rows", message)
+            self._last_picture.changed(self._drawn, final=self._over)
+        return max(BETWEEN, message.nbytes / ROW_BYTES, spent / ROW_SHARE)
+
+    def _watched(self) -> bool:
+        with self._lock:
+            return not self._closed and self._open()
+
+    def _moment(self, content: Mapping[str, Any]) -> None:
+        """Answer a page that asks for the rows of a time."""
+        since, until = content.get("since"), content.get("until")
+        if self._followed is None or not isinstance(since, int | float) or not isinstance(until, int | float):
+            return
+        view, copy = weakref.ref(self), str(content.get("copy", ""))[:100]
+
+        def answer(table: pl.DataFrame, gone: int, note: str) -> None:
+            watching = view()
+            if watching is not None and watching._table is not None and not watching._closed:
+                message = watching._table.moment(table, gone, note)
+                watching._send_rows("moment", message, to=copy, since=since, until=until)
+
+        self._followed.moment(float(since), float(until), answer)
+
+    def _send_rows(self, kind: str, message: RowMessage, **others: Any) -> None:
+        self.send({"kind": kind, **message.content, **others}, [memoryview(each) for each in message.buffers])
+
     # -- pages ---------------------------------------------------------------------------------------------------
+
+    def _receive(self, content: Mapping[str, Any]) -> None:
+        if content.get("kind") == "moment":
+            self._moment(content)
+        else:
+            self.on_page_message(str(content.get("kind")), str(content.get("copy", ""))[:100])
 
     def on_page_message(self, kind: str, copy: str = "") -> None:
         """Handle a message of a page: ``bundle`` requests the script, ``ready`` the whole state; ``here`` or ``gone``.
@@ -225,6 +343,7 @@ class QoSView(BundledView):
         copy
             Name of this copy of the view among all pages.
         """
+        woken: FollowedRows | None = None
         with self._lock:
             with contextlib.suppress(RuntimeError):
                 self._loop = asyncio.get_running_loop()
@@ -243,6 +362,11 @@ class QoSView(BundledView):
                     self._read_journal()
                     self._send_changes(quietly=len(self._pages) == 1)
                     self._send_all(copy)
+                    if self._last_rows is not None:
+                        self._send_rows("rows", self._last_rows, to=copy)
+                woken = self._followed
+        if woken is not None:
+            woken.wake()
 
     def _open(self) -> bool:
         """Whether a page is open, by the messages of pages."""
@@ -279,17 +403,12 @@ class QoSView(BundledView):
                 self.send_bundle()
                 self._send_changes(quietly=True)
                 self._send_all("")
+                if self._last_rows is not None:
+                    self._send_rows("rows", self._last_rows)
             else:
                 self._send_changes()
-        elif self._timer is None:
-            self._timer = threading.Timer(left, self._later)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _later(self) -> None:
-        with self._lock:
-            self._timer = None
-            self._flush()
+        else:
+            self._later.after(left, self._flush)
 
     def _pieces(self) -> dict[str, Any]:
         pieces: dict[str, Any] = status_pieces(self._readings, self._plan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
@@ -13,6 +12,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.reporting.plan_trials import PlanTrial
 from synergy_nb.widgets._editor_overlay import overlay
 from synergy_nb.widgets._journal_series import JournalSeries
+from synergy_nb.widgets.later_calls import LaterCall
 
 __all__ = ["FollowedPlan", "PlanRuns", "RunningPlan"]
 
@@ -61,7 +61,7 @@ class RunningPlan:
         self._readings = JournalSeries(str(followed.application.id), followed.names)
         self._reading = followed.reading if followed.reading is not None else contextlib.nullcontext()
         self._last = -OVERLAY_INTERVAL
-        self._timer: threading.Timer | None = None
+        self._later = LaterCall(lock)
         self._closed = False
         self._leave: Callable[[], None] | None = followed.listen(self.update)
         self.update()
@@ -79,15 +79,8 @@ class RunningPlan:
             left = self._last + OVERLAY_INTERVAL - self._clock()
             if left <= 0 or at_once:
                 self._draw()
-            elif self._timer is None:
-                self._timer = threading.Timer(left, self._later)
-                self._timer.daemon = True
-                self._timer.start()
-
-    def _later(self) -> None:
-        with self._lock:
-            self._timer = None
-            self.update()
+            else:
+                self._later.after(left, self.update)
 
     def _draw(self) -> None:
         with self._reading:
@@ -100,9 +93,7 @@ class RunningPlan:
         """Follow the application no longer; it runs on."""
         with self._lock:
             self._closed = True
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self._later.cancel()
             leave, self._leave = self._leave, None
         if leave is not None:
             leave()

@@ -88,7 +88,13 @@ def test_exactly_so_many_failures_equal_brute_force(groups: Groups, count: int) 
     assert availability(groups, model) == pytest.approx(
         sum(naive(groups, each) for each in sets) / len(sets), abs=1e-12
     )
-    assert dict(model.sets()) == pytest.approx(dict.fromkeys(sets, 1.0 / len(sets)))
+
+
+@pytest.mark.parametrize("count", range(len(SMALL) + 1))
+def test_all_sets_of_so_many_failures_are_equally_probable(count: int) -> None:
+    sets = [frozenset(failed) for failed in combinations(SMALL, count)]
+    found = dict(ExactlyFailed(SMALL, count).sets())
+    assert found == pytest.approx(dict.fromkeys(sets, 1.0 / len(sets)))
 
 
 @settings(max_examples=30, deadline=None)

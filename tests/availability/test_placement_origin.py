@@ -25,6 +25,7 @@ from synergy_nb.events import (
     PlacementCompleted,
     PlacementFailed,
     PlacementReleased,
+    PlacementSubmitted,
     ReplicasLost,
 )
 from synergy_nb.lifecycle.requests.decider import component_name
@@ -84,6 +85,8 @@ def test_it_begins_at_the_source_with_the_candidates_of_all_and_the_sink_here() 
     assert (task.request, task.origin, task.degree, task.degrees) == ("r", "v", 2, {"o1": 1})
     assert task.candidates == {"source": ("a",), "o0": origin.able, "o1": origin.able, "sink": ("v",)}
     assert (task.pinned, task.stuck) == ({"sink": "v"}, ())
+    (submitted,) = origin.noted(PlacementSubmitted)
+    assert (submitted.subject, submitted.plan, submitted.degree, submitted.availability) == ("r", "out", 2, None)
     (noted,) = origin.noted(PlacementBegun)
     assert (noted.attempt, noted.degree, noted.candidates) == (
         task.attempt,

@@ -257,6 +257,10 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         (["up", "--peers", "-2"], "--peers: -2; expected a whole number of at least 1"),
         (["data", "info", "sdsc-htp"], "dataset: 'sdsc-htp'; expected one of sdsc-http, lbl-tcp-3, "),
         (["data", "info", "no/such.gz"], "no/such.gz: no such file; expected a trace file"),
+        (["data", "prepare", "no.csv", "--out", "o"], "no.csv: no such file or folder; expected a raw trace"),
+        (["data", "prepare", "plan.yaml", "--out", "."], "holds other things, such as 'plan.yaml'; expected a new or"),
+        (["data", "profile", "no.csv"], "no.csv: no such file or folder; expected a raw trace"),
+        (["data", "prepare", "plan.yaml", "--out", "o", "--derive", "x"], "--derive: 'x'; expected NAME=EXPRESSION"),
         (["data", "fetch", "nasa", "--url", "http://h/x", "--sha256", "0" * 64], "dataset: 'nasa'; expected one of"),
         (["data", "fetch", "nasa-http", "--url", "x", "--sha256", "0" * 64], "url: 'x'; expected an http, https or"),
         (

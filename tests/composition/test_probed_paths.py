@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.algorithms.composition._probed_paths import Extended, summed
+from synergy_nb.algorithms.composition._probed_paths import Extended, routes_meet, summed
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.graph import Hop
 from synergy_nb.events import GraphSelected, ProbingEnded
@@ -69,6 +69,12 @@ def test_where_routes_part_paths_are_merged_for_each_component_there() -> None:
     assert ring.events("r", ProbingEnded)[0].complete
     ring.run(1.0)
     assert not any(each.ledger.reservations for each in ring.synergy.values())
+
+
+def test_routes_meet_behind_an_operator_of_several_inputs() -> None:
+    plan = diamond()
+    assert [name for name in plan.operators if routes_meet(plan, name)] == ["join", "sink"]
+    assert not any(routes_meet(chain(2), name) for name in chain(2).operators)
 
 
 def test_a_path_is_extended_if_it_is_faster_or_adds_less_to_phi() -> None:

@@ -116,6 +116,8 @@ def test_an_adaptive_ratio_follows_what_requests_need() -> None:
     history = RoundsHistory()
     assert adapted(0.1, easy, history) == pytest.approx(0.1, rel=0.01)
     assert adapted(0.1, tight, history) == pytest.approx(0.19, rel=0.02)
+    history.add(2)
+    assert adapted(0.1, easy, history) == pytest.approx(0.12, rel=0.01), "each request counts a fifth"
     for _ in range(50):
         history.add(2)
     assert adapted(0.1, easy, history) == pytest.approx(0.2, rel=0.01)
@@ -145,6 +147,7 @@ def test_a_probe_counts_the_load_of_its_own_earlier_operators_at_the_same_peer()
     first = ring.events("r", ProbeDropped)[0]
     assert (first.operator, first.condition) == ("two", "processing capacity")
     assert (first.required, first.available) == pytest.approx((0.6, 0.4)), "one core, of which it has taken 0.6"
+    assert first.tolerated == 0.0
 
 
 def test_a_probe_reserves_the_bandwidth_of_its_link() -> None:
@@ -262,6 +265,17 @@ def test_a_budget_is_shared_by_the_next_hops_and_their_silence_is_told_however_l
         assert sorted((to, each.budget) for to, each in forwarded) == [("d", 2), ("e", 2)]
         silent = sent(until(at, when + 3.0), Dropped)
         assert sorted((each.at, each.weight) for _, each in silent) == [("d", 50), ("e", 50)]
+
+
+@pytest.mark.parametrize("choice", ["balanced", "apart"])
+def test_a_next_hop_that_has_reported_too_few_free_cores_is_not_probed(choice: str) -> None:
+    at = one_peer()
+    at.peer.call(1.0, lambda: at.probing.cores_reported("d", 0.01))
+    plan = filters()
+    candidates = {**dict.fromkeys(plan.operators, ("a",)), "sink": ("c", "d", "e")}
+    request = ProbedRequest("r", 1, "o", plan.to_bytes(), candidates, 1.0, 3, choice)
+    forwarded = sent(at.peer.receive("b", Probe(encode_request(request), "o0", (UPSTREAM,), 6, 100, 0.0), 1.0), Probe)
+    assert sorted(to for to, _ in forwarded) == ["c", "e"]
 
 
 def test_what_a_next_hop_has_not_acknowledged_in_time_is_told_to_the_origin_with_its_weight() -> None:

@@ -208,6 +208,20 @@ def test_what_is_not_back_in_time_is_not_waited_for() -> None:
     assert [each.complete for each in origin.one.noted(ProbingEnded)] == [False]
 
 
+def test_the_limit_of_a_round_that_is_over_does_not_end_the_next_one() -> None:
+    origin = Origin(deployment="off", attempts=2)
+    origin.probed()
+    origin.one.wait(0.8 * CONFIG.probing)
+    origin.drops("x", weight=UNIT)
+    origin.answers.clear()
+    origin.decide()
+    origin.probed()
+    origin.one.wait(0.4 * CONFIG.probing)
+    assert origin.answers == []
+    origin.one.wait(0.7 * CONFIG.probing)
+    assert [each.reason for each in origin.refusals()] == ["no probe has returned in time"]
+
+
 def test_a_graph_that_cannot_be_set_up_gives_way_to_the_next_and_then_another_round_is_asked_for() -> None:
     origin = Origin()
     origin.returns("y", capacity=0.5)
@@ -307,6 +321,18 @@ def test_silence_is_no_refusal(condition: str, unanswered: bool) -> None:
     silent.probed()
     silent.one.wait(CONFIG.probing + 0.1)
     assert [(each.reason, each.unanswered) for each in silent.refusals()] == [("no probe has returned in time", True)]
+
+
+def test_a_refusal_names_each_condition_with_the_peer_that_was_nearest_to_it_and_who_was_silent() -> None:
+    origin = Origin(deployment="off", attempts=1)
+    origin.drops("x", "acknowledgement", weight=UNIT // 4)
+    origin.drops("y", "acknowledgement", weight=UNIT // 4)
+    origin.drops("y", "processing capacity")
+    (refusal,) = origin.refusals()
+    assert refusal.reason == (
+        "operator o0: no acknowledgement from x, y; "
+        "operator o0: processing capacity at 1 peer, at best 0.05 cores where 0.1 cores are needed (y)"
+    )
 
 
 def test_a_graph_that_is_too_slow_does_not_qualify_and_the_limit_itself_does() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
+from urllib.parse import quote
 
 import polars as pl
 import pytest
@@ -49,6 +52,104 @@ def test_a_directory_keeps_the_protocol(tmp_path: Path, form: str) -> None:
     check_source(lambda: folder(tmp_path, form, ends=True), table(0, 6).to_dicts())
     check_source(lambda: folder(tmp_path, form), table(0, 6).to_dicts())
     check_source(lambda: folder(tmp_path, form, ends=True), wrong=lambda: folder(tmp_path / "none", form))
+
+
+def test_of_several_readers_each_file_is_of_one(tmp_path: Path) -> None:
+    for number in range(6):
+        put(tmp_path / f"{number}.csv", 2 * number, 2 * number + 2)
+    check_source(lambda: folder(tmp_path, "csv", ends=True), table(0, 12).to_dicts(), readers=3)
+    own = [folder(tmp_path, "csv", share=share) for share in ("1 of 2", "2 of 2")]
+    for source in own:
+        source.open(None)
+    put(tmp_path / "6.csv", 12, 14)
+    found = [numbers(source.poll(0.0)) for _ in range(20) for source in own]
+    assert sorted(n for each in found for n in each) == list(range(14))
+
+
+def read_all(source: Source) -> None:
+    """Read what there is."""
+    source.open(None)
+    while (polled := source.poll(0.0)) is not None and not polled.ends:
+        pass
+
+
+def commit(path: Path, number: int, *names: str, whole: bool = False, action: str = "add") -> None:
+    """State files in the log of a folder, as Spark's file sink does."""
+    log = path / "_spark_metadata"
+    log.mkdir(exist_ok=True)
+    size = {name: (path / name).stat().st_size if (path / name).exists() else 1 for name in names}
+    places = {name: "file://" + quote(str(path / name), safe="/%") for name in names}
+    lines = [json.dumps({"path": places[name], "size": size[name], "isDir": False, "action": action}) for name in names]
+    begun = log / f".{number}.tmp"
+    begun.write_text("\n".join(["v1", *lines]), encoding="utf-8")
+    begun.rename(log / (f"{number}.compact" if whole else str(number)))
+
+
+def test_of_a_folder_of_spark_what_is_committed_is_read_in_the_order_of_the_commits(tmp_path: Path) -> None:
+    folder_ = tmp_path / "k=1 ü"
+    folder_.mkdir()
+    for number, name in enumerate(["c", "a", "d", "b", "f"]):
+        put(folder_ / f"{name}.parquet", 2 * number, 2 * number + 2)
+    (folder_ / "torn.parquet").write_bytes(b"PAR1")  # of a micro-batch that is being written
+    (folder_ / "none.parquet").touch()
+    commit(folder_, 0, "c.parquet", "a.parquet")
+    source = folder(folder_, "parquet")
+    source.open(None)
+    found, position, _ = taken(source, 4)
+    assert found == [0, 1, 2, 3]
+    commit(folder_, 1, "c.parquet", "a.parquet", "none.parquet", "d.parquet", whole=True)
+    (folder_ / "_spark_metadata" / "0").unlink()
+    commit(folder_, 2, "b.parquet")
+    assert taken(source, 4)[0] == [4, 5, 6, 7]
+    source.close()
+    successor = folder(folder_, "parquet")
+    successor.open(position)
+    assert taken(successor, 4)[0] == [4, 5, 6, 7]
+    successor.close()
+    commit(folder_, 3, "f.parquet")
+    check_source(lambda: folder(folder_, "parquet", ends=True), table(0, 10).to_dicts())
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("k=2/x.parquet", "Spark writes to folders in it, such as 'k=2'; expected files of"),
+        ("..%2Fx.parquet", "begins by 'v1'; expected an entry of Spark's file sink"),
+        ("..", "begins by 'v1'; expected an entry of Spark's file sink"),
+        ("gone.parquet", "gone.parquet"),
+        ("link.parquet", "a symbolic link; expected a file"),
+        (b"v2\n{}", "begins by 'v2'; expected an entry"),
+        (b"v1\n{", "begins by 'v1'; expected an entry"),
+        (b"v1\n[]", "begins by 'v1'; expected an entry"),
+        (b"", "begins by ''; expected an entry"),
+    ],
+)
+def test_a_log_that_spark_has_not_written_is_refused(tmp_path: Path, entry: str | bytes, message: str) -> None:
+    put(tmp_path / "a.parquet", 0, 1)
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "a.parquet")
+    if isinstance(entry, str):
+        commit(tmp_path, 0, entry)
+    else:
+        commit(tmp_path, 0)
+        (tmp_path / "_spark_metadata" / "0").write_bytes(entry)
+    with pytest.raises((ValueError, OSError), match=re.escape(message)):
+        read_all(folder(tmp_path, "parquet", ends=True))
+
+
+def test_a_position_is_of_the_log_that_named_its_file(tmp_path: Path) -> None:
+    put(tmp_path / "a.parquet", 0, 2)
+    commit(tmp_path, 0, "a.parquet")
+    source = folder(tmp_path, "parquet")
+    source.open(None)
+    position = taken(source, 2)[1]
+    (tmp_path / "_spark_metadata" / "0").unlink()
+    put(tmp_path / "b.parquet", 2, 4)
+    commit(tmp_path, 0, "b.parquet")
+    with pytest.raises(ValueError, match=r"'a\.parquet' is not in _spark_metadata any more; expected the folder"):
+        source.open(position)
+    rmtree(tmp_path / "_spark_metadata")
+    with pytest.raises(ValueError, match="files without _spark_metadata; expected what Spark has committed to it"):
+        source.open(position)
 
 
 def test_files_come_as_they_are_put_there(tmp_path: Path) -> None:

@@ -268,6 +268,74 @@ def test_partitions_that_are_added_are_read(brokers: KafkaBrokers, monkeypatch: 
     reader.close()
 
 
+@pytest.mark.slow
+def test_of_several_readers_each_partition_is_of_one(brokers: KafkaBrokers) -> None:
+    brokers.make("divided", 3)
+    for number in range(3):
+        brokers.put("divided", [row(n) for n in range(number, 9, 3)], number)
+    check_source(lambda: topic(brokers, "divided", ends=True), readers=2)
+    surplus = topic(brokers, "divided", ends=True, share="4 of 4")
+    surplus.open(None)
+    found, _, said = polled(surplus)
+    assert found == []
+    assert said == ["topic 'divided': reader 4 of 4 has no partition, as there are 3: fewer readers suffice"]
+
+
+def test_a_partition_that_is_added_is_of_one_reader(brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers.make("added", 4)
+    for number in range(4):
+        brokers.put("added", [row(number)], number)
+    monkeypatch.setattr(_kafka_topics, "LOOK_S", 0.0)
+    readers = [topic(brokers, "added", share=share) for share in ("1 of 2", "2 of 2")]
+    with monkeypatch.context() as patch:
+        patch.setattr(_kafka_topics, "partitions_of", lambda *_: [0])
+        for reader in readers:
+            reader.open(None)
+        assert polled(readers[0], 1)[0] == [0]
+        assert polled(readers[1], 0)[2] == [
+            "topic 'added': reader 2 of 2 has no partition, as there are 1: fewer readers suffice"
+        ]
+    assert polled(readers[0], 1)[0] == [2]
+    assert polled(readers[1], 2)[0] == [1, 3]
+    for reader in readers:
+        reader.close()
+
+
+@pytest.mark.parametrize("share", ["2 of 2", "3 of 3"])
+def test_a_reader_that_has_nothing_to_read_promises_what_others_have(
+    brokers: KafkaBrokers, monkeypatch: pytest.MonkeyPatch, share: str
+) -> None:
+    """The first has a partition that is at its end, the second has none: windows do not wait for either."""
+    monkeypatch.setattr(_kafka_topics, "IDLE_S", 0.0)
+    name = f"idle-{share[0]}"
+    brokers.make(name, 2)
+    brokers.put(name, [row(n) for n in range(30)], 0)
+    brokers.put(name, [row(3)] if share == "2 of 2" else [b"not JSON", row(50)], 1)
+    reader = topic(brokers, name, share=share, lateness="2 s")
+    reader.open(None)
+
+    def promised(wanted: int) -> tuple[list[int], list[int]]:
+        found, promises = list[int](), list[int]()
+        for _ in range(300):
+            answer = reader.poll(0.1)
+            found += numbers(answer)
+            promises += [] if answer is None or answer.until is None else [answer.until]
+            if wanted in promises:
+                return found, promises
+        raise AssertionError(f"{promises} were promised; expected {wanted}")
+
+    latest = 29 if share == "2 of 2" else 50
+    found, promises = promised((latest - 2) * 1_000_000)
+    assert found == ([3] if share == "2 of 2" else [])
+    assert promises == sorted(promises)
+    brokers.put(name, [row(60)], 0)
+    promised(58_000_000)
+    if share == "2 of 2":
+        brokers.put(name, [row(70)], 1)
+        assert polled(reader, 1)[0] == [70]
+    reader.close()
+
+
 def test_a_wrong_password_is_an_error_for_good() -> None:
     class Error:
         def __init__(self, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,46 @@ def test_a_directory_that_ends_is_simulated_and_what_waits_is_refused(tmp_path: 
     broken = simulation.submit(files(tmp_path, ends=True).sink("broken"))
     with pytest.raises(ClusterError, match="expected event times in order"):
         broken.results()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_readers_give_the_rows_of_one_though_a_peer_that_reads_dies(seed: int, tmp_path: Path) -> None:
+    for number in range(6):
+        put(tmp_path / f"{number}.jsonl", 50 * number, 50 * number + 50)
+
+    def counts(**params: object) -> Stream:
+        kept = files(tmp_path, ends=True, **params).filter("n % 7 <> 0", id="kept")
+        return kept.aggregate(window="10 s", n="count(*)", total="sum(n)", id="counts")
+
+    alone = Simulation(peers=2, network="local").submit(counts().sink("out")).results()
+    simulation = Simulation(peers=6, network="local", loss=0.02, duplication=0.02, reordering=0.02, seed=seed)
+    plan = counts(readers=2, availability="degree 2").sink("out", availability="active 2")
+    application = simulation.submit(plan)
+    before, (backup,) = application.graph, application.backups["rows_1"]
+    assert before["rows_1"] != before["rows_2"]
+    simulation.run(random.Random(seed).uniform(0.0, 0.02))
+    simulation.kill(before["rows_1"])
+    results = application.results()
+    assert application.graph["rows_1"] == backup
+    assert results.equals(alone)
+    account = str(application.explain())
+    assert "rows_1" in account
+    assert "rows_2" in account
+
+
+def test_readers_are_composed_at_different_peers(tmp_path: Path) -> None:
+    put(tmp_path / "a.jsonl", 0, 3)
+    put(tmp_path / "b.jsonl", 3, 5)
+    simulation = Simulation(peers=8, network="local", seed=1)
+    plan = files(tmp_path, ends=True, readers=6).sink("out")
+    trial = simulation.check(plan)
+    assert "would be admitted" in str(trial)
+    application = simulation.submit(plan)
+    assert len({application.graph[f"rows_{number + 1}"] for number in range(6)}) == 6
+    assert "in the graph of most peers for the readers of a source, then least φ" in str(application.explain())
+    assert "directory *.jsonl, 6 …" in str(application.plan)
+    assert sorted(application.results()["n"].to_list()) == [0, 1, 2, 3, 4]
 
 
 def test_a_sample_has_the_rows_that_are_there(tmp_path: Path) -> None:

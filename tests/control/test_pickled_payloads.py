@@ -17,7 +17,7 @@ from synergy_nb.algorithms.composition.messages import decode_request
 from synergy_nb.control.peer import Codec
 from synergy_nb.dataflow.streams.log import wire
 from synergy_nb.plan import Plan
-from synergy_nb.plan.functions import registry
+from synergy_nb.plan.terms import known_functions
 from tests.one_peer import OnePeer
 
 
@@ -37,7 +37,7 @@ DOORS: dict[str, Callable[[bytes], object]] = {
     "request": decode_request,
     "task": decode_task,
     "frame": wire.decode,
-    "content": registry.Payload.decoded,
+    "content": known_functions.Payload.decoded,
 }
 
 

@@ -102,6 +102,11 @@ def test_an_exception_names_the_row_and_the_line() -> None:
     line = r"ZeroDivisionError: .* \(line 3: return .*\)"
     with pytest.raises(FunctionError, match=f"function 'failing': row time=1970-01-01 00:00:05, v=5: {line}"):
         run(failing, ROWS)
+
+    def short(row: dict[str, Any]) -> dict[str, Any]: return {"n": 1 // (row["v"] - 5)}  # fmt: skip
+
+    with pytest.raises(FunctionError, match=r"function 'short': row .*, v=5: .* \(line 1: def short\(row: .*\)"):
+        run(function(columns={"n": "int"}, form="row")(short), ROWS)
     where = r"row time=1970-01-01 00:00:05, v=5: ZeroDivisionError: .* \(line 4: 1 // \(value - 5\)\)"
     with pytest.raises(FunctionError, match=f"function 'failing_batch': {where}"):
         run(failing_batch, ROWS)

@@ -51,6 +51,20 @@ def ours(text: str) -> str:
     return written(through(plan, "aggregate", {"rows": group()})["v"].item())
 
 
+def test_a_day_beyond_the_years_that_there_are_is_null() -> None:
+    days = pl.DataFrame({"d": [dt.date(1, 1, 1), dt.date(9999, 12, 31)], "n": [1, -1]})
+
+    def moved(text: str) -> list[Any]:
+        kinds = {"d": "date", "n": "int"}
+        return list(days.select(v=compile_expression(text, kinds))["v"])
+
+    assert moved("d + n") == moved("n + d") == [dt.date(1, 1, 2), dt.date(9999, 12, 30)]
+    assert moved("d - n") == [None, None]
+    assert moved("d + n * 3652058") == [dt.date(9999, 12, 31), dt.date(1, 1, 1)]
+    assert moved("d + n * 3652059") == [None, None]
+    assert moved("d + n * 9223372036854775807") == [None, None]
+
+
 def group() -> pl.DataFrame:
     """Tuples of one moment."""
     kinds = {name: TYPES[kind] for name, kind in KINDS.items()}

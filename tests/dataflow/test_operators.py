@@ -70,6 +70,22 @@ def test_an_unknown_port_is_refused() -> None:
             logic.on_batch(port, batch((1, "a", 1)))
 
 
+def test_lists_are_unnested_piece_by_piece() -> None:
+    """A batch of long lists is many times as large as its rows; its output is never there as a whole."""
+    lists = [list(range(start, start + number)) for start, number in ((0, 10), (10, 0), (10, 40), (50, 1), (51, 49))]
+    table = rows(*((second, "a", 1) for second in range(len(lists)))).select("time", "host", n=pl.Series(lists))
+    logic, _, _ = only(source("python", name="lists", columns={"host": "str", "n": "int[]"}).unnest("n"))
+    sizes = []
+    for logic.piece_bytes in (10**6, 1000, 1):
+        items = logic.on_batch(0, Batch(table, 0, 1.0))
+        tables = [item.table for item in items if isinstance(item, Batch)]
+        assert pl.concat(tables)["n"].to_list() == list(range(100))
+        sizes.append([each.height for each in tables])
+    assert sizes[0] == [100]
+    assert 1 < len(sizes[1]) <= 4
+    assert sizes[2] == [10, 40, 1, 49], "a row is not divided"
+
+
 @pytest.mark.parametrize("data", [b"", b"\xff\x00", b"\x80", b"garbage"])
 def test_a_snapshot_that_is_none_is_refused(data: bytes) -> None:
     logic, _, _ = only(hosts().aggregate(window="10 s", n="count(*)"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.hosting.effects import Effect, SendFrame
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
-from synergy_nb.dataflow.streams.log.frames import Frame
-from synergy_nb.dataflow.streams.log.values import ORIGIN
+from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Frame
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Output
 from synergy_nb.durable._component_files import Files
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
+from synergy_nb.durable.records import DurableError
 from synergy_nb.durable.restoring import restored
 from synergy_nb.durable.writing import ComponentWork, carry_out
 from synergy_nb.simulator.scripted_faults import Faults
@@ -90,9 +92,12 @@ class DurableWorld(StreamWorld):
     def __init__(self, seed: int, peers: Sequence[str], faults: Faults | None = None, **settings: Any) -> None:
         self.segment, self.small = settings.pop("segment", 400), settings.pop("small", 300)
         self.slow = settings.pop("slow", 0.05)  # longest time until what is written is there, seconds
-        self.power: PowerFiles | None = settings.pop("power", None)  # of the only application; None: in memory
+        self.disks: Path | None = settings.pop("disks", None)  # where disks are that may lose power; None: in memory
         super().__init__(seed, peers, faults, **settings)
         self.disk: dict[str, MemoryFiles] = {}
+        self.powers: dict[str, PowerFiles] = {}
+        self.announced: dict[tuple[Output, int], ComponentState] = {}  # snapshots by their number
+        self.kept: dict[tuple[str, str], ComponentState] = {}  # application, operator: the last one that it has
         self.copies: dict[tuple[str, str, str], FolderCopy] = {}  # peer, application, operator
         self.writing: dict[
             str, list[tuple[str, str, FolderWork]]
@@ -101,7 +106,11 @@ class DurableWorld(StreamWorld):
 
     def files(self, application: str) -> Files:
         """The files of an application."""
-        return self.disk.setdefault(application, MemoryFiles()) if self.power is None else self.power.opened
+        if self.disks is None:
+            return self.disk.setdefault(application, MemoryFiles())
+        if application not in self.powers:
+            self.powers[application] = PowerFiles(self.disks / application)
+        return self.powers[application].opened
 
     # -- what a driver does ----------------------------------------------------------------------------------------
 
@@ -139,7 +148,10 @@ class DurableWorld(StreamWorld):
                 if component.role is Role.ACTIVE and (known is None or known.output != component.output):
                     found = restored(files, operator)
                     repeats = ORIGIN if found is None else found.copy.log.end
-                    self.copies[key] = copy = FolderCopy(component.output, repeats, self.segment, self.small)
+                    waited = FOLDER in component.copy_holders.confirming
+                    unsaved = None if waited else partial(component.unsaved_at, FOLDER)
+                    copy = FolderCopy(component.output, repeats, self.segment, self.small, unsaved=unsaved)
+                    self.copies[key] = copy
                     effects += hosting.receive(FOLDER, copy.begin(), self.now)
             return effects
 
@@ -156,6 +168,8 @@ class DurableWorld(StreamWorld):
         copy = self.copies.get((peer, output.application, output.operator))
         if copy is None or copy.output != output:
             return
+        if isinstance(frame, ComponentState):
+            self.announced[output, frame.number] = frame
         kept = copy.take(frame, self.now)
         self.writing.setdefault(peer, []).append((output.application, output.operator, kept))
         self.after(self.rng.uniform(0.0, self.slow), self._written, peer, self.generation)
@@ -166,6 +180,10 @@ class DurableWorld(StreamWorld):
         application, operator, kept = self.writing[peer].pop(0)
         self._write(application, operator, kept, peer)
         for answer in kept.answers:
+            if isinstance(answer, Ack) and answer.snapshot >= 0:
+                known = self.kept.get((application, operator))
+                if known is None or known.output.epoch <= answer.output.epoch:
+                    self.kept[application, operator] = self.announced[answer.output, answer.snapshot]
             self._hear(peer, answer)
 
     def _hear(self, peer: str, answer: Frame) -> None:
@@ -199,17 +217,45 @@ class DurableWorld(StreamWorld):
 
     def _end(self, application: str, steps: int) -> None:
         """Have the process of a peer end after some steps of what it writes, or in the middle of one."""
-        if self.power is not None:
-            self.power.disk.left, self.power.disk.done = 2 * steps, 0
+        if self.disks is not None:
+            disk = self.powers[application].disk
+            disk.left, disk.done = 2 * steps, 0
         else:
             files = self.disk[application]
             files.left, files.part = steps, self.rng.random()
 
     def _begin(self, application: str) -> None:
-        if self.power is not None:
-            self.power.again()
+        if self.disks is not None:
+            self.powers[application].again()
         else:
             self.disk[application].left = None
+
+    def lose_power(self) -> None:
+        """Lose the power of all disks."""
+        for each in self.powers.values():
+            each.lose(self.rng.getrandbits(32))
+
+    def forgotten(self) -> list[str]:
+        """Components of which the folder has acknowledged a snapshot that nobody can go on from."""
+        found = []
+        for (application, operator), kept in self.kept.items():
+            try:
+                there = restored(self.files(application), operator)
+            except DurableError as error:
+                found.append(f"{application}: {error}")
+                continue
+            state = None if there is None else there.copy.state
+            read = {} if state is None else {number: point.position for number, point in state.inputs.items()}
+            wanted = {number: point.position for number, point in kept.inputs.items()}
+            old = state is None or state.end.position < kept.end.position
+            if old or any(read.get(number, -1) < position for number, position in wanted.items()):
+                found.append(f"{application}: {operator}: inputs were acknowledged up to {wanted}, and it has {read}")
+        return found
+
+    def restart_in(self, generation: int, application: str, peers: Mapping[str, str], rng: random.Random) -> None:
+        """Restart an application, unless its peers have been killed meanwhile."""
+        if generation == self.generation:
+            self.restart(application, peers, rng)
 
     def restart(self, application: str, peers: Mapping[str, str], rng: random.Random) -> None:
         """Deploy an application anew, to other peers; its results are collected from where they were."""

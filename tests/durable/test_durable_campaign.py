@@ -9,7 +9,7 @@ import pytest
 
 from synergy_nb.dataflow.streams.log.log import Limits
 from tests.campaigns import ALL, blocks
-from tests.durable.durable_world import DurableWorld, PowerFiles
+from tests.durable.durable_world import DurableWorld
 from tests.moving_schedules import undisturbed
 from tests.quick_cases import quick_first
 from tests.stream_schedules import (
@@ -31,14 +31,13 @@ def run(seed: int, path: Path | None = None) -> None:
     ``path``: where the folder is on a disk that loses its power, too, now and then.
     """
     rng = random.Random(seed)
-    power = None if path is None else PowerFiles(path / str(seed))
     plan = query(rng) if rng.random() < 0.6 else deep_query(rng)
     inputs = inputs_of(rng, plan, rows=60)
     wanted = undisturbed(plan, inputs)
     world = DurableWorld(
         seed, "abcde", drawn_faults(rng), codec=seed % 4 == 0, limits=Limits(piece=piece(seed)),
         segment=rng.choice((300, 4_000, 1 << 20)), small=rng.choice((0, 300, 1 << 16)),
-        slow=rng.choice((0.0, 0.05, 0.5)), power=power,
+        slow=rng.choice((0.0, 0.05, 0.5)), disks=None if path is None else path / str(seed),
     )  # fmt: skip
     world.pace = rng.choice((0.02, 0.06))
     world.clients["app", "out"] = rng.choice((0.02, 0.5))
@@ -54,8 +53,9 @@ def run(seed: int, path: Path | None = None) -> None:
             world.run(rng.uniform(0.0, 0.6))
         names = [f"{number}{name}" for name in "abcd"[: rng.randint(1, 4)]]
         world.kill_all(names)
-        if power is not None and rng.random() < 0.8:
-            power.lose(rng.getrandbits(32))
+        if path is not None and rng.random() < 0.8:
+            world.lose_power()
+        assert not world.forgotten(), world.forgotten()
         world.restart("app", {name: rng.choice(names) for name in plan.operators}, rng)
     finish(world)
     assert not world.failures(), world.failures()

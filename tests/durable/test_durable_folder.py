@@ -16,7 +16,7 @@ from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.records import DurableError, packed, unpacked
 from synergy_nb.plan import source
-from synergy_nb.plan.functions.registry import Payload, forget, payload_of
+from synergy_nb.plan.terms.known_functions import Payload, forget, payload_of
 from synergy_nb.runtime.process.durable_applications import keep_application, provide_contents
 from synergy_nb.runtime.process.requests import Submit
 from tests.connectors.broken_disk import FailingDisk, Killed

@@ -11,24 +11,28 @@ import pytest
 from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest
 from synergy_nb.dataflow.streams.log.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Output, Point, chunks_of
-from synergy_nb.dataflow.tuples import START
+from synergy_nb.dataflow.tuples import START, Item
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.disk_files import DiskFiles
-from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
-from synergy_nb.durable.records import mark
+from synergy_nb.durable.folder_copy import MOST_WAITING, FolderCopy, FolderWork
+from synergy_nb.durable.records import DurableError, mark, packed
 from synergy_nb.durable.restoring import restored
 from synergy_nb.durable.writing import ComponentWork, carry_out
 from tests.durable.durable_world import MemoryFiles, PowerFiles
-from tests.streams.items import batch
+from tests.streams.items import batch, promise
 
 
 class Kept:
     """A copy in a folder in memory, all of which is written at once."""
 
-    def __init__(self, epoch: int = 0, repeats: Point = ORIGIN, files: MemoryFiles | None = None) -> None:
+    def __init__(
+        self, epoch: int = 0, repeats: Point = ORIGIN, files: MemoryFiles | None = None, *, again: bool = False
+    ) -> None:
         self.files = MemoryFiles() if files is None else files
         self.output = Output("app", "f", epoch)
-        self.copy = FolderCopy(self.output, repeats, segment=200, small=100)
+        self.read = 0  # bytes of inputs since the last snapshot that was written
+        unsaved = (lambda: self.read) if again else None
+        self.copy = FolderCopy(self.output, repeats, segment=200, small=100, unsaved=unsaved)
         self.end = ORIGIN
 
     def take(self, frame: Data | ComponentState | PieceReply) -> FolderWork:
@@ -41,9 +45,19 @@ class Kept:
         return self.take(Data(self.output, self.copy.reader, start, (), True))
 
     def emit(self, rows: int, trimmed: Point = ORIGIN) -> FolderWork:
-        chunks: tuple[Chunk, ...] = tuple(chunks_of([batch(self.end.position, rows)], self.end))
+        return self._give(batch(self.end.position, rows), trimmed)
+
+    def promise(self, until: int) -> FolderWork:
+        return self._give(promise(until, self.end.position), ORIGIN)
+
+    def _give(self, item: Item, trimmed: Point) -> FolderWork:
+        chunks: tuple[Chunk, ...] = tuple(chunks_of([item], self.end))
         start, self.end = self.end, chunks[-1].end
         return self.take(Data(self.output, self.copy.reader, start, chunks, False, trimmed))
+
+    def read_up_to(self, trimmed: Point) -> FolderWork:
+        """Readers need nothing before a point any more."""
+        return self.take(Data(self.output, self.copy.reader, self.end, (), False, trimmed))
 
     def save(self, number: int, pieces: tuple[Piece, ...] = (), enclosed: tuple[Piece, ...] = ()) -> FolderWork:
         parts = (Part(0, tuple(piece.number for piece in pieces)),) if pieces else ()
@@ -157,6 +171,97 @@ def test_a_removed_file_that_is_back_after_a_power_failure_does_not_count() -> N
     found = restored(kept.files, "f")
     assert found is not None
     assert (found.copy.log.end, found.copy.state.number) == (kept.end, 5)  # type: ignore[union-attr]
+
+
+def test_output_that_is_made_again_is_not_written_and_a_snapshot_waits_until_readers_need_none_of_it() -> None:
+    kept = Kept(again=True)
+    kept.begin()
+    assert kept.emit(20).writes == []
+    saved = kept.end
+    assert kept.save(0).writes == []
+    kept.emit(20)
+    kept.save(1)
+    (ack,) = kept.read_up_to(saved).answers
+    assert isinstance(ack, Ack)
+    assert (ack.received, ack.snapshot) == (kept.end, 0)
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert found.copy.state is not None
+    assert (found.copy.state.end, found.copy.log.start, found.copy.log.end) == (saved, saved, saved)
+
+
+def test_little_of_the_output_that_readers_still_need_is_written_with_a_snapshot() -> None:
+    kept = Kept(again=True)
+    kept.begin()
+    kept.emit(20)
+    read = kept.end
+    kept.read_up_to(read)
+    kept.emit(20)
+    assert kept.save(0).writes == []
+    kept.read = 1 << 20
+    kept.read_up_to(read)
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert found.copy.state is not None
+    assert (found.copy.state.number, found.copy.log.start, found.copy.log.end) == (0, read, kept.end)
+
+
+def test_a_snapshot_counts_though_promises_alone_came_before_its_output() -> None:
+    kept = Kept(again=True)
+    kept.begin()
+    kept.emit(20)
+    kept.read_up_to(kept.end)
+    kept.save(0)
+    kept.promise(1_000)
+    read = kept.end
+    kept.read_up_to(read)
+    kept.emit(20)
+    kept.read = 1 << 20
+    (ack,) = kept.save(1).answers
+    assert isinstance(ack, Ack)
+    assert ack.snapshot == 1
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert found.copy.state is not None
+    assert (found.copy.state.number, found.copy.log.start.position, found.copy.log.end) == (1, 20, kept.end)
+
+
+def test_a_folder_that_lacks_output_between_two_records_is_damaged() -> None:
+    kept = Kept()
+    kept.begin()
+    kept.emit(20)
+    chunks = (Chunk(Point(25, START), Point(30, START), batch(25, 5), 0),)
+    kept.files.append("f@0.0", packed(Data(kept.output, kept.copy.reader, Point(25, START), chunks)))
+    with pytest.raises(DurableError, match="f@0: its output goes on at 25, and ends at 20 before that; expected the"):
+        restored(kept.files, "f")
+
+
+def test_the_snapshot_of_a_large_state_does_not_wait() -> None:
+    kept = Kept(again=True)
+    kept.begin()
+    kept.emit(20)
+    piece = piece_of(7, 500)
+    kept.save(0, (piece,))
+    (ack,) = kept.take(PieceReply(kept.output, kept.copy.reader, piece)).answers
+    assert isinstance(ack, Ack)
+    assert ack.snapshot == 0
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert found.copy.pieces == {7: piece.data}
+
+
+def test_no_more_than_some_snapshots_wait_and_the_pieces_of_all_of_them_stay() -> None:
+    kept = Kept(again=True)
+    kept.begin()
+    for number in range(3 * MOST_WAITING):
+        kept.emit(20)
+        kept.save(number, (piece_of(number, 30),), (piece_of(number, 30),))
+    last = 3 * MOST_WAITING - 1
+    kept.read_up_to(kept.end)
+    found = restored(kept.files, "f")
+    assert found is not None
+    assert found.copy.pieces == {last: piece_of(last, 30).data}
+    assert found.copy.state.number == last  # type: ignore[union-attr]
 
 
 def test_a_file_is_made_once_the_disk_holds_the_one_before_it(tmp_path: Path) -> None:

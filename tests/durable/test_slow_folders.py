@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from synergy_nb.dataflow.deployments import FOLDER, Assignment, Deployment, Role
+from synergy_nb.dataflow.streams.component._copy_holders import CopyHolders
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Reader
 from synergy_nb.durable.disk import Disk
@@ -69,7 +70,10 @@ def test_a_peer_goes_on_while_the_disk_takes_its_time_and_nothing_is_answered_be
     disk, output, said = HeldDisk(), Output("app", "f", 0), list[Frame]()
     DurableFolder(tmp_path).prepare()
     DurableFolder(tmp_path).keep(KeptApplication("app", b"", "composed", 0.0), {})
-    component = SimpleNamespace(role=Role.ACTIVE, copies={FOLDER: 0}, failed=False, output=output, epoch=0)
+    holders = CopyHolders((FOLDER,), (FOLDER,))
+    component = SimpleNamespace(
+        role=Role.ACTIVE, copies={FOLDER: 0}, failed=False, output=output, epoch=0, copy_holders=holders
+    )
 
     async def scenario() -> None:
         hosting: Any = SimpleNamespace(peer="a", components={("app", "f"): component})

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from synergy_nb.editing.data_files import file_fields, folder_contents
+from synergy_nb.editing.data_files import allowed_folders, file_fields, folder_contents
 from synergy_nb.editing.operations import EditError
 
 TAXI = "tip,began,ended,paid\n3.75,2024-01-01 00:57:55,2024-01-01 01:17:43,true\n0,2024-01-01 00:03:00,,false\n"
@@ -36,6 +36,24 @@ def test_a_folder_is_listed_with_paths_as_plans_state_them(here: Path) -> None:
     assert folder_contents("/").parent == ""
     with pytest.raises(EditError, match="expected a folder that can be read"):
         folder_contents("numbers.csv")
+
+
+def test_an_editor_may_have_folders_beyond_which_its_picker_does_not_go(here: Path) -> None:
+    (here / "inner" / "up").symlink_to(here)
+    inner = allowed_folders(["inner"])
+    first = folder_contents("", inner)
+    assert (first.path, first.parent, first.files) == ("inner", "", [("taxi.csv", f"{len(TAXI)} bytes")])
+    assert folder_contents("", allowed_folders([here])).path == "."
+    assert file_fields("inner/taxi.csv", "", inner).time == "began"
+    for path in (".", "inner/..", "/", "inner/up"):
+        with pytest.raises(EditError, match=r"expected a path in inner, the folders of this editor"):
+            folder_contents(path, inner)
+    for path in ("numbers.csv", "inner/up/numbers.csv", "/etc/passwd"):
+        with pytest.raises(EditError, match=r"expected a path in inner, the folders of this editor"):
+            file_fields(path, "", inner)
+    for wrong in (["gone"], ["numbers.csv"], [], "inner"):
+        with pytest.raises(EditError, match=r"folders: .*expected a (list of folders|folder that exists)"):
+            allowed_folders(wrong)
 
 
 def test_a_header_gives_format_types_and_the_columns_with_times(here: Path) -> None:

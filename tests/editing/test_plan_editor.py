@@ -23,6 +23,7 @@ from synergy_nb.notebook import plan_editors
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.requirements import QOS_FIELDS
 from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.widgets.plan_editor import PlanEditor
 from tests.editors import Editor, ask
 from tests.notebook_outputs import Notebook
 
@@ -293,6 +294,20 @@ def test_saving_merges_what_another_program_has_written_and_never_overwrites_it_
     assert (file.read_text(), made.document["saved"]) == (theirs, False)
     made.save(file)
     assert "bytes > 7" in file.read_text()
+
+
+def test_an_editor_lists_the_folders_that_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    answers: list[Any] = []
+    monkeypatch.setattr(PlanEditor, "send", lambda _, content, buffers=None: answers.append(content))
+    for folders, path in ((["data"], "data"), (None, "data"), (["."], ".")):
+        listed = edit("listed", folders=folders)
+        monkeypatch.setattr(listed, "_beside", lambda task: task())
+        listed.on_page_message({"type": "files", "id": 1, "folder": ""})
+        assert answers.pop()["path"] == path, "another cell may change them"
+    with pytest.raises(EditError, match="folders: 'gone'; expected a folder that exists"):
+        edit("listed", folders=["gone"])
 
 
 def test_a_new_file_is_begun_only_on_request(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ UNITS = {
     "calls",
     "MB",
     "cores",
+    "of the decisions",
     "of what peers held",
 }
 DETAIL = {
@@ -54,14 +55,16 @@ DETAIL = {
     "state": {"keys", "ratio"},
     "takeover": {"tries", "lost", "doubled", "later", "detected", "beyond"},
     "replicas": {"tries", "lost", "doubled", "later", "within_a_hop", "parts", "without_losses"},
-    "durable": {"seconds", "of_these_starting_peers", "with_to_without", "tuples/s"},
+    "durable": {"seconds", "with_to_without", "cpu_with_to_without", "tuples/s", "cpu_s", "written_mb"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "prediction": {"us", "target", "load"},
+    "profiles": {"assumed", "rows", "profile", "wrong", "late", "traces"},
     "day": {"applications", "growing", "objects", "memory_mb"},
     "scale": {"ready_s", "admitted", "refused", "with_rows", "memory_mb_a_peer"},
     "soak": {"submitted", "moved", "killed", "growing", "samples"},
     "spark-ready": {"server_s", "session_s"},
     "spark-topk": {"tuples", "equal", "to_plain", "window_alone_on_spark"},
+    "spark-whole": {"tuples", "equal", "queries", "cold"},
     "spark-delay": {"delays", "window_added_s"},
     "spark-sessions": {"ready_s", "equal"},
     "spark-kill": {"lost", "doubled", "equal"},
@@ -89,9 +92,17 @@ def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
     assert result["peers"] == []
 
 
+def test_a_profile_makes_admission_right_more_often_and_one_of_something_else_does_not() -> None:
+    result = suite.run("profiles", small=True)
+    check(result, "profiles")
+    detail = result["detail"]
+    assert set(detail) >= DETAIL["profiles"]
+    assert result["value"] == detail["profile"]["wrong"] < min(detail[arm]["wrong"] for arm in ("assumed", "wrong"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(360)  # the first starts a Spark server
-@pytest.mark.parametrize("name", ["spark-topk", "spark-delay", "spark-sessions", "spark-kill"])
+@pytest.mark.parametrize("name", ["spark-topk", "spark-whole", "spark-delay", "spark-sessions", "spark-kill"])
 def test_a_measurement_of_spark_gives_its_keys(
     name: str, spark_peers: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

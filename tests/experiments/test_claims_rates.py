@@ -20,7 +20,6 @@ from synergy_experiments.chapters.rates import COMBINED, GENERATED, LAST, LITERA
 from synergy_experiments.framework import runner
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Value, at_scale
-from synergy_experiments.worlds import rate_forecasters
 from synergy_experiments.worlds.carried_rates import (
     COMPONENTS,
     Estimator,
@@ -226,11 +225,6 @@ def test_forecasters_see_no_later_values() -> None:
         assert error <= 1.01 * np.abs(np.diff(own[99:])).mean(), name
     alone, beside = (np.abs(forecast(each, own, carried, 100) - own[100:]).mean() for each in list(FORECASTERS)[2:])
     assert beside < alone
-
-
-def test_without_statsmodels_rivals_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_forecasters, "installed", lambda: False)
-    assert not [each for each in monitored_errors().rows() if each.metric.startswith("later half")]
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------

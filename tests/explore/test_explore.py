@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import ipywidgets
 import numpy as np
 import pytest
+from traitlets import TraitError
 
 from synergy_nb import explore
 from synergy_nb.algorithms.availability import (
@@ -358,6 +360,39 @@ def test_users_can_make_exercises() -> None:
 def test_availability_exercise_2_is_the_least_degree() -> None:
     failures = ExactlyFailed([str(number) for number in range(20)], 3)
     assert 1 - failures.mean_all_fail(3) >= 0.999 > 1 - failures.mean_all_fail(2)
+
+
+def test_controls_are_traits_that_ipywidgets_observe_link_and_lay_out() -> None:
+    shown: Any = explore.bursts()
+    seen: list[tuple[str, Any]] = []
+    shown.observe(lambda change: seen.append((change.name, change.new)), ["load", "limit"])
+    slider = ipywidgets.IntSlider(value=65, min=5, max=95)
+    ipywidgets.link((slider, "value"), (shown, "load"))
+    drawings = shown.drawings
+    assert (shown.load, shown.values["load"]) == (65, 65)
+    shown.set(load=45, limit=200)
+    assert slider.value == 45
+    assert seen == [("load", 65), ("load", 45), ("limit", 200)]
+    slider.value = 33
+    assert shown.load == 35, "on the grid of the control"
+    assert shown.drawings == drawings + 2, "a picture for each change, and no more"
+    shown.values = {**shown.values, "tau": 7}  # as a page sends them
+    assert shown.tau == 7
+    with pytest.raises(TraitError, match="load: 400; expected a number from 5 to 95"):
+        shown.load = 400
+    assert (shown.load, shown.values["load"]) == (35, 35)
+    assert ipywidgets.jslink((slider, "value"), (shown, "load")).target == (shown, "load")
+    assert ipywidgets.HBox([slider, shown]).children == (slider, shown)
+    set_by = ipywidgets.interactive(lambda load: shown.set(load=load).load, load=(5, 95, 5))
+    set_by.update()
+    assert set_by.result == shown.load == 50
+
+
+def test_a_control_with_the_name_of_a_part_of_a_widget_is_only_among_the_values() -> None:
+    made: Any = explore.sliders(lambda layout, rate: f"{layout} {rate}", layout=(1, 0, 4), rate=(2, 0, 4))
+    made.rate = 3
+    assert made.set(layout=2).sentence == "2 3"
+    assert isinstance(made.layout, ipywidgets.Layout)
 
 
 def test_a_function_of_ones_own_gets_sliders() -> None:

@@ -50,6 +50,27 @@ def test_operators_are_dragged_and_sliders_moved(bare: BarePage) -> None:
     bare.until("() => document.querySelector('output').textContent === '1 times'")
 
 
+def test_a_widget_that_is_linked_in_the_page_moves_a_control_and_is_moved_by_it(bare: BarePage) -> None:
+    shown: Any = explore.bursts()
+    view = bare.show(shown)
+    bare.page.evaluate(
+        """id => {
+          globalThis.heard = [];
+          const model = models.get(id);
+          const other = model.seenBy("another widget");
+          other.on("change:load", (_, value) => heard.push(value));
+          other.set("load", 70);
+        }""",
+        shown.model_id,
+    )
+    bare.until_here(lambda: shown.load == shown.values["load"] == 70)
+    slider = view.get_by_label("mean load p")
+    bare.until("() => document.querySelector('output').textContent === '70 %'")
+    slider.press("ArrowRight")
+    bare.until_here(lambda: shown.load == 75)
+    bare.until("() => heard.includes(75)")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_explorer_is_drawn_in_both_themes(bare: BarePage, scheme: str) -> None:
     bare.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synergy_nb.control.driver_messages import StopApplication
+from synergy_nb.events import LeadershipLost, RequestSubmitted
 from synergy_nb.lifecycle import engine
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
@@ -33,6 +34,13 @@ def test_the_oldest_requests_that_have_ended_make_room_and_those_that_run_stay(m
     assert list(requests) == ["runs", "third", "fourth"], "only what has ended is forgotten"
 
 
+def test_what_is_submitted_is_in_the_journal_before_anything_is_decided() -> None:
+    ring = Ring(3, seed=5)
+    ring.submit("peer-0", "r", plan())
+    (submitted,) = ring.events("r", RequestSubmitted)
+    assert (submitted.peer, submitted.operators, submitted.trial) == ("peer-0", ["s", "out"], False)
+
+
 def test_a_request_that_another_peer_leads_now_is_forgotten_where_it_was_submitted() -> None:
     ring = Ring(4, seed=5)
     ring.submit("peer-0", "r", plan())
@@ -41,3 +49,4 @@ def test_a_request_that_another_peer_leads_now_is_forgotten_where_it_was_submitt
     assert list(at.requests) == ["r"]
     ring.simulation.call("peer-0", at.session.succession.superseded, at.requests["r"], "peer-3", 1)
     assert list(at.requests) == []
+    assert [(each.peer, each.to, each.epoch) for each in ring.events("r", LeadershipLost)] == [("peer-0", "peer-3", 1)]

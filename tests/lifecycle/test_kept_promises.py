@@ -68,12 +68,17 @@ class Asked:
         self.delay: float | None = 0.1
         self.promises = KeptPromises(self.one.synergy.peer, lambda _: self.delay)
 
-    def runs(self, peers: dict[str, str], plan: Plan = STEADY, seconds: float = JUDGED + 1.0) -> None:
+    def requested(self, peers: dict[str, str], plan: Plan = STEADY) -> Request:
+        """A request that is being set up."""
         request = Request("r", plan, "composed", 0.0)
         for state in (State.DECIDING, State.ESTABLISHING):
             request.enter(state)
         limit = self.one.synergy.membership.answers.after(60.0, (), lambda: None)
         request.set_up(Graph("r", 1, "o", plan.to_bytes(), Roles(peers)), limit)
+        return request
+
+    def runs(self, peers: dict[str, str], plan: Plan = STEADY, seconds: float = JUDGED + 1.0) -> None:
+        request = self.requested(peers, plan)
         request.begin(self.one.now)
         self.one.call(self.promises.set_up, request, "")
         self.one.wait(seconds)
@@ -104,6 +109,14 @@ def test_who_keeps_as_much_as_it_breaks_is_trusted_again_and_verdicts_are_forgot
     assert asked.offered("a", "l") == ["a", "l"]
 
 
+def test_of_many_verdicts_the_latest_count() -> None:
+    asked = Asked()
+    for number in range(72):
+        asked.delay = 2.1 if number >= 40 else 2.0  # the limit is 2 s
+        asked.runs({"x": "l"}, seconds=0.0 if number not in {39, 71} else JUDGED + 1.0)
+    assert asked.offered("a", "l") == ["a"], "of the last 64 it has broken 32"
+
+
 @pytest.mark.parametrize(
     ("plan", "delay", "seconds", "breaks"),
     [
@@ -124,3 +137,14 @@ def test_silence_breaks_a_promise_where_results_should_have_come(
     for _ in range(BROKEN):
         asked.runs({"x": "l"}, plan, seconds)
     assert (asked.offered("a", "l") == ["a"]) == breaks
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_who_does_not_confirm_what_it_has_accepted_breaks_a_promise_and_who_refuses_does_not(silent: bool) -> None:
+    asked = Asked()
+    for _ in range(BROKEN):
+        request = asked.requested({"x": "l"})
+        if silent:
+            request.time_out()
+        asked.one.call(asked.promises.set_up, request, "no")
+    assert asked.offered("a", "l") == (["a"] if silent else ["a", "l"])

@@ -109,6 +109,7 @@ def test_who_has_promised_nothing_follows_the_origin_of_the_graph_that_it_adopts
 
 
 def test_the_account_of_the_origin_counts_before_what_was_measured_and_that_before_the_projection() -> None:
+    assert member().execution_time == 0.0
     here = member(reached={"f": 0.25, "out": 0.5})
     assert here.execution_time == 0.5
     here.sinks_measured(0.75)

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from synergy_nb import Cluster
+from synergy_nb.algorithms.migration.messages import MigrationReply
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.control.driver_messages import PredictionsMade
+from synergy_nb.control.driver_messages import PredictionsMade, StopApplication
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction
 from synergy_nb.events import (
     ComponentMoved,
@@ -26,10 +27,11 @@ from synergy_nb.events import (
     MoveGivenUp,
 )
 from synergy_nb.models.hot_spot_config import HotSpotConfig
+from synergy_nb.overlay.pastry import Leaving
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.runtime.process.starting import _config
 from tests.loaded import Loaded, chain, rising, with_a_strict_target
-from tests.moving import move
+from tests.moving import lost, move
 from tests.quick_cases import quick_first
 from tests.simulated import Ring
 
@@ -207,8 +209,8 @@ class NearOrigin:
         return 0.002 if {sender, to} == {"peer-0", "peer-2"} else 0.02
 
 
-def test_a_migration_waits_for_no_other_change_of_its_application_and_says_so() -> None:
-    """The move cannot begin, which the old peer hears before the answer of the new one; it awaits that nevertheless."""
+def beside_a_move() -> Loaded:
+    """A component that is to leave peer 2 belongs to an application of which another component moves."""
 
     def config(number: int) -> PeerConfig:
         offered = ("source:packets",) if number in (0, 1) else ("filter",)
@@ -220,13 +222,28 @@ def test_a_migration_waits_for_no_other_change_of_its_application_and_says_so() 
     ring.start("b", stated("off"), {"source": "peer-1", "f0": "peer-2", "sink": "peer-0"}, rising(100.0, 1500.0, START))
     until(ring, START)
     ring.takes = 30.0
-    other = move(ring, "f1", "peer-4", "a")
+    assert move(ring, "f1", "peer-4", "a") == []
+    return ring
+
+
+def test_a_migration_waits_for_no_other_change_of_its_application_and_says_so() -> None:
+    """The move cannot begin, which the old peer hears before the answer of the new one; it awaits that nevertheless."""
+    ring = beside_a_move()
     seconds(ring, 8)
-    assert other == []
     answered, ended = journaled(ring, MigrationAnswered)[0], journaled(ring, MigrationEnded)[0]
     assert answered.accepted
     assert ended.failure == "operator: 'f0'; f1 is moving to peer-4; expected one change at a time"
     assert ended.target == answered.target
+
+
+def test_after_a_move_that_could_not_begin_the_answer_is_awaited_as_long_as_without_it() -> None:
+    ring = beside_a_move()
+    with lost(ring, MigrationReply):
+        seconds(ring, 12)
+    first, second, *_ = journaled(ring, MigrationAnswered)
+    assert {first.reason, second.reason} == {"it did not answer in time"}
+    assert first.target != second.target
+    assert [first.seconds, second.seconds] == pytest.approx([3.0, 6.0], abs=0.2)
 
 
 def test_only_the_component_that_exceeds_its_processing_time_by_most_acts() -> None:
@@ -255,6 +272,19 @@ def test_an_observing_peer_journals_its_decisions_and_asks_no_other() -> None:
     assert not any(each.act for each in decided)
     assert not journaled(ring, MigrationProjected)
     assert not journaled(ring, ComponentMoved)
+
+
+def test_a_peer_that_has_died_is_no_target_although_the_directory_still_has_it() -> None:
+    ring = Loaded(6, 1)
+    hot(ring)
+    until(ring, START)
+    for gone in ("peer-4", "peer-5"):
+        ring.simulation.put(ring.simulation.now, "peer-2", gone, Leaving(()))
+    until(ring, START + 2.0)
+    decided = journaled(ring, MigrationDecided)[0]
+    assert decided.peer == "peer-2"
+    assert decided.candidates
+    assert not {"peer-4", "peer-5"} & {*decided.candidates}
 
 
 def test_two_hot_spots_do_not_get_the_same_capacity() -> None:
@@ -370,6 +400,26 @@ def test_a_shared_component_leaves_because_of_the_limit_of_another_application_a
         for reader in each.shared_readers
     }
     assert readers == {place(ring, "b", "g")}
+
+
+def test_a_component_that_runs_on_for_others_stays_when_its_application_has_ended() -> None:
+    ring = Loaded(8, 9)
+    stem = source("packets", rate=10.0, id="source").filter("bytes > 0", cost="1 ms", id="f0", at="peer-0")
+    ring.rates = {"a": lambda _now: 100.0, "b": lambda _now: 50.0}
+    ring.tau = {"f0": 1e-4, "g": 1e-4}
+    ring.submit("peer-0", "a", stem.sink(id="sink"))
+    ring.run(2.0)
+    ring.submit("peer-3", "b", stem.filter("bytes > 99", cost="1 ms", id="g").sink(id="sink", delay=0.1))
+    ring.run(2.0)
+    ring.simulation.report("peer-0", StopApplication("a"))
+    ring.run(1.0)
+    assert (ring.status("a"), ring.status("b"), place(ring, "a", "f0")) == ("stopped", "running", "peer-0")
+    pinned = source("packets", rate=10.0, id="source").filter("bytes > 0", cost="1 ms", id="f0", at="peer-0")
+    where = {"source": "peer-1", "f0": "peer-0", "sink": "peer-0"}
+    ring.start("c", pinned.sink(id="sink"), where, lambda _now: 900.0)
+    seconds(ring, 2)
+    (dismissed,) = {each.reason for each in journaled(ring, HotSpotDismissed)}
+    assert "a/f0: its application has ended" in dismissed
 
 
 def test_a_component_whose_plan_states_its_peer_stays_there() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import math
 import random
+import time
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def test_calibration_measures_all_kinds_before_any_plan_runs() -> None:
     times = itertools.count()
     sent: list[DriverMessage] = []
     loop = asyncio.new_event_loop()
-    overheads = MeasuredOverheads(0.0, loop, sent.append)
+    overheads = MeasuredOverheads(0.0, sent.append)
     try:
         calibration = Calibration(loop, lambda: float(next(times)), overheads)
         for _ in range(2 * len(KINDS)):
@@ -71,6 +72,19 @@ def test_calibration_measures_all_kinds_before_any_plan_runs() -> None:
         received.assume(message.stages, message.calls)
     assert sum(REFERENCE in message.stages for message in messages) == 1, "what has not changed is not sent again"
     assert {kind: received.expected(kind) for kind in KINDS} == {kind: overheads.expected(kind) for kind in KINDS}
+
+
+def test_what_a_stream_has_measured_is_sent_with_the_next_calibration_and_not_before() -> None:
+    sent: list[DriverMessage] = []
+    loop = asyncio.new_event_loop()
+    overheads = MeasuredOverheads(0.0, sent.append)
+    calibration = Calibration(loop, time.monotonic, overheads, busy=lambda: True)  # which has nothing to add itself
+    loop.close()
+    for _ in range(3):
+        overheads.observe("aggregate", 2.0)
+    assert sent == []
+    calibration.measure(0.0)
+    assert OverheadsMeasured({"aggregate": Overhead(2.0, 0.0)}, {}) in sent  # beside the speed, if that has changed
 
 
 def test_a_kind_that_has_not_run_takes_as_much_more_than_the_reference_as_its_call_does() -> None:
@@ -93,9 +107,8 @@ def test_a_kind_that_has_not_run_takes_as_much_more_than_the_reference_as_its_ca
 def test_measurements_during_a_start_soon_count_little() -> None:
     """Seen: on a busy machine a new cluster refused its first plans, as its threads had waited for its own start."""
     loop = asyncio.new_event_loop()
-    overheads = MeasuredOverheads(0.0, loop, lambda _: None)
+    overheads = MeasuredOverheads(0.0, lambda _: None)
     times = itertools.count(step=0.0005)
-    overheads.close()  # nobody is sent anything here
     calibration = Calibration(loop, lambda: next(times), overheads)
     loop.close()
     for held_up in (1.2, 0.8, 1.5, 0.9, 2.0):

@@ -66,7 +66,8 @@ def test_a_cancelled_limit_does_nothing() -> None:
     limit = answers.after(1.0, ("b",), over.append, "b")
     peer.tick(1.0)
     limit.cancel()
-    peer.tick(5.0)
+    assert peer.next_timer is None
+    peer.tick(2.0)
     assert over == []
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from synergy_nb.control.peer import Effect, Message, Peer, Send, key_of
 from synergy_nb.overlay._directory_roots import COPIES, PULLS
-from synergy_nb.overlay.directory import Directory, Entry, EntryCopy
+from synergy_nb.overlay.directory import ROOTS, Directory, Entry, EntryCopy
 from synergy_nb.overlay.directory_entries import HELD_FRACTION, Store
-from synergy_nb.overlay.directory_messages import Copies, CopiesStored, Pull, Register, Registered
+from synergy_nb.overlay.directory_messages import Copies, CopiesStored, Found, Pull, Register, Registered
 from synergy_nb.overlay.pastry import JoinReply, Pastry
 from synergy_nb.overlay.routing import RouteAck, Routed
 
@@ -96,6 +96,81 @@ def test_a_peer_that_comes_back_sends_no_copies_of_its_earlier_time() -> None:
     peer.call(10.1, pastry.join, None)
     peer.call(10.1, pastry.consider, "old")
     assert sent(until(peer, 30.0), Copies) == []
+
+
+def test_a_newcomer_alone_gets_copies_of_what_was_registered_here() -> None:
+    peer, pastry, directory = beside_one_with_entries_of_both()
+    for to, message in sent(until(peer, 2.0), Copies):
+        peer.receive(to, CopiesStored(message.number), 2.0)
+    assert directory.copying == {}
+    peer.call(9.0, pastry.consider, "new")
+    assert {to for to, _ in sent(until(peer, 9.5), Copies)} == {"new"}, "the other has them"
+
+
+def test_a_root_that_does_not_answer_is_not_asked_directly_again() -> None:
+    peer, pastry, directory = bench()
+    peer.call(0.0, pastry.join, None)
+    peer.call(0.5, pastry.consider, "old")
+    (name, *_) = (name for name in NAMES if pastry.root_of(key_of(name)) == "old")
+    directory.known_roots[name] = "gone"
+    peer.call(1.0, directory.lookup, [name], lambda found: None, 60.0)
+    assert directory.known_roots == {name: "gone"}
+    until(peer, 5.0)
+    assert directory.known_roots == {}
+
+
+def test_a_peer_that_leaves_keeps_nothing_of_its_own_entries() -> None:
+    """It is the root of some of them, and the removal of these reaches it after it has left."""
+    peer, pastry, directory = beside_one_with_entries_of_both()
+    peer.call(10.0, pastry.leave)
+    assert len(directory.store) == 0
+    peer.call(10.1, pastry.join, None)
+    peer.call(10.1, pastry.consider, "old")
+    assert sent(until(peer, 30.0), Copies) == []
+
+
+def beside_one_with_entries_of_both() -> tuple[Peer, Pastry, Directory]:
+    """A peer that has registered names of which it is the root, and names of which its neighbour is."""
+    peer, pastry, directory = bench()
+    peer.call(0.0, pastry.join, None)
+    peer.call(0.5, pastry.consider, "old")
+    for name in NAMES:
+        peer.call(1.0, directory.register, name, "component", {})
+    assert registrations(peer, 1.0)
+    assert 0 < len(directory.store) < len(NAMES)
+    return peer, pastry, directory
+
+
+def test_a_confirmation_that_comes_too_late_does_not_hide_others_of_its_message() -> None:
+    peer, pastry, directory = bench()
+    peer.call(0.0, pastry.join, None)
+    peer.call(0.5, pastry.consider, "old")
+    names = [f"n{each}" for each in range(20) if pastry.root_of(key_of(f"n{each}")) == "old"]
+    for name in names:
+        peer.call(1.0, directory.register, name, "component", {})
+    first = registrations(peer, 1.0)
+    peer.call(1.1, directory.register, names[0], "component", {"changed": 1})
+    peer.call(1.1, directory.unregister, names[1])
+    second = registrations(peer, 1.1)
+    held = [(each.entry.name, each.entry.kind, each.version) for one in first for each in one.copies]
+    changed = [(each.entry.name, each.entry.kind, each.version) for one in second for each in one.copies]
+    told: list[bool] = []
+    directory.on_confirmed.append(lambda: told.append(True))
+    peer.receive("old", Registered((("unknown", "component", 1), *held[:1], *changed[1:], *held[2:]), (), -1), 1.2)
+    assert told == []
+    peer.receive("old", Registered(tuple(changed[:1]), (), -1), 1.2)
+    assert told == [True]
+    assert [each.name for each in directory.registered] == [names[0], *names[2:]]
+
+
+def test_a_peer_remembers_the_roots_of_a_bounded_number_of_names() -> None:
+    peer, _, directory = bench()
+    names = tuple(f"name {number}" for number in range(ROOTS + 2))
+    for count in (ROOTS, ROOTS + 2):
+        peer.call(1.0, directory.lookup, names[:count], lambda found: None)
+        ticket = next(iter(directory.pending))
+        peer.receive("b", Found(ticket, dict.fromkeys(names[:count], ())), 1.0)
+        assert list(directory.known_roots) == list(names[count - ROOTS : count])
 
 
 def test_an_entry_that_its_root_lacks_is_registered_again_at_once() -> None:

@@ -26,3 +26,17 @@ def test_an_entry_expires_when_its_lease_ends_and_not_before(acts: list[tuple[st
         assert {entry.host for entry in store.get("n", now)} == living
         renewals = {host: store.renewal("n", "component", host, now) for host in "abc"}
         assert renewals == {host: (1, ends[host] - now) if host in living else None for host in "abc"}
+        copied = {host: store.copy("n", "component", host, now) for host in "abc"}
+        assert {host: (each.version, each.remaining) for host, each in copied.items() if each} == {
+            host: renewal for host, renewal in renewals.items() if renewal
+        }
+        assert list(store.copies("n", now)) == [copied[host] for host in dict.fromkeys(ends) if copied[host]]
+
+
+def test_the_end_of_a_lease_is_the_first_moment_without_the_entry() -> None:
+    store = Store()
+    store.put(EntryCopy(Entry("n", "h", "component", {}, 30.0), 1, 5.0), 10.0)
+    store.expire(14.75)
+    assert (len(store), len(store.get("n", 14.75)), len(store.get("n", 15.0))) == (1, 1, 0)
+    store.expire(15.0)
+    assert (len(store), store.names()) == (0, ())

@@ -374,7 +374,7 @@ def test_a_late_peer_says_so_and_others_wait_for_it() -> None:
     assert all(ping.message.stretch == 8.0 for ping in late)  # type: ignore[attr-defined]
     for step in range(40):
         peer.tick(110.5 + 0.5 * step)
-    assert membership.stretch < 8.0
+    assert membership.stretch == 1.0
 
 
 def test_a_dead_peer_is_pinged_more_and_more_rarely_also_by_the_last_one() -> None:
@@ -414,6 +414,78 @@ def test_a_late_period_suspects_no_peer() -> None:
     for now in (110.0, 120.0, 130.0):  # stopped again and again: no ping was ever given its time
         peer.tick(now)
     assert [membership.status(address) for address in "ab"] == [ALIVE, ALIVE]
+
+
+@pytest.mark.parametrize(("late", "asked"), [(0.25, True), (0.26, False)])
+def test_a_peer_that_is_late_by_more_than_half_a_period_judges_nobody(late: float, asked: bool) -> None:
+    peer, _, _ = bench("a", "b")
+    while (due := peer.next_timer) is not None and not sent(peer.tick(due), Ping):
+        pass
+    assert due is not None
+    assert bool(sent(peer.tick(due + 0.5 + late), PingFor)) is asked
+
+
+def test_only_the_acknowledgement_of_a_ping_itself_measures_the_round_trip() -> None:
+    peer, _, membership = bench("a")
+
+    def acknowledged(by: int) -> float | None:
+        """Have the next ping acknowledged by that of a ping so many later."""
+        while (due := peer.next_timer) is not None:
+            for each in sent(peer.tick(due), Ping):
+                peer.receive("a", PingAck(each.message.number + by, 1, ()), due + 0.125)  # type: ignore[attr-defined]
+                return membership.latency.rtt("a")
+        raise AssertionError
+
+    assert acknowledged(by=-1) is None
+    assert acknowledged(by=1) is None
+    assert acknowledged(by=0) == pytest.approx(0.125)
+
+
+def test_a_peer_outdoes_only_what_is_said_of_a_later_incarnation_of_it() -> None:
+    peer, _, membership = bench("a")
+    before = membership.incarnation
+    for said in (before - 1, before):
+        peer.receive("a", Ping(1, 1, (News("me", ALIVE, said),)), 100.1)
+        assert membership.incarnation == before
+    peer.receive("a", Ping(2, 1, (News("me", ALIVE, before + 5),)), 100.2)
+    assert membership.incarnation == before + 6
+
+
+def test_each_ping_has_a_number_of_its_own_until_its_peer_is_dead() -> None:
+    peer, _, membership = bench("a", "b", "c")
+    peer.receive("b", Ping(1, 1, (News("a", SUSPECT, 0),)), 100.1)
+    numbers = [each.message.number for each in sent(peer.receive("c", PingFor(1, "b", ()), 100.2), Ping)]  # type: ignore[attr-defined]
+    while (due := peer.next_timer) is not None and not membership.is_dead("a"):
+        pings = sent(peer.tick(due), Ping)
+        numbers += [each.message.number for each in pings]  # type: ignore[attr-defined]
+        for each in pings:
+            if each.to != "a":
+                peer.receive(each.to, PingAck(each.message.number, 1, ()), due)  # type: ignore[attr-defined]
+    assert len(numbers) > 5
+    assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize(("others", "times"), [(2, 8), (6, 11), (14, 14)])
+def test_news_is_sent_three_times_the_logarithm_of_the_ring_and_twice_more(others: int, times: int) -> None:
+    """SWIM, section 4.1: a multiple of log n infects all with high probability."""
+    peer, _, membership = bench(*map(str, range(others)))
+    told = 0
+    peer.receive("0", Ping(1, 1, (News("far", ALIVE, 1), News("far", LEFT, 1))), 100.1)
+    while (due := peer.next_timer) is not None and not membership.is_dead("far"):
+        peer.tick(due)
+    for number in range(2 * times):
+        acks = sent(peer.receive("0", Ping(number, 1, ()), peer.now), PingAck)
+        told += sum(piece.address == "far" for each in acks for piece in each.message.news)  # type: ignore[attr-defined]
+    assert told == times
+
+
+def test_a_peer_is_silent_while_it_is_suspected_and_for_some_time_after_its_death() -> None:
+    peer, _, membership = bench("a", "b")
+    died = dies(peer, membership, "a", 1)
+    peer.tick(died + 4.0)
+    died = next(moment for moment in (died, died - 0.1) if membership.silent(peer.now - moment))
+    assert membership.silent(peer.now - died) == ["a"]
+    assert membership.silent(peer.now - died - 0.001) == []
 
 
 def test_a_flood_of_news_and_pings_keeps_the_state_bounded() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from synergy_nb.control.peer import Peer, Record, Send, key_of
 from synergy_nb.events import RouteDropped
 from synergy_nb.overlay.latency import Latency
-from synergy_nb.overlay.pastry import JoinRequest, Leaves, Pastry
+from synergy_nb.overlay.pastry import JoinRequest, Leaves, Pastry, RowReply, RowRequest
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.overlay.recently_seen import Recent
 from synergy_nb.overlay.ring import MASK, LeafSet, RoutingTable, number_of, ring_position, shared_digits
@@ -149,6 +149,7 @@ def test_latency_follows_rfc_6298_and_is_bounded() -> None:
     assert latency.one_way("b") is None
     with pytest.raises(ValueError, match=r"capacity: 0 peers; expected at least 1"):
         Latency(capacity=0)
+    Latency(capacity=1, floor=0.5, unknown=0.5, ceiling=0.5)
     with pytest.raises(ValueError, match=r"floor, unknown, ceiling: 1.0, 0.5, 3.0 s; expected rising and positive"):
         Latency(floor=1.0)
 
@@ -177,6 +178,49 @@ def test_peers_that_join_one_after_the_other_through_different_contacts_find_the
         world.run(0.3)
     world.run(5.0)
     assert not world.wrong_leaf_sets()
+
+
+def test_a_peer_that_leaves_and_joins_again_has_the_timers_of_its_new_time_alone() -> None:
+    """Each time began another series of exchanges, which never ended."""
+    counts: list[list[int]] = []
+    for times in (0, 3):
+        peer = Peer("me", seed=1)
+        pastry = Pastry(peer)
+        peer.add(pastry)
+        peer.start(0.0)
+        for _ in range(times):
+            peer.call(0.0, pastry.join, None)
+            peer.call(0.0, pastry.leave)
+        peer.call(0.0, pastry.join, None)
+        for number in range(40):
+            peer.call(0.0, pastry.consider, f"p{number}")
+        effects = []
+        while (due := peer.next_timer) is not None and due < 500.0:
+            effects += peer.tick(due)
+        messages = [each.message for each in effects if isinstance(each, Send)]
+        counts.append([sum(isinstance(each, kind) for each in messages) for kind in (Leaves, RowRequest)])
+    for few, many in zip(*counts, strict=True):
+        assert few > 5
+        assert few == pytest.approx(many, rel=0.4)
+
+
+def test_a_row_is_answered_by_the_digits_of_keys() -> None:
+    peer = Peer("me", seed=1)
+    pastry = Pastry(peer)
+    peer.add(pastry)
+    peer.start(0.0)
+    peer.call(0.0, pastry.join, None)
+    for number in range(60):
+        peer.call(0.0, pastry.consider, f"p{number}")
+    here, asker = (*pastry.known(), "me"), key_of("asker")
+    apart = [address for address in here if key_of(address)[0] != asker[0]]
+    for column in (-1, *range(16)):
+        effects = peer.receive("asker", RowRequest(0, column), 1.0)
+        replies = [
+            each.message.learned for each in effects if isinstance(each, Send) and isinstance(each.message, RowReply)
+        ]
+        wanted = [address for address in apart if column in (-1, int(key_of(address)[0], 16))]
+        assert replies == ([tuple(wanted[:16])] if wanted else [])
 
 
 def test_joining_survives_loss() -> None:

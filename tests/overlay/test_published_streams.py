@@ -91,6 +91,10 @@ def test_nothing_is_published_twice_and_profiles_are_bounded() -> None:
         "v": {"rate": 2.0},
         "t": {"application": "a", "operator": "filter"},
     }
+    register, streams = said()
+    for number in range(70):
+        streams.profile(f"s{number}", {"rate": 1.0})
+    assert list(register.held) == [f"s{number}" for number in range(6, 70)]
     with pytest.raises(ValueError, match="measured: 'speed'; expected one of rate, cost, selectivity"):
         streams.profile("s", {"speed": 1.0})
 

@@ -25,9 +25,9 @@ VALUES: dict[str, Any] = {
     "links": ["X", "Y"], "duration": "1 min", "count": 100, "alpha": 1.5, "zipf": 0.5, "flags": True, "start": 5.0,
     "table": "bid", "interval": "2 s", "name": "mine", "servers": ["one.local:9092", "two.local:9092"], "tls": True,
     "topic": "rows", "topics": ["rows"], "user": "ann", "password": "shop", "path": "rows.csv", "key": "n",
-    "partition": "1 hour", "mechanism": "PLAIN", "server": "one.local:9000",
+    "partition": "1 hour", "mechanism": "PLAIN", "server": "one.local:9000", "profile": "clean",
     "function": "meters:Meters", "arguments": {"city": "Pisa"}, "repeats": True, "timeout": "3 s", "memory": "100 MB",
-    "database": "shop", "retain": True, "session": "mine", "topic_as": "word",
+    "readers": 2, "share": "2 of 3", "database": "shop", "retain": True, "session": "mine", "topic_as": "word",
 }  # fmt: skip
 OF: dict[str, dict[str, Any]] = {
     "trace": {"format": "csv"},
@@ -64,7 +64,10 @@ def same_again(plan: Plan) -> None:
 
 @pytest.mark.parametrize(
     ("connector", "without"),
-    [*((each, ()) for each in CONNECTORS if each not in ("python", "sql")), ("sql", OF_SERVERS), ("sql", ("path",))],
+    [
+        *((each, ("share",)) for each in CONNECTORS if each not in ("python", "sql")),
+        *(("kafka", ("readers",)), ("sql", OF_SERVERS), ("sql", ("path",))),
+    ],
 )
 def test_a_source_is_the_same_in_yaml_and_in_python(connector: str, without: Sequence[str]) -> None:
     params = parameters(connector, CONNECTORS[connector], without)

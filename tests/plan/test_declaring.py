@@ -9,15 +9,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from synergy_nb import aggregate, function, keyed, source
+from synergy_nb import Source, aggregate, function, keyed, reader, source
 from synergy_nb.dataflow.functions.calls import unpacked
-from synergy_nb.plan.functions import registry
 from synergy_nb.plan.functions.declaring import OwnFunction
-from synergy_nb.plan.functions.registry import Payload
+from synergy_nb.plan.terms import known_functions
+from synergy_nb.plan.terms.known_functions import Payload
 
 LOCK = threading.Lock()
 CODE = '''
@@ -120,7 +120,7 @@ def test_what_travels_is_the_content_and_can_be_called_elsewhere() -> None:
     content = unpacked(own.reference, own.payload)
     assert content.call({"bytes": 1}) == {"v": 10}
     assert (content.name, content.kind, content.form, content.columns) == ("valued", "apply", "row", {"v": "int"})
-    assert registry.DECLARED[own.reference] is own
+    assert known_functions.DECLARED[own.reference] is own
     assert own({"bytes": 1}) == {"v": 10}
     assert repr(own) == f"<apply {own.reference}>"
 
@@ -142,7 +142,7 @@ def test_a_set_that_two_values_share_is_one_set_where_it_arrives() -> None:
 
 def test_where_code_was_written_travels_beside_the_content_and_is_not_hashed() -> None:
     own = made(closed=7)
-    sent = registry.checked(own.reference, own.payload)
+    sent = known_functions.checked(own.reference, own.payload)
     content = unpacked(own.reference, own.payload)
     code = content.call.__code__
     assert (code.co_filename, code.co_firstlineno, content.first_line) == (
@@ -159,7 +159,7 @@ def test_where_code_was_written_travels_beside_the_content_and_is_not_hashed() -
         with pytest.raises(
             ValueError, match=f"function: '{own.reference}': what has come is other code, with the hash"
         ):
-            registry.receive(own.reference, other.encoded())
+            known_functions.receive(own.reference, other.encoded())
     with pytest.raises(pickle.UnpicklingError):
         unpacked(own.reference, Payload(sent.code, places=[[]] * len(sent.places)).encoded())
 
@@ -252,6 +252,73 @@ def test_parameters_are_checked_when_a_function_is_declared(tmp_path: Path) -> N
     for declare, what, text in wrong:
         with pytest.raises(ValueError, match=text):
             declare(what)
+
+
+def test_a_function_of_a_window_is_deterministic_and_others_are_not_unless_they_say_so() -> None:
+    @function(columns={"n": "int"})
+    async def looked_up(row: Any) -> Any:
+        return row
+
+    @aggregate(columns={"n": "int"})
+    def counted(batch: Any) -> Any:
+        return {"n": batch.height}
+
+    @keyed(columns={"n": "int"})
+    class Rows:
+        def on_rows(self, _key: Any, rows: Iterator[Any]) -> Iterator[Any]:
+            yield from rows
+
+    declared: list[Any] = [looked_up, counted, Rows]
+    assert [each.deterministic for each in declared] == [False, True, False]
+    assert looked_up.content.concurrency == 8
+
+
+def test_arguments_of_a_source_are_those_of_its_class() -> None:
+    @reader(columns={"v": "int"})
+    class Numbers(Source):
+        def __init__(self, first: int = 0) -> None:
+            self.first = first
+
+        def open(self, position: Any) -> None:
+            """Begin."""
+
+        def poll(self, _seconds: float) -> None:
+            """Give nothing."""
+
+    @function(columns={"v": "int"}, form="row")
+    def plain(row: Any) -> Any:
+        return row
+
+    numbers, other = cast("OwnFunction", Numbers), plain
+    assert not [
+        *numbers.wrongs({"arguments": {"first": 1}}),
+        *numbers.wrongs({}),
+        *other.wrongs({"arguments": {"b": 1}}),
+    ]
+    (wrong,) = numbers.wrongs({"arguments": {"last": 1}})
+    assert (wrong.field, wrong.value) == ("arguments", {"last": 1})
+    assert wrong.expected.startswith("those of Numbers(first")
+
+
+def test_a_class_is_known_where_it_was_declared_or_its_module_imported() -> None:
+    @reader(columns={"v": "int"})
+    class Some(Source):
+        def open(self, position: Any) -> None:
+            """Begin."""
+
+        def poll(self, _seconds: float) -> None:
+            """Give nothing."""
+
+    own = cast("OwnFunction", Some)
+    assert known_functions.known(own.reference) is own
+    assert known_functions.known(f"Some@{'0' * 32}") is None
+    assert known_functions.known("tests.connectors.never_imported:Some") is None
+
+
+def test_nothing_travels_of_an_installed_function() -> None:
+    assert known_functions.payload_of("fares.models:predicted") == b""
+    with pytest.raises(ValueError, match="expected one that this peer has"):
+        known_functions.payload_of(f"predicted@{'0' * 32}")
 
 
 def test_a_method_is_refused_and_limits_are_those_of_the_declaration() -> None:

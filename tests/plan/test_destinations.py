@@ -12,7 +12,8 @@ from synergy_nb import ClusterError, PlanError, Simulation, csv, jsonl, kafka, m
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import Technique, degrees, technique
 from synergy_nb.plan.derived.allowed_paths import refused_paths
-from synergy_nb.plan.derived.repeatable_results import results_name, unrepeatable
+from synergy_nb.plan.derived.repeatable_results import acts_outside, results_name, unrepeatable
+from synergy_nb.plan.derived.stream_sharing import reduced
 from synergy_nb.plan.operators.destinations import DESTINATIONS
 
 PACKETS = source("packets")
@@ -172,5 +173,14 @@ def test_results_have_the_name_of_their_stream_only_if_a_later_run_has_the_same_
         made = stream.sink(to=csv("a.csv"))
         assert unrepeatable(made, "sink") == why
         assert results_name(made, "sink", "app-1") == f"{made.stream_name('sink')} of app-1"
+    left = reduced(PACKETS.filter("bytes > 9", id="f").sink(id="out"), {"f": {"peer-1": ("a", "x")}})
+    outside = {
+        "": (PACKETS.filter("bytes > 9", id="f").sink(), "f"),
+        "source": (PACKETS.sink(), "source"),
+        "the source source (peers) cannot be read again": (source("peers").sink(), "source"),
+        "sink gives results to the outside": (PACKETS.sink(), "sink"),
+        "f is a stream that began before this one": (left, "f"),
+    }
+    assert [acts_outside(*each) for each in outside.values()] == ["", "", *list(outside)[2:]]
     dropping = PACKETS.sink(to=csv("a.csv"), delay="1 s", overdue="drop")
     assert unrepeatable(dropping, "sink") == "tuples past their deadline are dropped"

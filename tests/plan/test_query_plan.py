@@ -278,6 +278,15 @@ def test_columns_of_an_order_may_be_given_by_name_as_in_a_file() -> None:
         packets.sort("bytes", window="1 s", by="link")
 
 
+def test_an_operator_by_its_kind_has_its_own_parameters_before_those_of_all_operators() -> None:
+    packets = source("packets")
+    for by_kind, stream in (
+        (packets.operator("delay", cost="5 ms"), packets.delay("5 ms")),
+        (packets.operator("filter", where="bytes > 9", cost="5 ms"), packets.filter("bytes > 9", cost="5 ms")),
+    ):
+        assert by_kind.sink() == stream.sink()
+
+
 def test_arguments_of_the_wrong_kind_are_refused_at_once() -> None:
     valid = "where, id, cost, selectivity, at, engine, availability"
     expected = f"unknown argument 'costs'; expected one of {valid}; did you mean 'cost'"

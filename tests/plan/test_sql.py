@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.plan.sql import sql
+from synergy_nb.plan.sql._sql_precedence import with_parentheses
 
 SCHEMA = {
     "i": "int", "j": "int", "f": "float", "g": "float", "s": "str", "u": "str", "p": "bool", "q": "bool",
@@ -296,6 +297,13 @@ def test_refused_expressions_are_named_with_the_reason(text: str, said: str) -> 
     with pytest.raises(sql.SqlError) as caught:
         sql.parse(text, SCHEMA)
     assert said in str(caught.value)
+
+
+def test_the_place_of_each_character_in_the_given_text_is_known_where_parentheses_are_added() -> None:
+    text = "a = b IS NULL"
+    assert with_parentheses(text) == "(a = b) IS NULL"
+    assert sql.aligned(text) == [0, 0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert sql.aligned("a = b") == [0, 1, 2, 3, 4]
 
 
 def test_every_fault_of_an_expression_is_reported() -> None:

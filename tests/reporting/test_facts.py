@@ -23,6 +23,8 @@ from synergy_nb.events import (
     MoveBegun,
     MoveGivenUp,
     PeerTrouble,
+    PlacementFailed,
+    RequestPostponed,
     RequestSubmitted,
     SparkDied,
     SparkFailed,
@@ -65,6 +67,15 @@ def test_an_account_contains_a_move_in_progress() -> None:
     ):
         assert "moving:" not in account(RUNS, MOVES, end)
     assert Explanation("r", [RUNS, MOVES], NAMES).to_dict()["moving"] == {"filter": ("peer-2", "peer-3")}
+
+
+def test_an_application_that_waits_for_another_placement_is_being_composed() -> None:
+    late, again = (PlacementFailed(time, A, "r", reason=f"{B} is silent") for time in (0.5, 0.8))
+    waits = [ASKED, late, RequestPostponed(0.5, A, "r", reason=f"{B} is silent"), again]
+    assert Explanation("r", waits, NAMES).outcome == "being composed"
+    died = Explanation("r", waits, NAMES, ("failed", f"its origin {A} has died"))
+    assert died.outcome == "failed: its origin peer-1 has died"
+    assert Explanation("r", [late], NAMES).outcome == "not placed: peer-2 is silent"
 
 
 def test_late_rows_are_listed_with_their_latest_number() -> None:

@@ -46,6 +46,8 @@ def test_pinned_operators_stay_and_load_goes_elsewhere() -> None:
     assert "overloaded" not in found.to_text()
     tight = place(heavy, {"v1": 1.0, "v2": 0.4}, {"sink": "v2"})
     assert tight.utilisation["v2"] > 1.0
+    assert tight.assignment == found.assignment
+    assert tight.utilisation["v2"] == pytest.approx(found.utilisation["v2"] / 0.4)
     assert "overloaded at the plan's rates: v2" in tight.to_text()
 
 

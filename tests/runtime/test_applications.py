@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from synergy_nb import Cluster, ClusterError, Plan, connect_cluster, plan, source
+from synergy_nb import Cluster, ClusterError, Plan, connect_cluster, plan, source, watch
 from synergy_nb.reporting.application_list import UnknownApplication
 from synergy_nb.runtime.client import async_cluster
 from synergy_nb.runtime.client._lease_renewals import LeaseRenewals
@@ -66,6 +66,19 @@ def test_applications_are_a_table_with_delay_limit_peers_and_how_to_stop(cluster
     (row,) = [line for line in repr(cluster.applications).splitlines() if line.startswith(application.id)]
     assert "stopped" in row
     assert "cluster.stop" not in row
+
+
+@pytest.mark.slow
+def test_rows_beside_a_view_come_while_a_page_is_open_and_are_taken_from_no_loop(cluster: Cluster) -> None:
+    application = cluster.submit(endless("looked at", rate="200 tuples/s"))
+    application.head(5)
+    view = watch(application, rows=50)
+    assert "rows of looked at: the last " in view.to_text(), "the first rows are there"
+    view.on_page_message("ready", "a page")
+    asked_until(lambda: "rows of looked at: the last 50 rows" in view.to_text())
+    assert next(iter(application)).height
+    application.stop()
+    view.close()
 
 
 def test_running_applications_come_first_and_the_mapping_is_one(cluster: Cluster) -> None:

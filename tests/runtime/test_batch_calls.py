@@ -39,7 +39,7 @@ def test_a_leg_passes_no_more_functions_than_before() -> None:
     _, _, leg = asyncio.run(counted(ROWS, promise=False, count=1, seconds=STEP_S))
     assert "arrivals.Arrivals.add" in leg, "the link passes a frame to whom it concerns"
     assert not [name for name in leg if name.startswith(("_service.", "host.", "_peer_driver."))], "nobody hands it on"
-    assert len(leg) <= 94
+    assert len(leg) <= 84
 
 
 def test_a_promise_alone_costs_less_than_a_tuple_and_a_tuple_little_more_than_a_batch() -> None:

@@ -16,8 +16,8 @@ from synergy_nb import function
 from synergy_nb.control.driver_messages import ObtainContents
 from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.functions.registry import Payload, payload_of
 from synergy_nb.plan.tables.lookup_tables import table_of
+from synergy_nb.plan.terms.known_functions import Payload, payload_of
 from synergy_nb.runtime.client import _content_shipping
 from synergy_nb.runtime.client._content_shipping import ContentShipping
 from synergy_nb.runtime.data.function_processes import FunctionProcesses

@@ -242,6 +242,20 @@ async def test_senders_are_told_the_free_cores_of_their_readers() -> None:
     assert heard == {("b", 0.75)}
 
 
+async def test_nobody_asks_for_the_free_cores_that_a_reader_on_the_same_peer_has() -> None:
+    asked: list[float] = []
+
+    def unused() -> float:
+        asked.append(0.75)
+        return asked[-1]
+
+    pair = Pair(read=reading(30, 100), limits=Limits(4000), unused_cores=unused)
+    plan = trace().filter("bytes >= 0").sink()
+    pair.deploy("app", plan, dict.fromkeys(plan.operators, "a"))
+    assert sum(batch.table.height for batch in await pair.results("a", "app")) == 3000
+    assert asked == []
+
+
 @pytest.mark.slow
 async def test_a_link_that_takes_no_more_for_a_while_loses_nothing_and_fails_nobody() -> None:
     pair = Pair(read=reading(300, 100), limits=Limits(20_000))

@@ -57,7 +57,7 @@ def test_knobs_change_what_runs(cluster: Cluster, application: Application) -> N
         return [event for event in found if event.peer == cluster.peers["peer-3"]]
 
     cluster.load("peer-3", 0.8)
-    until(lambda: measured() and measured()[-1].cpu > 0.3, application)
+    until(lambda: any(event.cpu > 0.3 for event in measured()[-1:]), application)
     cluster.load("peer-3", 0)
     cluster.cut("peer-2", "peer-3")
     until(lambda: [e for e in cluster.events().of(LinkBroken) if e.reason == "cut on purpose"], application)

@@ -18,19 +18,21 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import dask
 import msgspec
 import psutil
 import pytest
-from distributed import Client, Security
+from distributed import Client, Security, Worker
 from distributed.utils import silence_logging_cmgr
 
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.process import fork_server as fork_server_module
 from synergy_nb.runtime.process._dask_silence import Silence
 from synergy_nb.runtime.process._plugin import client_links, install
+from synergy_nb.runtime.process._steady_worker import HEARTBEAT_S, SteadyWorker
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer, ProcessStartError, without_threads
 from synergy_nb.runtime.process.processes import QUIET, PeerCluster, start
 from synergy_nb.runtime.transport.link import LinkDown, Links
@@ -89,6 +91,18 @@ def held() -> Iterator[Held]:
     yield held
     held.close()
     assert gone(pids)
+
+
+def test_a_worker_sends_few_heartbeats_whatever_the_scheduler_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker: Any = object.__new__(SteadyWorker)
+    worker.periodic_callbacks = {"heartbeat": SimpleNamespace(callback_time=0.0)}
+
+    async def heartbeat(of: Any) -> None:
+        of.periodic_callbacks["heartbeat"].callback_time = 500.0  # milliseconds, as the scheduler's answer says
+
+    monkeypatch.setattr(Worker, "heartbeat", heartbeat)
+    asyncio.run(worker.heartbeat())
+    assert worker.periodic_callbacks["heartbeat"].callback_time == 1000.0 * HEARTBEAT_S
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 
@@ -57,23 +56,19 @@ def test_the_system_counts_how_long_all_threads_of_a_process_ran() -> None:
 def test_a_speed_is_sent_to_the_peer_when_it_has_changed() -> None:
     sent: list[DriverMessage] = []
 
-    async def measure() -> None:
-        overheads = MeasuredOverheads(0.0, asyncio.get_running_loop(), sent.append)
-        for number in range(ENOUGH):
-            overheads.publish()
-            assert not sent, number
-            overheads.called(REFERENCE_S * (4.0 if number else 2.0))
+    overheads = MeasuredOverheads(0.0, sent.append)
+    for number in range(ENOUGH):
         overheads.publish()
-        overheads.publish()
-        overheads.share.value = 0.95
-        overheads.publish()
-        overheads.share.value = 0.4
-        overheads.publish()
-        overheads.discount()  # what was measured while the peer started does not count
-        for _ in range(ENOUGH):
-            overheads.called(REFERENCE_S)
-        overheads.publish()
-        overheads.close()
-
-    asyncio.run(measure())
+        assert not sent, number
+        overheads.called(REFERENCE_S * (4.0 if number else 2.0))
+    overheads.publish()
+    overheads.publish()
+    overheads.share.value = 0.95
+    overheads.publish()
+    overheads.share.value = 0.4
+    overheads.publish()
+    overheads.discount()  # what was measured while the peer started does not count
+    for _ in range(ENOUGH):
+        overheads.called(REFERENCE_S)
+    overheads.publish()
     assert sent == [SpeedMeasured(1.0, 0.5), SpeedMeasured(0.4, 0.5), SpeedMeasured(0.4, 1.0)]

@@ -20,7 +20,7 @@ from synergy_nb.events.application_states import Status
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan, source
 from synergy_nb.reporting.peer_states import PeerState
-from synergy_nb.runtime.client._results import Results, gone_notice
+from synergy_nb.runtime.client._results import NewestRows, Results, gone_notice
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.data._ended_sinks import ENDED
 from synergy_nb.runtime.data._sinks import DeliveredSink
@@ -367,6 +367,75 @@ async def test_unread_results_are_retained_within_a_bound_and_who_lacks_some_say
     ended.add(many[0], big[0])
     ended.add(many[1], big[1])
     assert [name for each in many if ended.of(name := each.application)] == [many[1].application], "in bytes, too"
+
+
+async def test_a_look_waits_for_what_is_new_and_paces_nobody() -> None:
+    peer = Peer(Limits(results=40_000))
+    mine, newest = peer.notebook(), NewestRows(15)
+    await peer.push(10)
+    assert await mine.look(newest, "sink", 0.0) == (10, False)
+    assert await mine.look(newest, "sink", 0.0) == (0, False)
+    waiting = asyncio.create_task(mine.look(newest, "sink", 60.0))
+    await turns()
+    assert not waiting.done()
+    await peer.push(10)
+    assert await waiting == (10, False)
+    nothing = table(0, 0)
+    assert newest.table(nothing)["bytes"].to_list() == list(range(5, 20)), "the last ones"
+    latest = await mine.latest(15)
+    assert newest.table(nothing).equals(latest)
+    await peer.push(40)
+    assert await mine.look(newest, "sink", 0.0) == (15, False), "no more than are wanted"
+    assert newest.table(nothing)["bytes"].to_list() == list(range(45, 60))
+    assert (await mine.results(wait=False))["bytes"].to_list() == list(range(60)), "nothing was taken"
+    await peer.push(0, ends=True)
+    assert await mine.look(newest, "sink", 60.0) == (0, True)
+
+
+async def test_a_look_after_rows_were_discarded_begins_anew_and_one_at_what_has_ended_ends() -> None:
+    peer = Peer(Limits(results=8_000))
+    mine, newest = peer.notebook(), NewestRows(100)
+    await peer.push(2)
+    await mine.look(newest, "sink", 0.0)
+    for _ in range(20):
+        await peer.push(10)
+        await mine.results(wait=False)  # what all handles have is retained up to a bound
+    came, _ = await mine.look(newest, "sink", 0.0)
+    rows = newest.table(table(0, 0))["bytes"].to_list()
+    assert rows == list(range(202 - came, 202))
+    peer.ended = Status.STOPPED
+    peer.pair.undeploy("app", HERE)
+    assert await mine.look(newest, "sink", 60.0) == (0, True)
+
+
+async def test_rows_of_a_time_are_those_that_its_measurements_have_between_them() -> None:
+    peer = Peer(Limits(results=8_000))
+    mine = peer.notebook()
+    (sink,) = peer.pair.net["a"].sinks("app")
+    began = 1e10  # after any clock
+    for second in range(4):  # when 0, 10, 20 and 30 rows have come
+        sink.interval(began + second)
+        await peer.push(10)
+
+    async def came(since: float, until: float, rows: int = 100) -> list[int]:
+        found, _ = await mine.came_between(began + since, began + until, rows, "sink")
+        return found["bytes"].to_list()
+
+    assert await came(1.0, 2.0) == list(range(10, 20))
+    assert await came(1.2, 1.4) == list(range(10, 20)), "measurements divide the times"
+    assert await came(0.5, 2.5) == list(range(30))
+    assert await came(0.5, 2.5, rows=12) == list(range(12)), "the first of them"
+    assert await came(3.0, 100.0) == list(range(30, 40)), "those since the last measurement"
+    assert await came(-10.0, -1.0) == []
+    assert (await mine.results(wait=False)).height == 40, "nothing was taken"
+    for _ in range(20):
+        await peer.push(10)
+        await mine.results(wait=False)
+    found, gone = await mine.came_between(began + 1.0, began + 2.0, 100, "sink")
+    assert (found.height, gone) == (0, 10)
+    peer.ended = Status.STOPPED
+    peer.pair.undeploy("app", HERE)
+    assert (await came(-began, began))[-1] == 239, "what is retained of it"
 
 
 def test_rows_after_the_point_at_which_two_sinks_are_cut_are_those_of_the_other_one() -> None:

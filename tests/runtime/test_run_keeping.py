@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from synergy_nb import Cluster, ClusterError, runs, source
-from synergy_nb.events import ApplicationFinished, PeerMeasured, SinkMeasured
+from synergy_nb.events import ApplicationFinished, ClusterClosed, PeerMeasured, RequestSubmitted, SinkMeasured
+from synergy_nb.events.journal import Journal
+from synergy_nb.events.peers import ComponentMeasurements
+from synergy_nb.runtime.client.run_keeping import RunKeeping
 from tests.waiting import asked_until
 
 
@@ -61,3 +68,49 @@ def test_a_folder_that_is_gone_is_told_once_and_the_application_goes_on(
     told = [record.getMessage() for record in caplog.records if "nothing more is kept" in record.getMessage()]
     assert len(told) == 1
     assert told[0].startswith(f"runs: {folder}: ")
+
+
+class _Followed:
+    """A follower of a journal that has been written before."""
+
+    def __init__(self) -> None:
+        self.journal, self.names = Journal(100), {"tcp:a": "peer-1"}
+        self._listener: Callable[[], None] = lambda: None
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        self._listener = listener
+        return lambda: None
+
+    def tell(self) -> None:
+        self._listener()
+
+
+def test_runs_at_once_have_their_own_measurements_and_their_own_end(tmp_path: Path) -> None:
+    """A cluster that is closed stops what has finished, too; that is no other end of it."""
+    plans = {name: source("packets", seed=1).sink(name) for name in ("one", "two")}
+    followed = _Followed()
+    parts = [ComponentMeasurements(name, "sink", "sink", 1.0, 1.0, 0.1, 0.0, 0.0, 0, 0, None, 0) for name in plans]
+    for name in plans:
+        followed.journal.append(RequestSubmitted(1.0, "tcp:a", name, name, ("source", "sink"), {}))
+    followed.journal.append(PeerMeasured(2.0, "tcp:a", "", 0.5, 1, 1.0, 0.5, parts))
+    for name in plans:
+        followed.journal.append(ApplicationFinished(3.0, "tcp:a", name))
+    followed.journal.append(ClusterClosed(4.0, "tcp:a", ""))
+
+    async def no_qos(sink: str) -> None: ...
+
+    def held(name: str) -> Any:
+        last = SimpleNamespace(status="stopped", reason="", qos={})
+        readable = SimpleNamespace(readable=lambda text: text)
+        return SimpleNamespace(plan=plans[name], last=last, cluster=readable, graph={}, qos=no_qos)
+
+    async def keep() -> None:
+        keeping = RunKeeping(tmp_path, followed, held)  # type: ignore[arg-type]
+        followed.tell()
+        await keeping.close()
+
+    asyncio.run(keep())
+    for run in runs(tmp_path):
+        (measured,) = run.events().of(PeerMeasured)
+        assert [part.application for part in measured.components] == [run.id]
+        assert run.status == "finished"

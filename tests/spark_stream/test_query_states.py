@@ -6,13 +6,16 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from spark_stream import query as query_module
 from spark_stream._query_states import QUERY_FOLLOWS, QueryLife, QueryState
 from spark_stream._runs import ExchangeState, Runs
+from spark_stream._sources import PeerSource, register
 from spark_stream.callbacks import QueryCallbacks
 from spark_stream.java import SparkUnavailable
 from spark_stream.part import Part
@@ -122,6 +125,18 @@ def test_a_query_that_cannot_connect_fails_by_its_reason_and_one_that_is_stopped
     assert reasons == ["no such server"]
 
 
+def failed(monkeypatch: pytest.MonkeyPatch, execute: Callable[[PartQuery, object], None]) -> tuple[PartQuery, str]:
+    """A query whose starts are ``execute``, after it has failed, and the reason."""
+    reasons: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(PartQuery, "_execute", execute)
+    query = part_query(QueryCallbacks(on_failed=reasons.put), lambda: None)
+    monkeypatch.setattr(query, "_session", object)
+    query.start()
+    reason = reasons.get(timeout=WITHIN)
+    query.stop()
+    return query, reason
+
+
 @pytest.mark.parametrize(
     ("error", "starts"),
     [
@@ -136,23 +151,45 @@ def test_a_query_that_never_gets_further_fails_after_some_starts(
 ) -> None:
     """A session that was lost, or a query that was ended, began again for ever: its application never failed."""
     begun: list[object] = []
-    reasons: queue.Queue[str] = queue.Queue()
 
     def execute(_: PartQuery, session: object) -> None:
         begun.append(session)
         raise error
 
-    monkeypatch.setattr(PartQuery, "_execute", execute)
-    query = part_query(QueryCallbacks(on_failed=reasons.put), lambda: None)
-    monkeypatch.setattr(query, "_session", object)
-    query.start()
-    assert str(error).removesuffix(".") in reasons.get(timeout=WITHIN)
-    query.stop()
+    _, reason = failed(monkeypatch, execute)
+    assert str(error).removesuffix(".") in reason
     assert len(begun) == starts
 
 
+def test_parts_that_share_a_session_register_their_format_once() -> None:
+    """Of two that registered it at once, Spark refused one: it said that the format exists, and the part failed."""
+    begun, again = threading.Barrier(4), threading.Event()
+    asked: list[object] = []
+
+    class Session:
+        """A session that takes a while to register a format."""
+
+        def __init__(self) -> None:
+            self.dataSource = self
+
+        def register(self, what: object) -> None:
+            asked.append(what)
+            if len(asked) > 1:
+                again.set()
+            again.wait(0.2)
+
+    session: Any = Session()
+
+    def begin(_: int) -> None:
+        begun.wait(WITHIN)
+        register(session)
+
+    with ThreadPoolExecutor(4) as parts:
+        list(parts.map(begin, range(4)))
+    assert asked == [PeerSource]
+
+
 def test_a_query_that_gets_further_each_time_begins_again_as_often_as_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
-    failures: queue.Queue[str] = queue.Queue()
     batches = iter(range(2 * RETURNS))
 
     def execute(query: PartQuery, _: object) -> None:
@@ -161,12 +198,7 @@ def test_a_query_that_gets_further_each_time_begins_again_as_often_as_it_must(mo
             break
         raise SparkQueryEnded("query q was stopped by another program")
 
-    monkeypatch.setattr(PartQuery, "_execute", execute)
-    query = part_query(QueryCallbacks(on_failed=failures.put), lambda: None)
-    monkeypatch.setattr(query, "_session", object)
-    query.start()
-    failures.get(timeout=WITHIN)
-    query.stop()
+    query, _ = failed(monkeypatch, execute)
     assert query.restarts == 2 * RETURNS + RETURNS - 2
 
 
@@ -174,7 +206,6 @@ def test_a_quiet_query_that_ran_for_a_while_each_time_begins_again_as_often_as_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It makes no micro-batch, and its server may die now and then."""
-    failures: queue.Queue[str] = queue.Queue()
     seconds = itertools.chain(itertools.repeat(RAN + 1.0, 2 * 2 * RETURNS), itertools.repeat(0.0))
     clock = itertools.accumulate(seconds)
     monkeypatch.setattr(query_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
@@ -182,12 +213,7 @@ def test_a_quiet_query_that_ran_for_a_while_each_time_begins_again_as_often_as_i
     def execute(_: PartQuery, session: object) -> None:
         raise SparkQueryEnded("query q was stopped by another program")
 
-    monkeypatch.setattr(PartQuery, "_execute", execute)
-    query = part_query(QueryCallbacks(on_failed=failures.put), lambda: None)
-    monkeypatch.setattr(query, "_session", object)
-    query.start()
-    failures.get(timeout=WITHIN)
-    query.stop()
+    query, _ = failed(monkeypatch, execute)
     assert query.restarts > 2 * RETURNS
 
 

@@ -723,10 +723,10 @@ def test_spark_reads_a_trace_as_it_is_if_it_is_right(tmp_path: Path) -> None:
     table = pl.DataFrame({"ts": [1, 2, 3], "n": [1, 2, 3]}).with_columns(pl.col("ts").cast(pl.Datetime("us")))
     path = tmp_path / "trace.parquet"
 
-    def found(table: pl.DataFrame, **params: Any) -> bool:
-        table.write_parquet(path)
+    def found(table: pl.DataFrame, *, ordered: bool = True, statistics: bool = True, **params: Any) -> bool:
+        table.write_parquet(path, statistics=statistics)
         made = operator(path=str(path), format="parquet", columns={"ts": "time", "n": "int"}, time="ts", **params)
-        read = direct(made, columns)
+        read = direct(made, columns, ordered=ordered)
         assert read is None or read[0] == Staged(path, END, temporary=False)
         return read is not None
 
@@ -738,6 +738,11 @@ def test_spark_reads_a_trace_as_it_is_if_it_is_right(tmp_path: Path) -> None:
     assert not found(table.head(0))
     nothing = pl.Series("ts", [None], dtype=pl.Datetime("us"))
     assert not found(pl.concat([table, pl.DataFrame({"ts": nothing, "n": [4]})]))
+    far = table.with_columns(pl.Series("ts", [-(10**18), 0, 1], dtype=pl.Datetime("us")))
+    for known in (True, False):  # by the statistics of the file, or by its rows
+        assert found(table.reverse(), ordered=False, statistics=known)
+        assert not found(pl.concat([table, pl.DataFrame({"ts": nothing, "n": [4]})]), ordered=False, statistics=known)
+        assert not found(far, ordered=False, statistics=known)
     zoned = table.with_columns(pl.col("ts").dt.replace_time_zone("UTC"))
     assert found(zoned)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,3 +29,24 @@ def test_a_frame_is_a_source_and_results_are_a_frame(spark: SparkSession) -> Non
     first = made.orderBy("n").selectExpr("unix_micros(CAST(time AS TIMESTAMP)) AS at", "word").first()
     assert first is not None
     assert (dt.timedelta(microseconds=first["at"]), first["word"]) == (dt.timedelta(seconds=10), "w30")
+
+
+@pytest.mark.slow
+def test_a_streaming_frame_is_read_from_the_folder_that_spark_writes(spark: SparkSession, tmp_path: Path) -> None:
+    given, folder = tmp_path / "given", tmp_path / "written"
+    given.mkdir()
+    for number in range(4):
+        lines = [{"time": f"2026-01-01T00:00:0{number}.{n}Z", "n": 10 * number + n} for n in range(3)]
+        (given / f"{number}.json").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        os.utime(given / f"{number}.json", (number, number))  # the order in which Spark reads them
+    spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "2")
+    frame = spark.readStream.schema("time timestamp, n long").option("maxFilesPerTrigger", 1).json(str(given))
+    written = frame.writeStream.format("parquet").option("path", str(folder))
+    query = written.option("checkpointLocation", str(tmp_path / "at")).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert [path.name for path in (folder / "_spark_metadata").glob("*.compact")]
+    stated = {"path": folder / "*.parquet", "format": "parquet", "columns": {"time": "time", "n": "int"}}
+    found = Simulation(peers=1).submit(source("directory", **stated, ends=True).sink("out")).results()
+    assert found["n"].to_list() == [10 * number + n for number in range(4) for n in range(3)]
+    with pytest.raises(TypeError, match="expected a frame that ends, the folder that its writeStream writes"):
+        source(frame)

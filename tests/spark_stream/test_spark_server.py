@@ -504,3 +504,16 @@ def test_settings_of_one_session_do_not_reach_another(spark: SparkSession, spark
         connect(endpoint._replace(token="guessed"), timeout=WAIT)
     with pytest.raises(SparkUnavailable, match="refuses the session"):
         connect(endpoint, timeout=WAIT, settings={"spark.sql.warehouse.dir": "/elsewhere"})
+
+
+@pytest.mark.slow
+def test_a_server_of_an_earlier_release_elsewhere_is_refused(
+    spark_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_stream import session
+
+    endpoint = spark_server.ready()._replace(folder=None)
+    session.disconnect(session.connect(endpoint, timeout=WAIT))
+    monkeypatch.setattr(session, "OLDEST", (9, 1))
+    with pytest.raises(ValueError, match=r"^spark: .* has a server of Spark [0-9.]+; expected 9\.1 or later$"):
+        session.connect(endpoint, timeout=WAIT)

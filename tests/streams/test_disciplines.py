@@ -13,6 +13,7 @@ from synergy_experiments.flows.stream_world import StreamWorld
 from synergy_nb import Cluster
 from synergy_nb.dataflow.deployments import Role
 from synergy_nb.dataflow.meters import DelayHistogram
+from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.values import Chunk
 from synergy_nb.events import ComponentDeployed, RequestSubmitted
 from synergy_nb.lifecycle.sessions.deploying import remaining_times
@@ -82,6 +83,23 @@ def test_each_class_orders_its_own_and_the_peer_orders_the_classes(
     while waiting:
         serve()
     assert bench.hosting.next(0.0) is None
+
+
+def test_a_driver_is_asked_of_a_component_only_if_it_would_be_next() -> None:
+    """Many light applications wait at a time, and each choice asked the driver of all of them."""
+    bench = Bench({f"o{number}": [f"s{number}"] for number in range(20)})
+    for number in range(20):
+        bench.offer(f"o{number}")
+    asked: list[str] = []
+
+    def accept(component: Component, _chunk: Chunk) -> bool:
+        asked.append(component.operator)
+        return component.operator != "o0"
+
+    work = bench.hosting.next(0.0, accept)
+    assert work is not None
+    assert work.component.operator == "o1"
+    assert asked == ["o0", "o1"]
 
 
 def test_a_discipline_that_a_plan_states_gives_it_no_precedence_over_others() -> None:

@@ -7,8 +7,8 @@ import msgspec
 from synergy_nb.dataflow.streams.log.frames import Ack, Data, Frame, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log.log import EXPECTED, Limits
 from synergy_nb.dataflow.streams.log.merge import ASKING, SUBSCRIBED
-from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, OnLag, Output, Point, Reader
-from synergy_nb.dataflow.tuples import END, START, Punctuation
+from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, OVERHEAD, OnLag, Output, Point, Reader
+from synergy_nb.dataflow.tuples import END, START, Batch, Punctuation
 from tests.streams.items import batch
 from tests.streams.peers import Peers, moved, once
 
@@ -231,3 +231,15 @@ def test_tuples_in_transit_over_a_slow_link_are_not_repeated() -> None:
     peers.frames.extend(held)
     peers.later(1.0)
     assert peers.rows == [0, 1, 2]
+
+
+def test_an_output_that_is_larger_than_half_of_a_window_goes_in_parts_that_fit() -> None:
+    peers = Peers().begin()
+    peers.emit("n", batch(0, 100), deliver=False)  # 1,600 bytes
+    _, _, data = peers.frames.popleft()
+    peers.do("x", peers.hostings["x"].receive("s", data, peers.now))
+    work = peers.hostings["x"].next(peers.now)
+    assert work is not None
+    made = [chunk.item for chunk in work.run(lambda: peers.now, 1000).chunks]
+    assert len(made) == 4
+    assert all(isinstance(each, Batch) and each.nbytes + OVERHEAD <= 500 for each in made)

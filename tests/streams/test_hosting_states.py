@@ -92,7 +92,7 @@ def test_a_peer_remembers_nothing_of_what_it_left() -> None:
     roles = HeldRoles()
     roles.of(KEY).lead(RoleState.FAILED)
     roles.of(("app", "v")).back_up(Copy(Output("app", "v")))
-    recovery = Recovery(Component("app", "w", "p", Assignment("p"), 3, None))  # type: ignore[arg-type]
+    recovery = Recovery(Component("app", "w", "p", Assignment("p"), 3, None), 0.0)  # type: ignore[arg-type]
     roles.of(("app", "w")).lead(RoleState.REPLAYING, recovery)
     roles.leave_failed("app", {"u"})
     assert set(roles.found) == {KEY, ("app", "v"), ("app", "w")}

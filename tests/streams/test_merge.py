@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.streams.log.merge import ASKING, SUBSCRIBED, InOrder, Receipt
+from synergy_nb.dataflow.streams.log.merge import ASKING, SUBSCRIBED, InOrder, Port, Receipt
 from synergy_nb.dataflow.streams.log.values import (
     ORIGIN,
     OVERHEAD,
@@ -353,3 +353,17 @@ def test_a_chunk_equals_its_two_halves(cut: list[list[Chunk]]) -> None:
         assert each.since(each.start.position) is each
         assert each.before(each.end.position) is each
         assert msgspec.structs.asdict(each)["end"] == each.end
+
+
+def test_an_input_asks_its_producer_at_once_soon_again_and_then_less_and_less_often() -> None:
+    port = Port()
+    port.read_from("x", 0, 1.0)
+    times = []
+    for _ in range(7):
+        assert port.asks_at is not None
+        times.append(port.asks_at)
+        port.asked(port.asks_at)
+    assert times == pytest.approx([1.0, 1.05, 1.15, 1.35, 1.75, 2.55, 3.35])
+    port.ask_again(5.0)
+    port.asked(5.0)
+    assert port.asks_at == pytest.approx(5.05), "after something has changed it begins anew"

@@ -18,6 +18,8 @@ def test_producers_retain_tuples_that_an_engine_has_not_committed() -> None:
     peers.later(0.2)
     assert peers.kept == 0
     peers.step()
+    peers.later(0.2)
+    assert peers.kept == 3
     peers.emit("n", batch(3, 3))
     peers.later(0.2)
     assert peers.kept == 3

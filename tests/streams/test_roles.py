@@ -132,6 +132,33 @@ def test_a_follower_continues_at_its_position_after_a_move() -> None:
     assert ("app", "u") not in peers.hostings["x"].components
 
 
+def test_a_follower_that_is_not_wanted_any_more_is_a_backup_that_asks_for_nothing_again() -> None:
+    peers = Peers().begin()
+    assignment = peers.deployment.assignments["u"]
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.assign("u", msgspec.structs.replace(assignment, backups=(), follower="y"))
+    peers.later(0.5)
+    peers.emit("n", batch(3, 2))
+    peers.later(0.5)
+    active, follower = (peers.hostings[peer].components["app", "u"] for peer in "xy")
+    assert follower.log.end == active.log.end == Point(5, START)
+    peers.assign("u", assignment)
+    copy = peers.hostings["y"].roles.copies["app", "u"]
+    assert ("app", "u") not in peers.hostings["y"].components
+    assert copy.log is follower.log
+    assert copy.merge.received == Point(5, START)
+    peers.emit("n", batch(5, 1))
+    peers.later(0.5)
+    assert len(peers.hostings["s"].components["app", "n"].log) == 0, "nothing is kept for the follower"
+    assert copy.log.end == copy.merge.received == active.log.end == Point(6, START)
+    peers.dead.add("x")
+    peers.assign("u", HEIR)
+    peers.emit("n", batch(6, 1))
+    peers.later(0.5)
+    assert peers.rows == [0, 1, 2, 3, 4, 5, 6]
+
+
 def test_a_follower_that_is_sent_a_snapshot_before_it_has_subscribed_subscribes_nevertheless() -> None:
     peers = Peers().begin()
     peers.emit("n", batch(0, 3))

@@ -220,6 +220,19 @@ def test_bytes_and_needs_are_those_of_the_tables() -> None:
     assert held.needs(Punctuation(1, 0, 0.0)) == 0.0, "nothing that it holds is so early"
 
 
+def test_what_is_left_of_a_run_that_is_released_for_the_most_part_is_copied_and_leaves_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sorted_input, "TRIMMED", 8)
+    rows = rows_at(random.Random(8), range(50))
+    held = SortedInput()
+    held.receive(Batch(table_of(rows), 0, 0.0))
+    for until, kept in ((20, 50), (40, 10)):
+        held.receive(Punctuation(until, 50, 0.0))
+        assert [table.height for table in held.save().tables.values()] == [kept]
+    assert released(held.receive(Punctuation(END, 50, 0.0))) == by_hand(rows[40:])
+
+
 def test_a_large_release_comes_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_input, "OUTPUT_ROWS", 16)
     rows = rows_at(random.Random(7), range(50))

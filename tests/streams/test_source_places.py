@@ -7,6 +7,8 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
+from synergy_nb.dataflow.deployments import Assignment, Role
+from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.log.frames import Data
 from synergy_nb.dataflow.streams.log.log import StreamLog
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Chunk, Output, Point, Reader, SourcePlace, chunks_of
@@ -94,6 +96,18 @@ def test_who_takes_over_has_the_place_of_the_last_chunk_that_it_has(late: bool) 
     assert peers.opened[-1][0] == "w"
     assert peers.opened[-1][1].since.position == number
     assert source_of(peers, "w") == SourcePlace(number, 10 * number, b"%d" % number)
+
+
+def test_a_snapshot_has_the_place_where_it_was_made_though_the_source_goes_on_while_it_is_saved() -> None:
+    component = Component("app", "n", "s", Assignment("s", 0, ("w",), "", (), ()), Role.ACTIVE, None)
+    component.emit(placed(0, 3), 0.0)
+    component.capture()
+    component.emit(placed(3, 2), 0.0)
+    head = component.saving().head
+    successor = Component("app", "n", "w", Assignment("w", 1, (), "", (), ()), Role.ACTIVE, None)
+    successor.adopt_log(StreamLog(component.cuts.of(0).end))
+    successor.go_on(head)
+    assert successor.log.place == SourcePlace(3, 30, b"3")
 
 
 def test_a_source_of_which_another_reading_may_differ_waits_for_its_copies() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from synergy_nb.dataflow.deployments import FOLDER, Assignment
 from synergy_nb.dataflow.streams.hosting._waits import LONGEST_S, NOTICED_S, OFTEN
 from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.tuples import END
@@ -207,6 +208,17 @@ def test_a_component_that_executes_for_long_says_so(watched: Watched) -> None:
     watched.peers.do("x", hosting.finished(work, work.run(lambda: watched.peers.now), watched.peers.now))
     watched.peers.deliver()
     assert any(isinstance(each, WaitEnded) and each.operator == "u" for each in watched.look())
+
+
+def test_a_folder_that_takes_nothing_is_waited_for_once_it_has_taken_nothing_for_seconds(watched: Watched) -> None:
+    peers = watched.peers
+    peers.dead.add(FOLDER)
+    feeds = peers.deployment.assignments["u"].inputs
+    peers.assign("u", Assignment("x", 0, (FOLDER,), "", feeds, synchronized=(FOLDER,)))
+    watched.look(3)
+    watched.give()
+    assert ("u", Why.FOLDER) not in both(watched.look(2))
+    assert ("u", Why.FOLDER) in both(watched.look(3))
 
 
 def test_a_reader_at_a_silent_peer_has_a_silent_peer(watched: Watched) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, ClassVar
 
+import polars as pl
 import pytest
 
 from synergy_nb import BrokenForNow, Polled, Source
@@ -173,3 +174,71 @@ def test_breaks_have_their_names() -> None:
         check_source(Listed, broken=Mute)
     with pytest.raises(AssertionError, match="it gives rows, or nothing"):
         check_source(Listed, broken=Listed)
+
+
+class Divided(Listed):
+    """Right: every second row is of every second reader."""
+
+    def __init__(self) -> None:
+        self.reader, self.readers = 0, 1
+
+    def split(self, reader: int, readers: int) -> None:
+        self.reader, self.readers = reader, readers
+
+    def poll(self, seconds: float) -> Polled | None:
+        polled = super().poll(seconds)
+        if polled is None:
+            return None
+        own = [row for row in polled.rows if not isinstance(row, pl.Series) and row["n"] % self.readers == self.reader]
+        return polled._replace(rows=own)
+
+
+class Everything(Divided):
+    def split(self, reader: int, readers: int) -> None: ...
+
+
+class Nothing(Divided):
+    def split(self, reader: int, readers: int) -> None:
+        self.reader, self.readers = reader, readers + 1
+
+
+class Unfaithful(Divided):
+    """Opened at a position, it is the only reader."""
+
+    def open(self, position: Any) -> None:
+        super().open(position)
+        if position is not None:
+            self.reader, self.readers = 0, 1
+
+
+class DividedEndless(Divided):
+    def poll(self, seconds: float) -> Polled | None:
+        polled = super().poll(seconds)
+        return None if polled is None or polled.ends else polled
+
+
+def test_each_row_is_of_one_reader_and_each_reader_keeps_the_protocol() -> None:
+    check_source(Divided, readers=3)
+    check_source(Divided, ROWS, readers=8)  # two of them have nothing
+    check_source(DividedEndless, ROWS, readers=2)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (Everything, "split into 2 readers: row {'time': 0, 'n': 0}: they have it 2 times; expected 1"),
+        (Nothing, "split into 2 readers: row {'time': 2, 'n': 2}: they have it 0 times; expected 1"),
+        (Unfaithful, "reader 1 of 2: source, a new instance opened at the position 2, after row 1: row 1"),
+    ],
+)
+def test_what_divides_wrongly_fails(made: type[Source], said: str) -> None:
+    with pytest.raises(AssertionError) as raised:
+        check_source(made, readers=2)
+    assert said in str(raised.value)
+
+
+def test_a_source_that_does_not_divide_itself_says_so() -> None:
+    with pytest.raises(ValueError, match="readers: 2; expected 1, as Listed has no method split"):
+        check_source(Listed, readers=2)
+    with pytest.raises(ValueError, match="readers: 0; expected an integer of at least 1"):
+        check_source(Listed, readers=0)

@@ -101,12 +101,12 @@ def main(profile: str | None) -> None:
     print(f"{found['redraws']} redraws for {found['steps']} overlays")
     print("of the main thread, ms an overlay:", ", ".join(f"{name} {value:.1f}" for name, value in each.items()))
     for field, words in (("dur", "wall"), ("tdur", "processor")):
-        tasks = _tasks(trace, field)
+        tasks = tasks_of(trace, field)
         longest = ", ".join(f"{task:.0f}" for task in tasks[:12])
         print(f"{words} time: {sum(task > 50 for task in tasks)} tasks above 50 ms; longest: {longest} ms")
 
 
-def _tasks(trace: bytes, field: str) -> list[float]:
+def tasks_of(trace: bytes, field: str) -> list[float]:
     """Wall (``dur``) or processor (``tdur``) times of the tasks of the page's main thread, ms, longest first."""
     events = json.loads(trace)["traceEvents"]
     names = {(each["pid"], each["tid"]): each["args"]["name"] for each in events if each["name"] == "thread_name"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from synergy_nb import Plan, source
+from synergy_nb import Plan, plan, source
 from synergy_nb.widgets.plan_editor import PlanEditor
 from tests.browser import ARTEFACTS, ROOT, BarePage, new_page
 from tests.jupyterlab import CONFIGURATION, JupyterLab
@@ -761,6 +761,16 @@ def test_labels_name_a_function_without_its_hash_and_a_table_by_its_rows(bare: B
     labels = [page.node(name).get_attribute("aria-label") for name in ("lookup", "one", "two")]
     wanted = ["lookup, lookup, table of 2 rows · link, ", "one, apply, score, ", "two, apply, cost, "]
     assert all(str(label).startswith(text) for label, text in zip(labels, wanted, strict=True)), labels
+
+
+def test_readers_of_one_source_are_told_apart(bare: BarePage) -> None:
+    files = {"path": "orders/*.csv", "format": "csv", "columns": {"time": "time", "n": "int"}}
+    own = [source("directory", **files, share=f"{number} of 2", id=f"own_{number}") for number in (1, 2)]
+    both = source("directory", **files, readers=2, id="both")
+    page = Page(bare, PlanEditor(plan(own[0].union(own[1]).sink("a"), both.sink("b"), name="p").to_yaml()))
+    briefs = [page.node(name).get_attribute("aria-label") for name in ("own_1", "own_2", "both")]
+    wanted = ["directory · 1 of 2 · orders/*.csv", "directory · 2 of 2 · ", "directory · 2 readers · orders"]
+    assert all(text in str(label) for label, text in zip(briefs, wanted, strict=True)), briefs
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -25,5 +25,9 @@ class Watched(QoSView):
         self.numbers.append(bytes(buffers[0]) if buffers else b"")
         self.spoke.set()
 
+    def say(self, content: dict[str, Any]) -> None:
+        """Receive a message of a page, as its front end sends it."""
+        self._msg_callbacks(self, content, [])
+
     def on_page_message(self, kind: str, copy: str = "page") -> None:
         super().on_page_message(kind, copy)

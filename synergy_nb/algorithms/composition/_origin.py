@@ -37,6 +37,7 @@ from synergy_nb.lifecycle.requests.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.requests.decider import Decided, Decision, Refusal, find_candidates
 from synergy_nb.lifecycle.requests.selection_conditions import violated_condition
 from synergy_nb.overlay.membership import Membership
+from synergy_nb.plan.derived.source_readers import readers_of
 
 # conditions on a whole path, so that they say nothing about the peer where they fail
 ALONG: Final = ("delay", "miss rate")
@@ -153,7 +154,8 @@ class Composition(Protocol):
 
     def _returned(self, sender: str, message: Returned) -> None:
         pending = self._current(message.request, message.attempt)
-        if pending is not None and pending.found(message):
+        if pending is not None:
+            pending.found(message)
             self._select_if_complete(pending)
 
     def _merged(self, sender: str, message: Merged) -> None:
@@ -216,12 +218,14 @@ class Composition(Protocol):
         objective = self.config.objective
         equal = min((phi for phi, _ in pending.qualified), default=0.0) * (1.0 + self.config.tolerance)
 
-        spread = pending.submitted.spread
+        spread, together = pending.submitted.spread, readers_of(plan)
 
         def rank(qualified: tuple[float, ComponentGraph]) -> tuple[int, float, float, list[tuple[str, str]]]:
             phi, graph = qualified
             phi, delay, peers = round(max(phi, equal), 9), graph.delay(plan), sorted(graph.peers.items())
-            apart = -len({*graph.peers.values()}) if spread else 0
+            # readers of one source divide its work only if they are not at one peer
+            apart = -sum([len({graph.peers[each] for each in readers}) for readers in together])
+            apart = -len({*graph.peers.values()}) if spread else apart
             if objective == "chance":
                 return apart, float(zlib.crc32(f"{pending.request}/{peers}".encode())), phi, peers
             return apart, *((delay, phi) if objective == "delay" else (phi, delay)), peers
@@ -246,6 +250,8 @@ class Composition(Protocol):
             self._retry_or_refuse(pending, reason)
             return
         (phi, graph), plan = best, pending.plan
+        preferred = "most peers for the readers of a source" if readers_of(plan) else ""
+        preferred = "most peers" if pending.submitted.spread else preferred
         late = self.config.late if plan.qos.miss_rate is None else plan.qos.miss_rate
         self.peer.record(
             GraphSelected,
@@ -255,7 +261,7 @@ class Composition(Protocol):
             delay_s=graph.delay(plan),
             quantile_s=graph.delay_quantile(plan, late),
             late=late,
-            rule=f"most peers, then {self.config.rule}" if pending.submitted.spread else self.config.rule,
+            rule=f"{preferred}, then {self.config.rule}" if preferred else self.config.rule,
         )
         backups = {} if pending.proposed is None else pending.proposed.backups
         # a peer beyond its capacity, which only peers that enforce nothing admit, has no time that could be projected

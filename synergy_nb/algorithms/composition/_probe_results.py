@@ -150,14 +150,12 @@ class Pending:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def found(self, message: Returned) -> bool:
-        """A probe has arrived with a path; returns whether that is a new one."""
+    def found(self, message: Returned) -> None:
+        """A probe has arrived with a path; one that is known already does not count."""
         key = tuple((hop.operator, hop.peer) for hop in message.path)
-        if key in self.paths:
-            return False
-        self.paths[key] = message.path
-        self._count(message.weight, (hop.peer for hop in message.path))
-        return True
+        if key not in self.paths:
+            self.paths[key] = message.path
+            self._count(message.weight, (hop.peer for hop in message.path))
 
     def merge(self, message: Merged) -> None:
         """A probe has been merged with another one on its way."""

@@ -65,6 +65,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.memory_estimates import needed_bytes
 from synergy_nb.plan.derived.stream_sharing import Provider, provider
 from synergy_nb.plan.operators import catalogue
+from synergy_nb.plan.operators.sources import reader_of
 from synergy_nb.plan.terms.units import rank_of
 
 Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
@@ -442,9 +443,13 @@ class Probing(Protocol):
         def drawn(address: str) -> int:
             return zlib.crc32((salt + address).encode())
 
-        if adds is not None:
-            return sorted(candidates, key=lambda address: (adds(address), drawn(address)))[:many]
-        return sorted(candidates, key=drawn)[:many]
+        if adds is None:
+            ranked = sorted(candidates, key=drawn)
+        else:
+            ranked = sorted(candidates, key=lambda address: (adds(address), drawn(address)))
+        # of several readers of one source each begins with another candidate, or none could be apart from the others
+        first, _ = reader_of(plan.operators[operator].params) or (0, 1)
+        return [ranked[(first + number) % len(ranked)] for number in range(many)]
 
     def _adds(
         self, request: ProbedRequest, plan: Plan, operator: str, path: tuple[Hop, ...], *, alike: bool

@@ -15,9 +15,9 @@ refuses, the replicas are placed once more without it.
   and backups in the order of preference of chapter 4 (:mod:`.backup_peers`). As with active replicas, nothing is
   reserved before the session commits; a peer that refuses is left out at the next attempt.
 - Sinks that write nothing to the outside, operators that a plan pins to a peer, and sources without backups are not
-  replicated. The application ends with
-  their peers. So replicas are at other peers as long as there are enough; and such a source is at the origin if the
-  origin offers it, while one with backups is not.
+  replicated. The application ends with their peers. So replicas are at other peers as long as there are enough; and
+  such a source is at the origin if the origin offers it, while one with backups is not. The readers of one source are
+  at different peers as long as there are enough.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008. Section V-A.
@@ -57,6 +57,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.replica_degrees import is_replicable
 from synergy_nb.plan.derived.active_replicas import degrees_of, least_degree, replica_id, replicated
 from synergy_nb.plan.derived.replica_agreement import agreements
+from synergy_nb.plan.derived.source_readers import readers_of
 from synergy_nb.plan.terms.units import counted
 
 __all__ = ["ActivePlacement"]
@@ -157,11 +158,14 @@ class ActivePlacement:
                 reason = f"operator {name}: no candidate would execute it: {why}"
                 return Refusal(reason, unanswered=not refusals)
         backed_up = {name for name, each in degrees_of(plan).items() if each.passive > 1}
-        fixed = {
-            name: found[0] if plan.operators[name].kind == "sink" else self._peer_of_one(found, name in backed_up)
-            for name, found in able.items()
-            if not is_replicable(plan.operators[name])
-        }
+        fixed: dict[str, str] = {}
+        beside = {name: readers for readers in readers_of(plan) for name in readers}
+        for name, found in able.items():
+            if not is_replicable(plan.operators[name]):
+                taken = {fixed.get(each) for each in beside.get(name, ())}  # readers of one source divide its work
+                free = [each for each in found if each not in taken] or found
+                sink = plan.operators[name].kind == "sink"
+                fixed[name] = found[0] if sink else self._peer_of_one(free, name in backed_up)
         delays = delays_between(peers, answers, self._peer.address)
         distance = plan.qos.replica_distance
         deployed, cost, alone = _compute_deployment(plan, peers, answers, able, fixed, delays)

@@ -29,11 +29,11 @@ from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.plan.functions.declaring import Content, OwnFunction
 from synergy_nb.plan.functions.model_files import wrong_file
-from synergy_nb.plan.functions.registry import DECLARED, Payload
 from synergy_nb.plan.functions.shipping import Shipped
 from synergy_nb.plan.operators.own import ERROR
 from synergy_nb.plan.operators.schemas import IMPLICIT
 from synergy_nb.plan.terms.function_references import is_installed, name_of
+from synergy_nb.plan.terms.known_functions import DECLARED, Payload
 
 __all__ = [
     "Calls",

@@ -10,12 +10,13 @@ import msgspec
 
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Peer
-from synergy_nb.events import EnginesChosen, SignaturesFound
+from synergy_nb.events import EnginesChosen, EstimatesFound, SignaturesFound
 from synergy_nb.lifecycle.records.request import Alternative
 from synergy_nb.lifecycle.records.spark_offer import MICRO_BATCH, SparkOffer
 from synergy_nb.lifecycle.requests._engine_choice import NAMED_BY_PLAN, choose
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
+from synergy_nb.plan.checks.trace_facts import TraceFacts
 from synergy_nb.plan.derived.coarser_windows import WINDOWS, finer_streams, read_windows
 from synergy_nb.plan.derived.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
 from synergy_nb.plan.derived.stream_containment import PARTS, Container, containers, read_parts
@@ -219,14 +220,20 @@ class Alternatives:
 
     def _record_signatures(self, application: str, plan: Plan, profiled_plan: Plan) -> None:
         """Record the signatures from which impact is projected: stated by the plan, or measured before."""
-        known: tuple[dict[str, Rates], dict[str, Rates]] = {}, {}
+        stated: dict[str, Rates] = {}
+        measured: dict[str, Rates] = {}
+        by_profile: dict[str, Rates] = {}
         for name in profiled_plan.sources:
             rates = signature(profiled_plan, name)
             if rates:
-                stated = name in plan.operators and bool(signature(plan, name))
-                known[not stated][name] = rates
-        if any(known):
-            self._peer.record(SignaturesFound, application, stated=known[0], measured=known[1])
+                own = name in plan.operators and plan.operators[name].params.get("signature")
+                before = profiled_plan.operators[name].params.get("signature")
+                (stated if own else measured if before else by_profile)[name] = rates
+        if stated or measured or by_profile:
+            self._peer.record(SignaturesFound, application, stated=stated, measured=measured, profiled=by_profile)
+        profiles = {name: facts.name for name in plan.sources if (facts := _facts(plan, name)) is not None}
+        if profiles:
+            self._peer.record(EstimatesFound, application, numbers=_estimates(plan, profiled_plan), profiles=profiles)
 
     def as_requested(self, application: str, plan: Plan) -> Alternative:
         """Return the alternative in which Spark executes the operators that name it, and peers execute all others."""
@@ -252,6 +259,26 @@ class Alternatives:
         if parts:
             for listener in self.on_spark_parts:
                 listener(application)
+
+
+def _facts(plan: Plan, source: str) -> TraceFacts | None:
+    size = plan.sizes.get(source)
+    return None if size is None else size.facts
+
+
+def _estimates(plan: Plan, profiled_plan: Plan) -> dict[str, tuple[str, float, str]]:
+    """Rates of sources and selectivities that depend on data, as the plan was decided on, and their origins."""
+    found: dict[str, tuple[str, float, str]] = {}
+    for name, operator in plan.operators.items():
+        basis, decided = plan.basis(name), profiled_plan.operators.get(name)
+        if not basis or decided is None or decided.kind != operator.kind:
+            continue
+        origin = basis if profiled_plan.basis(name) == basis else "before"
+        if operator.inputs:
+            found[name] = "selectivity", profiled_plan.selectivity(name), origin
+        else:
+            found[name] = "rate", profiled_plan.rate(name), origin
+    return found
 
 
 def _profiles(entries: DirectoryEntries) -> dict[str, Profile]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from synergy_nb.plan.checks.operator_flows import pause_of
 from synergy_nb.plan.checks.source_sizes import Amount, Basis, SourceSize, duration_of, tuples_within
+from synergy_nb.plan.checks.trace_facts import Thinned, known_of, measured, thinned
 from synergy_nb.plan.checks.validation import Operator, PlanError, Problem
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.operators.declaration import Flow
@@ -185,6 +186,9 @@ def stream_within(plan: RatedPlan, operator: str, seconds: float) -> Amount:
     if not 0.0 < period < math.inf:
         return Amount(taken, basis, whole)
     windows = _windows_within(plan, operator, period, taken)
+    known = measured(node, _known(plan, node.inputs[0]), taken, windows) if len(node.inputs) == 1 else None
+    if known is not None:
+        return Amount(known, basis, whole)
     flow = Flow(taken / period, parts[0].tuples / period, windows / period)
     given = declared.tuples(node.params, flow) * period
     groups = _groups(plan, operator) if declared.keys and taken else math.inf
@@ -218,6 +222,17 @@ def _windows_within(plan: RatedPlan, operator: str, seconds: float, taken: float
         return max(taken / float(window["rows"]), 1.0)
     pause = pause_of(window)
     return max(seconds / pause, 1.0) if pause else 0.0
+
+
+def _known(plan: RatedPlan, operator: str) -> Thinned | None:
+    """What the profile of its trace says of a stream."""
+    node = plan.operators[operator]
+    if not node.inputs:
+        return known_of(plan.sizes[operator].facts) if operator in plan.sizes else None
+    if len(node.inputs) > 1 or (before := _known(plan, node.inputs[0])) is None:
+        return None
+    taken = plan.rate(node.inputs[0])
+    return thinned(node, before, plan.rate(operator) / taken if taken else 1.0)
 
 
 def _groups(plan: RatedPlan, operator: str) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from synergy_nb.plan.checks.source_sizes import SourceSize, rate_with
+from synergy_nb.plan.checks.source_sizes import SourceSize, rate_basis, rate_with
+from synergy_nb.plan.checks.trace_facts import Thinned, known_of, measured, thinned
 from synergy_nb.plan.checks.validation import Operator
 from synergy_nb.plan.operators.catalogue import KINDS, PART, TAP
 from synergy_nb.plan.operators.declaration import Flow
@@ -22,6 +23,9 @@ class OperatorFlow(NamedTuple):
     given: float  # tuples/s of its stream
     tuple_bytes: float  # mean bytes of a tuple of its stream
     load: float  # processing requirement, cores
+    # origin of the rate of a source, or of the selectivity: `stated`, `rows` (of its file), `profile` or `assumed`;
+    # empty: it follows from what the operator is
+    basis: str = ""
 
 
 class Inner(Protocol):
@@ -55,6 +59,7 @@ def flows(
     paces: dict[str, float] = {}  # seconds of event time per second, 1 where the readers determine it
     widths: dict[str, Mapping[str, float]] = {}  # bytes of the values of a column, where they are known
     wide = any(size.widths for size in sizes.values())
+    facts: dict[str, Thinned | None] = {}
     for name, operator in operators.items():
         taken = sum(found[up].given for up in operator.streams)
         if operator.kind == "source":
@@ -86,12 +91,21 @@ def flows(
             continue
         if operator.kind == "source":
             taken = rate_with(operator.params, sizes.get(name))
+        before = facts.get(operator.inputs[0]) if len(operator.inputs) == 1 else None
         if operator.selectivity is not None:
-            given = taken * operator.selectivity
+            given, basis = taken * operator.selectivity, "stated"
+        elif (known := measured(operator, before, taken, closing.get(name, 0.0))) is not None:
+            given, basis = known, "profile"
         else:
             first = found[operator.inputs[0]].given if operator.inputs else taken
             given = KINDS[operator.kind].tuples(operator.params, Flow(taken, first, closing.get(name, 0.0)))
-        found[name] = OperatorFlow(taken, given, size, taken * processing_time(name))
+            basis = "assumed" if KINDS[operator.kind].guessed else ""
+        if operator.kind == "source":
+            facts[name] = known_of(sizes[name].facts) if name in sizes else None
+            basis = rate_basis(operator.params, sizes.get(name))
+        else:
+            facts[name] = thinned(operator, before, given / taken if taken else 1.0)
+        found[name] = OperatorFlow(taken, given, size, taken * processing_time(name), basis)
     return found
 
 

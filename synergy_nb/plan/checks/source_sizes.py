@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from synergy_nb.plan.checks.trace_facts import TraceFacts
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, GENERATED, pace_of, rate_of, share_of
 
-__all__ = ["Amount", "Basis", "SourceSize", "duration_of", "rate_with", "tuples_within"]
+__all__ = ["Amount", "Basis", "SourceSize", "duration_of", "rate_basis", "rate_with", "tuples_within"]
 
 
 class SourceSize(msgspec.Struct, frozen=True, array_like=True):
@@ -32,11 +33,13 @@ class SourceSize(msgspec.Struct, frozen=True, array_like=True):
     widths: dict[str, float] = {}  # column to the mean bytes of its values, for columns of text and bytes
     # column to the number of different values that it seems to have, at most one for each row
     distinct: dict[str, float] = {}
+    facts: TraceFacts | None = None  # what its profile says; None: it has none
 
     def is_valid(self) -> bool:
         """Whether all numbers are finite and none is negative."""
         numbers = [each for each in (self.rows, self.seconds) if each is not None]
-        return all(0.0 <= each < math.inf for each in (*numbers, *self.widths.values(), *self.distinct.values()))
+        numbers += [*self.widths.values(), *self.distinct.values()]
+        return all(0.0 <= each < math.inf for each in numbers) and (self.facts is None or self.facts.is_valid())
 
 
 class Basis(enum.IntEnum):
@@ -68,7 +71,19 @@ def rate_with(params: Mapping[str, Any], size: SourceSize | None) -> float:
     pace = pace_of(params)
     if pace and size is not None and size.rows and size.seconds and _stated_rate(params) is None:
         return size.rows / size.seconds * pace
+    if pace and size is not None and size.facts is not None and _stated_rate(params) is None:
+        return size.facts.rate * pace
     return rate_of(params)
+
+
+def rate_basis(params: Mapping[str, Any], size: SourceSize | None) -> str:
+    """Origin of what :func:`rate_with` returns: ``stated``, ``rows``, ``profile`` or ``assumed``."""
+    if _stated_rate(params) is not None or params.get("connector") in GENERATED:
+        return "stated"
+    pace = pace_of(params)
+    if pace and size is not None and size.rows and size.seconds:
+        return "rows"
+    return "profile" if pace and size is not None and size.facts is not None else "assumed"
 
 
 def duration_of(params: Mapping[str, Any], size: SourceSize | None) -> float:
@@ -129,6 +144,8 @@ def _density(params: Mapping[str, Any], size: SourceSize | None) -> tuple[float,
         return (stated / pace, Basis.GUESSED if size is None else Basis.KNOWN) if pace else (stated, Basis.GUESSED)
     if known is not None:
         return known, Basis.KNOWN if found.exact else Basis.GUESSED
+    if found.facts is not None:
+        return found.facts.rate, Basis.GUESSED
     return DEFAULT_RATE / (pace_of(params) or 1.0), Basis.ASSUMED if found.rows is None else Basis.GUESSED
 
 

@@ -15,7 +15,8 @@ from synergy_nb.plan.operators.declaration import REQUIRED
 from synergy_nb.plan.operators.engines import ENGINES, off_spark
 from synergy_nb.plan.operators.profile_fields import PROFILE, own_replicas
 from synergy_nb.plan.operators.schemas import Derivation, Schema
-from synergy_nb.plan.operators.sources import CONNECTOR
+from synergy_nb.plan.operators.sources import CONNECTOR, DIVISIBLE
+from synergy_nb.plan.terms.known_functions import known as known_function
 from synergy_nb.plan.terms.naming import ID, is_id, suggested_id
 from synergy_nb.plan.terms.units import WrongValue, WrongValues, nearest
 
@@ -417,6 +418,13 @@ def _normal(
     wrongs: list[WrongValue] = []
     derivation = Derivation(params, streams, windows, wrongs, faulty)
     schema = declaration.schema(derivation, parameters)
+    own = (
+        known_function(params["function"])
+        if operator.kind == "source" and "function" in params and not faulty
+        else None
+    )
+    if own is not None:
+        wrongs.extend(own.wrongs(params))
     problems.extend(Problem(name, wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in wrongs)
     stated = tuple(operator.inputs), cost, selectivity, at, engine, check_replicas(operator, problems)
     params = derivation.params  # in the declared order: what followed from others is last there otherwise
@@ -454,6 +462,8 @@ def check_parameters(operator: Operator, problems: list[Problem]) -> dict[str, A
         own = ", ".join(parameters) or "none"
         kind = f"{operator.kind} of {given['connector']}" if "connector" in given else operator.kind
         expected = f"connector, {CONNECTOR}" if field == "source" and near else f"a parameter of {kind} ({own})"
+        if operator.kind == "source" and field in ("readers", "share"):
+            expected = f"no {field}: {kind} is read by one component; {', '.join(DIVISIBLE)} have partitions"
         problems.append(Problem(name, field, given[field], expected, near))
     return params
 

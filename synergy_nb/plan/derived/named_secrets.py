@@ -9,6 +9,7 @@ from synergy_nb.plan.derived.spark_parts import works_of
 from synergy_nb.plan.operators.catalogue import KINDS, parameters_of
 from synergy_nb.plan.operators.destinations import DESTINATION, DESTINATIONS
 from synergy_nb.plan.operators.parameter_types import HEADERS, SECRET, SECRET_TEXT, URL, WEBSOCKET, ValueType
+from synergy_nb.plan.operators.sources import ARGUMENTS
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.terms.secret_names import names_in
 
@@ -50,6 +51,15 @@ def _names(kind: ValueType, value: Any) -> list[str]:
         return []
     if kind is SECRET:
         return [value]
-    if kind is HEADERS:
-        return [name for text in value.values() for name in names_in(text)]
+    if kind is HEADERS or kind is ARGUMENTS:
+        return list(dict.fromkeys(name for text in _texts(value) for name in names_in(text)))
     return names_in(value) if kind in (SECRET_TEXT, URL, WEBSOCKET) else []
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a value that JSON has, but names of fields."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from synergy_nb.plan.checks.validation import PlanError, Problem
 from synergy_nb.plan.derived.placement_modes import decider_of
+from synergy_nb.plan.derived.source_readers import readers_of
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.terms.units import format_duration, type_of
@@ -136,9 +137,20 @@ def _problems(old: Plan, new: Plan) -> Iterable[Problem]:
         if sink not in new.sinks:
             yield Problem(sink, "sinks", ", ".join(new.sinks), f"also {sink!r}, as in the plan that runs")
     streams = {old.stream_name(name) for name in old.sources}
+    before, now = _readers(old), _readers(new)
+    told = [name for name, readers in now.items() if name in before and len(readers) != len(before[name])]
+    for name in told:
+        expected = f"{len(before[name])}, as in the plan that runs, whose readers go on"
+        yield Problem(name, "readers", len(now[name]), expected)
     for name in new.sources:
-        if new.stream_name(name) not in streams:
+        if new.stream_name(name) not in streams and not any(name in now[each] for each in told):
             yield Problem(name, "source", new.stream_name(name), f"one of the plan that runs: {', '.join(streams)}")
+
+
+def _readers(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """The readers of each source, by the operator that has its stream."""
+    several = {plan.downstream(readers[0])[0]: readers for readers in readers_of(plan)}
+    return {name: (name,) for name in plan.sources} | several
 
 
 def _period(windows: Iterable[Mapping[str, Any] | None]) -> float:

@@ -80,8 +80,8 @@ def acts_outside(plan: Plan, operator: str) -> str:
         return f"{operator} is a stream that began before this one"
     if node.kind == "sink":
         return f"{operator} gives results to the outside"
-    connector = str(node.params.get("connector", _REPEATABLE[0]))
-    return "" if connector in _REPEATABLE else f"the source {operator} ({connector}) cannot be read again"
+    connector = node.params.get("connector")
+    return "" if connector in (None, *_REPEATABLE) else f"the source {operator} ({connector}) cannot be read again"
 
 
 def results_name(plan: Plan, sink: str, application: str) -> str:

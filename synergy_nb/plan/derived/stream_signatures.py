@@ -1,8 +1,8 @@
 """Signatures of the streams of a plan: their rates over time (dissertation, section 2.3.4).
 
-A plan may state the signature of a source, or an earlier run may have measured it; those of all other streams follow
-from them. A signature here is a pattern: segments of constant rate, the earliest first, which repeat, without absolute
-times. An empty one means a constant rate.
+A plan may state the signature of a source, an earlier run may have measured it, or the profile of its trace has it;
+those of all other streams follow from them. A signature here is a pattern: segments of constant rate, the earliest
+first, which repeat, without absolute times. An empty one means a constant rate.
 
 The segments of a stream are those of its inputs if the operator passes tuples on as they arrive. The stream of an
 operator that emits the results of a window at its end has a constant rate.
@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
+from synergy_nb.plan.checks.trace_facts import pattern_of
 from synergy_nb.plan.operators.catalogue import KINDS, PART
 from synergy_nb.plan.operators.parameter_types import MOST_SEGMENTS, SIGNATURE
+from synergy_nb.plan.operators.sources import pace_of
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.terms.units import WrongValue
 
@@ -128,7 +130,16 @@ def arrivals(plan: Plan, operator: str) -> Rates:
 
 
 def _stated(plan: Plan) -> bool:
-    return any(plan.operators[each].params.get("signature") for each in plan.sources)
+    return any(_of_source(plan, each) for each in plan.sources)
+
+
+def _of_source(plan: Plan, source: str) -> Sequence[Sequence[float]]:
+    """The pattern of a source that its plan states, or else the one that the profile of its trace has."""
+    params, size = plan.operators[source].params, plan.sizes.get(source)
+    stated: Sequence[Sequence[float]] = params.get("signature") or ()
+    if stated or size is None or size.facts is None:
+        return stated
+    return pattern_of(size.facts, pace_of(params))
 
 
 def _signature(plan: Plan, operator: str, known: dict[str, Rates]) -> Rates:
@@ -137,7 +148,7 @@ def _signature(plan: Plan, operator: str, known: dict[str, Rates]) -> Rates:
         return found
     node, rate = plan.operators[operator], plan.rate(operator)
     if not node.inputs:
-        stated = node.params.get("signature") or ()
+        stated = _of_source(plan, operator)
         found = scaled(stated, rate) if len(stated) > 1 else ()
     elif node.kind == PART or KINDS[node.kind].waits or not rate:
         found = ()

@@ -1,5 +1,5 @@
 """Functions of one's own: how they are declared, what a plan knows of them, and what travels to the peers.
 
-``declaring`` is the door for authors, ``registry`` for whoever has to find a function by the reference of a plan.
+``declaring`` is the door for authors; :mod:`.plan.terms.known_functions` finds a function by the reference of a plan.
 Nothing here executes a function, but for a sample of its author's.
 """

@@ -8,23 +8,25 @@ its reference (:mod:`synergy_nb.plan.terms.function_references`) and its columns
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from synergy_nb.errors import user_facing
-from synergy_nb.plan.functions import registry, shipping
+from synergy_nb.plan.functions import shipping
 from synergy_nb.plan.functions.model_files import checksum
 from synergy_nb.plan.operators.parameter_types import COLUMN_TYPES
 from synergy_nb.plan.operators.schemas import IMPLICIT
-from synergy_nb.plan.terms.units import WrongValues, parse_duration
+from synergy_nb.plan.terms import known_functions
+from synergy_nb.plan.terms.units import WrongValue, WrongValues, parse_duration
 
 __all__ = ["FORMS", "Content", "OwnFunction", "Wake", "aggregate", "function", "keyed", "reader"]
 
 #: What a function of ``@function`` gets and returns.
 FORMS: Final = ("polars", "arrow", "row")
+_BASE: Final = "synergy_nb.dataflow.sources"  # module of the base class of sources
 _LONGEST_NAME: Final = 100
 _DECLARED_BY: Final = {
     "apply": "a function that @function has declared",
@@ -98,21 +100,26 @@ class OwnFunction:
         aside = {name: shipping.Place(getattr(content, name)) for name in ("first_line", "source")}
         travels: Any = msgspec.structs.replace(content, **aside)
         code, places = shipping.shipped(content.name, content.call, travels)
-        payload = registry.Payload(code, content.file, content.sha256, places)
+        payload = known_functions.Payload(code, content.file, content.sha256, places)
         self.payload = payload.encoded()
         self.reference = f"{content.name}@{payload.digest}"
-        registry.add(self)
+        known_functions.add(self)
 
-    def check_arguments(self, given: Any) -> None:
-        """Raise ``ValueError`` if the class cannot be made with arguments; what are none is for the plan to refuse."""
-        is_source = self.content.kind == "source"  # another function is refused as what it is
-        if is_source and isinstance(given, Mapping) and all(isinstance(each, str) for each in given):
-            signature = inspect.signature(self.content.call)
-            try:
-                signature.bind(**given)
-            except TypeError as error:
-                found = f"source {self.name!r}: arguments: {dict(given)!r}"
-                raise ValueError(f"{found}; expected those of {self.name}{signature} ({error})") from None
+    def wrongs(self, params: Mapping[str, Any]) -> Iterator[WrongValue]:
+        """Find what a source of this class cannot be made with."""
+        if self.content.kind != "source":  # another function is refused as what it is
+            return
+        given = params.get("arguments", {})
+        signature = inspect.signature(self.content.call)
+        try:
+            signature.bind(**given)
+        except TypeError as error:
+            yield WrongValue(dict(given), f"those of {self.name}{signature} ({error})", field="arguments")
+        # that of the base class, which this room does not know, refuses
+        divides = getattr(getattr(self.content.call, "split", None), "__module__", _BASE) != _BASE
+        if params.get("readers") not in (None, 1) and not divides:
+            expected = "1, or a class with split(self, reader, readers), which divides its partitions among them"
+            yield WrongValue(params["readers"], expected, field="readers")
 
     def parameters(self, kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Complete the parameters of the operator that executes it.

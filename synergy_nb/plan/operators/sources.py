@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -52,6 +53,7 @@ __all__ = [
     "CONNECTOR",
     "CONNECTORS",
     "DEFAULT_RATE",
+    "DIVISIBLE",
     "FORMATS",
     "FORMATS_OF",
     "GENERATED",
@@ -70,7 +72,9 @@ __all__ = [
     "is_endless",
     "pace_of",
     "rate_of",
+    "reader_of",
     "share_of",
+    "share_text",
 ]
 
 #: Expected rate of a source that states none, tuples/s.
@@ -98,6 +102,9 @@ FORMATS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 #: Connectors whose rows another reading need not repeat in the same order, even from the same position. So what they
 #: give leaves the peer only when all copies of the source have it.
 HELD: Final = ("directory", "socket", "http", "sse", "websocket", "kafka", "mqtt", OWN)
+
+#: Most components that may read one source: each is on all routes to its own part of the plan.
+MOST_READERS: Final = 64
 
 #: Connectors of which another reading, after the death of all peers, may have other rows: `HELD`, and those of rows
 #: that only a program, or the peer itself, has.
@@ -191,6 +198,38 @@ def _arguments(value: Any) -> dict[str, Any]:
     except (TypeError, ValueError):
         raise WrongValue(value, expected) from None
     return dict(json.loads(text))
+
+
+#: What the constructor of a class gets; ``${shop}`` in a text is the secret `shop`.
+ARGUMENTS: Final = ValueType("arguments", _arguments, annotation="Mapping[str, Any]")
+
+
+def _share(value: Any) -> str:
+    """Parse the share of one reader of several, ``1 of 2``."""
+    parts = value.split(" of ") if isinstance(value, str) else []
+    if len(parts) == 2 and all(re.fullmatch("[1-9][0-9]{0,2}", each) for each in parts):
+        reader, readers = map(int, parts)
+        if reader <= readers and 2 <= readers <= MOST_READERS:
+            return share_text(reader - 1, readers)
+    raise WrongValue(value, f"which reader it is of how many, such as '1 of 2', of {MOST_READERS} at most")
+
+
+def share_text(reader: int, readers: int) -> str:
+    """The ``share`` of a reader, by its number from 0 on.
+
+    >>> share_text(0, 2), reader_of({"share": "1 of 2"}), reader_of({})
+    ('1 of 2', (0, 2), None)
+    """
+    return f"{reader + 1} of {readers}"
+
+
+def reader_of(params: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Which reader a source with these parameters is, from 0 on, and of how many; None: the only one."""
+    share = params.get("share")
+    if share is None:
+        return None
+    reader, readers = share.split(" of ")
+    return int(reader) - 1, int(readers)
 
 
 def _links(value: Any) -> list[str]:
@@ -309,6 +348,22 @@ _ACCOUNT: Final[Mapping[str, Parameter]] = {
     "user": Parameter(TEXT, "name of the account", None, "none: without an account"),
     "password": Parameter(SECRET, "name of the secret with its password", None, "no password", spelling="keyword"),
 }
+_OF_PARTITIONS: Final[Mapping[str, Parameter]] = {
+    "readers": Parameter(
+        integer(1, MOST_READERS),
+        "number of components that [read it together](sources.md#several-readers), each a share of its partitions, on "
+        "a peer of its own where there are enough",
+        None,
+        "1",
+    ),
+    "share": Parameter(
+        ValueType("share", _share, annotation="str"),
+        "which of several readers it is: `1 of 2` reads every second partition. A plan that states `readers` has one "
+        "source for each share when it is submitted",
+        None,
+        "it reads all partitions",
+    ),
+}
 _OF_OBJECTS: Final = {name: each for name, each in _OF_LINES.items() if name != "quotes"}
 #: Parameters of sources, by connector.
 CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
@@ -354,6 +409,14 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "yes, but not in files whose columns are separated by tabs",
         ),
         "speed": Parameter(FACTOR, _SPEED, 0.0),
+        "profile": Parameter(
+            PATH,
+            "file or prepared folder with the [profile](pipeline.md#the-profile) of this trace or of one like it: "
+            "rates, selectivities and groups that the plan does not state are those that it has measured",
+            None,
+            "the one beside a prepared file",
+            named=False,
+        ),
         "heartbeat": _HEARTBEAT,
         "strict": Parameter(FLAG, "whether a single malformed line is an error", False),
         "tolerance": Parameter(
@@ -386,6 +449,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "name",
         ),
         "ends": Parameter(FLAG, "whether the stream ends when all files that are there have been read", False),
+        **_OF_PARTITIONS,
         **_OF_LINES,
         "tolerance": _BORNE._replace(
             help="share of malformed lines of a file that are skipped and reported; more of them are an error"
@@ -485,6 +549,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "earliest",
         ),
         "ends": Parameter(FLAG, "whether the stream ends when all messages that are there have been read", False),
+        **_OF_PARTITIONS,
         **_ACCOUNT,
         "mechanism": Parameter(choice(*MECHANISMS), "how the brokers are shown the password", MECHANISMS[0]),
         **_OF_OBJECTS,
@@ -510,8 +575,8 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             help="class, as `@reader` returns it; in a file `package.module:Name`, installed at the peers"
         ),
         "arguments": Parameter(
-            ValueType("arguments", _arguments, annotation="Mapping[str, Any]"),
-            "what its constructor gets, by name: values that JSON has",
+            ARGUMENTS,
+            "what its constructor gets, by name: values that JSON has; `${shop}` in a text is the secret `shop`",
             None,
             "nothing",
         ),
@@ -519,6 +584,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             FLAG, "whether it begins with the first row of its stream where no position is known", False
         ),
         "ends": Parameter(FLAG, "whether it ends at some time", False),
+        **_OF_PARTITIONS,
         "columns": _COLUMNS._replace(help="column to type", absent="as its declaration says"),
         "time": Parameter(
             COLUMN, "column of its rows with the event time, which is called `time` in the stream", "time", named=False
@@ -609,6 +675,9 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
     },
 }
 
+#: Connectors whose partitions several components may read.
+DIVISIBLE: Final = tuple(name for name, parameters in CONNECTORS.items() if "readers" in parameters)
+
 #: Description of valid connectors, for errors.
 CONNECTOR: Final = (
     f"one of {', '.join(CONNECTORS)}; a file can use all but python, while tables and functions of your own "
@@ -669,6 +738,10 @@ def _source(it: Derivation) -> Schema | None:
     if SOURCE.shaping & set(it.faulty):
         return None
     connector: str = params["connector"]
+    if params.get("readers") == 1:
+        del params["readers"]
+    if "share" in params and "readers" in params:
+        it.wrong("readers", params["readers"], f"1 beside the share {params['share']!r}, which is that of one reader")
     if connector in ("packets", "peers"):
         return {**TRACE_SCHEMAS[connector], **({"flags": "str"} if params.get("flags") else {})}
     if connector == "nexmark":
@@ -759,10 +832,11 @@ def _off_spark(params: Mapping[str, Any]) -> str:
 
 
 def _brief(params: Mapping[str, Any]) -> str:
+    share = f", {params['share']}" if "share" in params else ""
     if params["connector"] == OWN:
-        return name_of(params["function"])
+        return name_of(params["function"]) + share
     name = str(params.get("path", params.get("name", params.get("table", "")))).rpartition("/")[2]
-    return f"{params['connector']} {name}" if name else str(params["connector"])
+    return (f"{params['connector']} {name}" if name else str(params["connector"])) + share
 
 
 SOURCE: Final = Declaration(

@@ -46,9 +46,9 @@ class Results:
         """Return the next request to the sink, which may wait ``wait`` seconds while it has nothing."""
         return Fetch(self.application, self.sink, self._received_to, wait=wait, reader=self.reader)
 
-    def look(self, rows: int) -> Fetch:
-        """Return a request for the last ``rows`` rows, which moves no reader on."""
-        return Fetch(self.application, self.sink, None, wait=0.0, last=max(rows, 1))
+    def look(self, rows: int, between: tuple[float, float] | None = None) -> Fetch:
+        """Return a request for the last ``rows`` rows, or the first that came in a time; it moves no reader on."""
+        return Fetch(self.application, self.sink, None, wait=0.0, last=max(rows, 1), between=between)
 
     def add(self, answer: FetchedResults) -> int:
         """Add the answer to the last request; return the bytes of its results.
@@ -144,6 +144,46 @@ class Results:
         if len(self.stored) > 1:
             self.stored[:] = [pl.concat(self.stored)]
         return self.stored[0] if self.stored else None
+
+
+class NewestRows:
+    """The last rows of a sink, looked at again and again without a place in its results."""
+
+    def __init__(self, rows: int) -> None:
+        self._most = max(rows, 1)  # number of rows
+        self._application = ""
+        self._upto: tuple[int, int] | None = None  # point up to which everything that is still wanted was seen
+        self._tables: deque[pl.DataFrame] = deque()  # the last rows, no more of them than needed
+        self._height = 0
+
+    def request(self, results: Results, wait: float) -> Fetch:
+        """Return the next request to the sink of a handle; it waits ``wait`` seconds for something new."""
+        if results.application != self._application:  # another plan has taken the place of its own
+            self._application, self._upto = results.application, None
+        return Fetch(results.application, results.sink, self._upto, wait=wait, last=self._most)
+
+    def add(self, answer: FetchedResults) -> int:
+        """Add the answer to the last request; return the number of its rows."""
+        if self._upto is None or answer.missed:
+            self._tables.clear()
+            self._height = 0
+        self._upto = answer.end
+        tables = [item.table for item in map(decode, answer.items) if isinstance(item, Batch)]
+        came = sum(table.height for table in tables)
+        self._tables.extend(tables)
+        self._height += came
+        while self._tables and self._height - self._tables[0].height >= self._most:
+            self._height -= self._tables.popleft().height
+        return came
+
+    def table(self, empty: pl.DataFrame) -> pl.DataFrame:
+        """Return the last rows as one table, which is ``empty`` if there are none."""
+        if len(self._tables) > 1:
+            joined = pl.concat(self._tables).tail(self._most)
+            self._tables.clear()
+            self._tables.append(joined)
+            self._height = joined.height
+        return self._tables[0].tail(self._most) if self._tables else empty
 
 
 def rows_of(answer: FetchedResults, empty: pl.DataFrame) -> pl.DataFrame:

@@ -26,6 +26,7 @@ from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.plan_changes import PlanChange, change_of, check_replacement
+from synergy_nb.plan.derived.source_readers import with_readers_apart
 from synergy_nb.plan.derived.stream_sharing import endless_sources
 from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_list import ListedApplication
@@ -41,7 +42,15 @@ from synergy_nb.runtime.client._accounts import explained, replayed
 from synergy_nb.runtime.client._led_application import ClusterAccess, LedApplication
 from synergy_nb.runtime.client._pushing import Pushing
 from synergy_nb.runtime.client._result_writers import ResultWriter, writer_for
-from synergy_nb.runtime.client._results import Results, missed_notice, rows_of, why_discarded, why_endless, why_none
+from synergy_nb.runtime.client._results import (
+    NewestRows,
+    Results,
+    missed_notice,
+    rows_of,
+    why_discarded,
+    why_endless,
+    why_none,
+)
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.result_files import ResultFile
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
@@ -576,6 +585,31 @@ class AsyncApplication(LedApplication):
                 return rows_of(answer, empty(self.plan.schema(name))).tail(n)
         return self.collected(name).tail(n)
 
+    async def look(self, newest: NewestRows, sink: str, wait: float) -> tuple[int, bool]:
+        """Add what is new to the last rows of a sink; wait for it ``wait`` seconds at most.
+
+        Returns the number of new rows, and whether none follow. It asks no reader's place, as :meth:`latest` does.
+
+        Raises ``ClusterError`` if the peer of the sink does not answer.
+        """
+        asked = pack(newest.request(self._results[sink], wait))
+        peer = self.sink_peer(sink)
+        answer = unpack(await self.cluster.request(peer, "fetch", asked, wait + 5.0), FetchedResults)
+        return (0, True) if answer.gone else (newest.add(answer), answer.finished)
+
+    async def came_between(self, since: float, until: float, rows: int, sink: str) -> tuple[pl.DataFrame, int]:
+        """Return rows that came to a sink between two times, seconds, and how many more are not retained any more.
+
+        ``rows``: largest number of rows, of which the first are returned.
+
+        Raises ``ClusterError`` if the peer of the sink does not answer, or retains nothing of it any more.
+        """
+        asked = pack(self._results[sink].look(rows, (since, until)))
+        answer = unpack(await self.cluster.request(self.sink_peer(sink), "fetch", asked), FetchedResults)
+        if answer.gone:
+            raise ClusterError(f"{self.id}: its rows are not retained any more: others have ended since")
+        return rows_of(answer, empty(self.plan.schema(sink))), answer.missed
+
     def collected(self, sink: str | None = None) -> pl.DataFrame:
         """Return the results collected from a sink so far as one table, without a request."""
         name = self.sink(sink)
@@ -742,6 +776,7 @@ class AsyncApplication(LedApplication):
             If the application has ended; or if the new plan has not caught up in time, or cannot be made of the streams
             of the old one, which goes on.
         """
+        plan = with_readers_apart(plan)
         change = change_of(self.plan, plan)
         check_replacement(self.id, self.plan, plan)
         patience = duration("timeout", timeout)

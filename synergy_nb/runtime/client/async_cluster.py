@@ -26,6 +26,7 @@ from synergy_nb.lifecycle.requests.submission import check_detached, check_submi
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.placement_modes import placement_of
+from synergy_nb.plan.derived.source_readers import with_readers_apart
 from synergy_nb.plan.terms.units import duration
 from synergy_nb.reporting.application_list import Applications, Identified, chosen_id
 from synergy_nb.reporting.peer_states import PeerState
@@ -455,6 +456,7 @@ class AsyncCluster(PeerRequests):
             client.
         """
         self._check_open()
+        plan = with_readers_apart(plan)
         patience = duration("timeout", timeout)
         living = _alive(await self.states()) if unknown_peers(plan, origin, self._names) else list(self.peers)
         spark, local = "" if self.spark.where else unavailable() or "it was started without", self.local is not None
@@ -581,6 +583,7 @@ class AsyncCluster(PeerRequests):
             Origin, algorithm and time limit, see :meth:`submit`.
         """
         self._check_open()
+        plan = with_readers_apart(plan)
         placement = placement_of(plan, placement, spread=spread, peers=len(self.peers))
         await self._contents.send(plan, self.peers.values())
         sized = plan.sized(sizes_of_rows(plan, plan.rows))

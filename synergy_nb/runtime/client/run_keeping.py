@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from synergy_nb.events import (
     ApplicationEnded,
+    ApplicationFinished,
     ClusterClosed,
     Event,
     PeerMeasured,
     RequestEvent,
     RequestSubmitted,
 )
-from synergy_nb.events.application_states import ENDED
+from synergy_nb.events.application_states import ENDED, Status
 from synergy_nb.recording.kept_runs import RunWriter
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.journal_follower import JournalFollower
@@ -39,6 +40,7 @@ class _Run:
     def __init__(self, submitted: float) -> None:
         self.submitted = submitted
         self.ended: float | None = None
+        self.finished = False  # whether it has finished, whatever a handle says that stops it afterwards
         self.events: list[Event] = []  # those that are not written yet
         self.application: AsyncApplication | None = None  # handle; None until the submission has returned
         self.writer: RunWriter | None = None
@@ -86,16 +88,17 @@ class RunKeeping:
             return
         for application, run in self._runs.items():
             if run.ended is None:
+                own: Event = event
                 if isinstance(event, PeerMeasured):
-                    own = [each for each in event.components if each.application == application]
-                    event = replace(event, components=own)
-                self._add(application, run, event)
+                    parts = [each for each in event.components if each.application == application]
+                    own = replace(event, components=parts)
+                self._add(application, run, own)
 
     def _add(self, application: str, run: _Run, event: Event) -> None:
         run.events.append(event)
         self._handle(application, run)
         if isinstance(event, ApplicationEnded) and run.ended is None:
-            run.ended = event.time
+            run.ended, run.finished = event.time, isinstance(event, ApplicationFinished)
             self._begin(application, run)
         elif len(run.events) >= PART:
             self._begin(application, run)
@@ -135,14 +138,14 @@ class RunKeeping:
                     await held.qos(sink)
             run.writer = run.writer or RunWriter(self._folder, application, held.plan)
             events, run.events = run.events, []
-            last, names = held.last, dict(self._follower.names)
+            last, names, finished = held.last, dict(self._follower.names), run.finished
             try:
                 await asyncio.to_thread(
                     run.writer.write,
                     events,
                     names,
-                    status=last.status,
-                    reason=held.cluster.readable(last.reason),
+                    status=Status.FINISHED.value if finished else last.status,
+                    reason="" if finished else held.cluster.readable(last.reason),
                     submitted=run.submitted,
                     ended=run.ended,
                     qos=last.qos,

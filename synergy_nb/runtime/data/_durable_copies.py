@@ -8,19 +8,20 @@ streams wait as for any backup that is slow.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, NamedTuple
 
 from synergy_nb.dataflow.deployments import FOLDER, Deployment, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.hosting.hosting import Hosting
 from synergy_nb.dataflow.streams.log.frames import Frame
-from synergy_nb.dataflow.streams.log.values import ORIGIN, Point
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Output, Point
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder import DurableFolder
-from synergy_nb.durable.folder_copy import FolderCopy
+from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
 from synergy_nb.durable.records import DurableError
 from synergy_nb.durable.restoring import Restored, restored
 from synergy_nb.durable.writing import ComponentWork, carry_out
@@ -38,7 +39,7 @@ Key = tuple[str, str]
 class _Waiting(NamedTuple):
     """Something that is to be written."""
 
-    application: str
+    output: Output
     todo: ComponentWork
 
 
@@ -69,6 +70,7 @@ class DurableCopies:
         self._pending: dict[str, Deployment] = {}  # applications whose components are being read: what comes then
         self._read: set[tuple[str, str, int]] = set()  # application, operator and epoch of those that have been read
         self._waiting: deque[_Waiting] = deque()  # what is to be written
+        self._unwritten: Counter[Output] = Counter()  # number of these, by output
         self._files: dict[str, DiskFiles] = {}  # application to its files; for the thread alone
         self._busy = False
         self._tries = 0
@@ -154,7 +156,9 @@ class DurableCopies:
 
     def _begun(self, key: Key, component: Component, repeats: Point) -> None:
         if self._hosting.components.get(key) is component and key not in self._copies:
-            copy = self._copies[key] = FolderCopy(component.output, repeats)
+            waited = FOLDER in component.copy_holders.confirming
+            unsaved = None if waited else partial(component.unsaved_at, FOLDER)
+            copy = self._copies[key] = FolderCopy(component.output, repeats, unsaved=unsaved)
             self._deliver(copy.begin())
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -166,7 +170,11 @@ class DurableCopies:
         if copy is None or copy.output != output:
             return
         kept = copy.take(frame, self._clock())
-        self._waiting.append(_Waiting(output.application, ComponentWork(output.operator, output.epoch, kept)))
+        if not kept.writes and not self._unwritten[output]:
+            self._loop.call_soon(self._answer, output, kept)  # after what calls this one
+            return
+        self._unwritten[output] += 1
+        self._waiting.append(_Waiting(output, ComponentWork(output.operator, output.epoch, kept)))
         self._next()
 
     def _next(self) -> None:
@@ -177,8 +185,8 @@ class DurableCopies:
     def _write(self, batch: list[_Waiting]) -> None:
         """Write in the thread, as far as the disk takes it."""
         done, left, error = list[_Waiting](), list[_Waiting](), ""
-        for application in dict.fromkeys(each.application for each in batch):
-            todo = [each for each in batch if each.application == application]
+        for application in dict.fromkeys(each.output.application for each in batch):
+            todo = [each for each in batch if each.output.application == application]
             number, problem = self._write_of(application, [each.todo for each in todo])
             done += todo[:number]
             left += todo[number:]
@@ -203,16 +211,22 @@ class DurableCopies:
         for _ in (*done, *left):
             self._waiting.popleft()
         self._waiting.extendleft(reversed(left))
-        for application, (operator, epoch, work) in done:
-            copy = self._copies.get((application, operator))
-            if copy is not None and copy.output.epoch == epoch and not self._closed:
-                for answer in work.answers:
-                    self._deliver(answer)
+        for output, (_, _, work) in done:
+            self._unwritten[output] -= 1
+            if not self._unwritten[output]:
+                del self._unwritten[output]
+            self._answer(output, work)
         if error:
             self._wait(error)
             return
         self._tries = 0
         self._next()
+
+    def _answer(self, output: Output, work: FolderWork) -> None:
+        copy = self._copies.get((output.application, output.operator))
+        if copy is not None and copy.output == output and not self._closed:
+            for answer in work.answers:
+                self._deliver(answer)
 
     def _wait(self, error: str) -> None:
         """Try again later what the disk does not take."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +27,7 @@ from synergy_nb.runtime.data._outside_sinks import OutsideSink
 SILENT: Final = 10.0  # seconds without a request after which a reader may be passed over
 # most readers of a sink; if there is one more, the reader that has been silent longest is passed over
 READERS: Final = 100
+MOMENTS: Final = 3600  # number of measurements for which a sink knows which rows had come
 
 
 class Portion(NamedTuple):
@@ -62,9 +64,14 @@ class DeliveredSink(SinkQuality):
         began: Point = ORIGIN,  # point at which its results begin
         # function that returns the number of results lost because of dropped tuples
         lost: Callable[[Iterable[Loss]], float] = lambda _: 0.0,
+        # function that returns the point up to which its results have come; None: there is no log of them any more
+        reached: Callable[[], Point] | None = None,
     ) -> None:
         super().__init__(operator, limit=limit, now=now, lost=lost)
         self.application = application
+        self.reached = reached
+        # time of each measurement, in seconds, and the position up to which results had come then
+        self._moments: deque[tuple[float, int]] = deque([(now, began.position)], MOMENTS)
         self.upto: Point | None = None  # point after which nothing is delivered
         self.outside: OutsideSink | None = None  # what writes its results to the outside, if it has a destination
         self._outside_has: Point | None = None  # point up to which the outside has them
@@ -145,15 +152,45 @@ class DeliveredSink(SinkQuality):
                 items.append(chunk.payload)
         return Portion(items, start, upto, self.ended and upto >= log.end, missed)
 
-    def latest(self, log: StreamLog, rows: int) -> Portion:
-        """Return the last results of its log, at most ``rows``; no reader's place changes."""
+    def latest(self, log: StreamLog, rows: int, since: Point | None = None) -> Portion:
+        """Return the last results of its log, at most ``rows``, after a point; no reader's place changes."""
+        start = log.start if since is None else max(since, log.start)
         items: list[bytes] = []
         left = rows
-        for chunk in reversed(log.chunks(log.start)):
-            if left > 0 and isinstance(chunk.item, Batch) and (self.upto is None or chunk.end <= self.upto):
-                items.insert(0, encode(msgspec.structs.replace(chunk.item, table=chunk.item.table.tail(left))))
-                left -= chunk.item.rows
-        return Portion(items, log.start, log.end, self.ended)
+        for chunk in reversed(log.chunks(start)):
+            if left <= 0:
+                break
+            item = chunk.since(start.position).item
+            if isinstance(item, Batch) and (self.upto is None or chunk.end <= self.upto):
+                items.insert(0, encode(msgspec.structs.replace(item, table=item.table.tail(left))))
+                left -= item.rows
+        return Portion(items, start, log.end, self.ended, 0 if since is None else start.position - since.position)
+
+    def interval(self, now: float) -> dict[str, Any]:
+        """Note which results have come until now, and return the quality of service since the last call."""
+        if self.reached is not None:
+            self._moments.append((now, self.reached().position))
+        return super().interval(now)
+
+    def moment(self, log: StreamLog, between: tuple[float, float], rows: int) -> Portion:
+        """Return results that came between two times, at most ``rows``, the first ones; no reader's place changes.
+
+        Measurements divide the times: results of one interval come together.
+        """
+        since, until = between
+        begin = max((at for time, at in self._moments if time <= since), default=self._moments[0][1])
+        end = min((at for time, at in self._moments if time >= until), default=log.end.position)
+        items: list[bytes] = []
+        left = rows
+        for chunk in log.chunks(log.start):
+            if left <= 0 or chunk.start.position >= end or (self.upto is not None and chunk.end > self.upto):
+                break
+            item = chunk.since(begin).before(end).item
+            if isinstance(item, Batch) and chunk.end.position > begin:
+                items.append(encode(msgspec.structs.replace(item, table=item.table.head(left))))
+                left -= item.rows
+        gone = min(max(log.start.position - begin, 0), max(end - begin, 0))
+        return Portion(items, Point(begin, log.start.until), Point(end, log.end.until), self.ended, gone)
 
 
 class Sinks:
@@ -191,6 +228,7 @@ class Sinks:
         if sink.unmeasured:
             self._record(SinkMeasured, sink.application, **sink.interval(self._clock()))
         del self.found[sink.application, sink.operator]
+        sink.reached = None  # what is retained of it needs no component
         sink.notify_readers()
         if not self.found and self.timer is not None:
             self.timer.cancel()

@@ -38,7 +38,7 @@ class Deliveries:
         while True:
             try:
                 if request.last:
-                    return pack(FetchedResults(*self._host.look(request.application, request.sink, request.last)[:4]))
+                    return await self._look(request, since, deadline)
                 found = self._host.fetch(request.application, request.sink, request.reader, since, request.max_bytes)
                 missed += found.missed
                 left = deadline - self._loop.time()
@@ -54,6 +54,17 @@ class Deliveries:
                     raise
                 point = since or ORIGIN
                 return pack(FetchedResults([], point, point, finished=False, gone=True))
+
+    async def _look(self, request: Fetch, since: Point | None, deadline: float) -> bytes:
+        """Answer a request that moves no reader on; with a point it waits for something after that."""
+        while True:
+            found = self._host.look(request.application, request.sink, request.last, since, request.between)
+            over = found.finished or bool(self._host.ended.of(request.application))
+            left = deadline - self._loop.time()
+            if found.items or found.missed or over or since is None or left <= 0:
+                return pack(FetchedResults(found.items, found.start, found.end, over, missed=found.missed))
+            since = max(since, found.end)
+            await self._host.arrival(request.application, request.sink, since, left)
 
     async def push(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.Push`."""

@@ -30,9 +30,9 @@ from synergy_nb.dataflow.operators.base import Context
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.plan.derived.allowed_paths import refused_path
 from synergy_nb.plan.functions.model_files import wrong_file
-from synergy_nb.plan.functions.registry import checked, forget, payload_of, receive
 from synergy_nb.plan.operators.own import FUNCTION_MEMORY
 from synergy_nb.plan.terms.function_references import is_installed, name_of
+from synergy_nb.plan.terms.known_functions import checked, forget, payload_of, receive
 from synergy_nb.plan.terms.units import format_duration, format_size
 from synergy_nb.runtime.data._function_child import ENVIRONMENT, HEAD, read, send, written
 from synergy_nb.runtime.process.fork_server import fork_apart

@@ -276,7 +276,8 @@ class Host:
             lost = partial(lost_results, plan=plan, sink=component.operator)
             of, now = (component.application, component.operator), self._clock()
             self.ended.discard(component.application)
-            sink = DeliveredSink(*of, limit=limit, now=now, began=component.log.start, lost=lost)
+            began, reached = component.log.start, lambda: component.log.end
+            sink = DeliveredSink(*of, limit=limit, now=now, began=began, lost=lost, reached=reached)
             self._sinks.add(sink)
             if "to" in plan.operators[component.operator].params:
                 self._write(sink, component, plan)
@@ -479,12 +480,25 @@ class Host:
         read = sink.read(self._clock(), lambda point: log.between(point, ahead) > most // 2)
         self._driver.collected(sink.application, sink.operator, read, log.behind(read, most // 4))
 
-    def look(self, application: str, operator: str | None, rows: int) -> Portion:
-        """Return the last results of a sink that are retained, at most ``rows``; no reader's place changes."""
+    def look(
+        self,
+        application: str,
+        operator: str | None,
+        rows: int,
+        since: Point | None = None,
+        between: tuple[float, float] | None = None,
+    ) -> Portion:
+        """Return the last results of a sink that are retained, at most ``rows``; no reader's place changes.
+
+        ``since``: point after which they are; ``between``: times between which they came, seconds: the first ones of
+        these.
+        """
         if (ended := self._ended(application, operator)) is not None:
-            return ended.sink.latest(ended.log, rows)
-        sink = self._sinks.find(application, operator)
-        return sink.latest(self.hosting.components[application, sink.operator].log, rows)
+            sink, log = ended
+        else:
+            sink = self._sinks.find(application, operator)
+            log = self.hosting.components[application, sink.operator].log
+        return sink.latest(log, rows, since) if between is None else sink.moment(log, between, rows)
 
     def _ended(self, application: str, operator: str | None) -> EndedSink | None:
         return None if self._sinks.of(application) else self.ended.find(application, operator)

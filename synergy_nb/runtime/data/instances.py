@@ -14,7 +14,7 @@ import polars as pl
 
 from synergy_nb import traces
 from synergy_nb.connectors import POLLED, connected
-from synergy_nb.connectors.own_sources import OwnSource, source_task
+from synergy_nb.connectors.own_sources import own_source
 from synergy_nb.dataflow.logic import ANYTHING, Logic
 from synergy_nb.dataflow.operators import create, exact_code, lookup_code
 from synergy_nb.dataflow.streams.component.component import Component
@@ -212,10 +212,7 @@ def _feed_of(
         case str() as connector if connector in (*POLLED, OWN):
             params, schema = operator.params, plan.schema(operator.id)
             source = (
-                OwnSource(
-                    context.functions.start(component, source_task(operator.id, params, schema)),
-                    repeats=params["repeats"],
-                )
+                own_source(operator.id, params, schema, context.secrets, partial(context.functions.start, component))
                 if connector == OWN
                 else connected(params, schema, context.secrets)
             )

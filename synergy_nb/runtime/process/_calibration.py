@@ -14,6 +14,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any, Final
 
 import polars as pl
@@ -49,7 +50,7 @@ class CalibrationCase:
         """Return the next tuples on each port, followed by promises that let windows close."""
         self._made += 1
         at, position = self._made * APART, 2 * self._made
-        later = pl.col(pl.Datetime("us")) + pl.duration(microseconds=at)
+        later = pl.col(pl.Datetime("us")) + timedelta(microseconds=at)
         tables = [table.with_columns(later) for table in self._tables]
         found: list[tuple[int, Item]] = [(port, Batch(table, position, 0.0)) for port, table in enumerate(tables)]
         found += [(port, Punctuation(at + APART, position + 2, 0.0)) for port in range(len(tables))]

@@ -24,11 +24,11 @@ from typing import Final
 
 from synergy_nb.control.driver_messages import ObtainContents
 from synergy_nb.control.identity import holder_of
-from synergy_nb.plan.functions.registry import checked
 from synergy_nb.plan.operators.catalogue import KINDS
 from synergy_nb.plan.operators.sources import CONNECTORS, SOURCE
 from synergy_nb.plan.tables.lookup_tables import is_here, is_kept, keep_encoded, keep_longer
 from synergy_nb.plan.terms.function_references import is_installed
+from synergy_nb.plan.terms.known_functions import checked
 from synergy_nb.runtime.data.function_processes import FunctionProcesses
 from synergy_nb.runtime.process.contents import is_table, name_of, piece
 from synergy_nb.runtime.process.requests import (

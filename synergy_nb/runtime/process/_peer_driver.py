@@ -133,8 +133,7 @@ class PeerRuntime:
         self.bandwidths = LinkBandwidths(self.loop.time, self.report)
         self.messages = 0  # number of control messages that the peer has sent
         self._imposed_area = area
-        self._monotonic = self.loop.time
-        self._wall = time.time() - self._monotonic()
+        self._wall = time.time() - self.loop.time()
         self._effects: deque[Effect] = deque()
         self._carrying = False
         self._messages = Allowances(CONTROL)
@@ -154,7 +153,7 @@ class PeerRuntime:
 
     def clock(self) -> float:
         """Return :attr:`now`; thread-safe."""
-        return self._wall + self._monotonic()
+        return self._wall + time.monotonic()  # which is the loop's time: asked 16 times for a tuple
 
     # -- life ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -24,7 +23,6 @@ from synergy_nb.runtime.process.processor_share import ProcessorShare
 
 Report = Callable[[DriverMessage], None]
 
-SOON: Final = 0.1  # seconds from a measurement of an overhead until it is sent to the peer, with others
 REPEATED: Final = 1.0  # seconds after which another peer's unused cores are reported although unchanged
 CHANGED: Final = 0.1  # relative change of a measured bandwidth or speed that is sent
 LATEST: Final = (
@@ -36,18 +34,15 @@ MOST: Final = 4096  # most peers whose last report is remembered
 
 
 class MeasuredOverheads(Overheads):
-    """Overheads and speed as the driver measures them; what has changed is sent to the peer.
+    """Overheads and speed as the driver measures them; what has changed is sent to the peer at each calibration.
 
     ``together``: length of the stream, in seconds, that a source passes on in one batch.
     """
 
-    def __init__(self, together: float, loop: asyncio.AbstractEventLoop, report: Report) -> None:
+    def __init__(self, together: float, report: Report) -> None:
         super().__init__(together)
-        self._loop = loop  # event loop of the peer, on whose thread all measurements are taken
         self._report = report  # function that sends a message of the driver to the peer
         self._sent: tuple[dict[str, Overhead], dict[str, Overhead]] = {}, {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._closed = False
         self.share = ProcessorShare()  # share of a processor that this process gets
         self._reference: deque[float] = deque(maxlen=LATEST)
         self._speed = SpeedMeasured(1.0)
@@ -61,15 +56,8 @@ class MeasuredOverheads(Overheads):
         super().discount()
         self._reference.clear()
 
-    def observe(self, stage: str, seconds: float) -> None:
-        """Count one measurement of a stage, and schedule its report."""
-        super().observe(stage, seconds)
-        if self._timer is None and not self._closed:
-            self._timer = self._loop.call_later(SOON, self.publish)
-
     def publish(self) -> None:
         """Send the changed overheads to the peer."""
-        self._cancel()
         stages, calls = (
             {name: value for name, value in measured.items() if sent.get(name) != value}
             for measured, sent in zip((self.measured(), self.calls()), self._sent, strict=True)
@@ -85,16 +73,6 @@ class MeasuredOverheads(Overheads):
         if abs(share - before.speed) > CHANGED * before.speed or abs(processor / before.processor - 1.0) > CHANGED:
             self._speed = SpeedMeasured(share, processor)
             self._report(self._speed)
-
-    def close(self) -> None:
-        """Stop sending."""
-        self._closed = True
-        self._cancel()
-
-    def _cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 class Advertised:

@@ -114,7 +114,7 @@ class Service:
         self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
         self._commands = Commands(runtime.request, runtime.loop)
         self._spark_reports = SparkReports(lambda: self.spark.offer, runtime.report)
-        self.overheads = MeasuredOverheads(SPAN, runtime.loop, runtime.report)
+        self.overheads = MeasuredOverheads(SPAN, runtime.report)
         self._advertised = Advertised(runtime.clock, runtime.report)
         self._loads = LoadReports(runtime.report)
         self._copy_reports = CopyReports(runtime.report_soon, runtime.loop, self.spark, secrets)
@@ -259,7 +259,6 @@ class Service:
         """Stop the operators."""
         self.measuring.close()
         self.calibration.close()
-        self.overheads.close()
         for task in self._tasks:
             task.cancel()
         self._copy_reports.close()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from synergy_nb.plan.functions.registry import payload_of
 from synergy_nb.plan.operators.tables import LOOKUP
 from synergy_nb.plan.tables.lookup_tables import piece_of
+from synergy_nb.plan.terms.known_functions import payload_of
 from synergy_nb.runtime.process.requests import ContentPiece
 
 __all__ = ["is_table", "name_of", "piece"]

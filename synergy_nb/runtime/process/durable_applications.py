@@ -8,8 +8,8 @@ from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.records import DurableError
 from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.plan import Plan
-from synergy_nb.plan.functions.registry import receive
 from synergy_nb.plan.tables.lookup_tables import keep_encoded
+from synergy_nb.plan.terms.known_functions import receive
 from synergy_nb.runtime.process.contents import is_table, name_of, piece
 from synergy_nb.runtime.process.requests import Submit
 

@@ -295,8 +295,12 @@ class Fetch(msgspec.Struct, frozen=True):
     max_bytes: int = 8 << 20  # limit of the results, bytes, but at least one item if there is any
     wait: float = 1.0  # longest time to wait while there is nothing, seconds
     reader: str = ""  # name that distinguishes the readers of one sink, each of which has its own place in the results
-    # number of rows: the last ones that are retained are returned, and nobody's place changes. 0: read on
+    # number of rows: the last ones that are retained are returned, and nobody's place changes; with `since`, only those
+    # after it. 0: read on
     last: int = 0
+    # with `last`: times between which rows came to the sink, seconds, as far as its measurements tell them apart; the
+    # first of these rows are returned, however old they are
+    between: tuple[float, float] | None = None
 
 
 class FetchedResults(msgspec.Struct, frozen=True):

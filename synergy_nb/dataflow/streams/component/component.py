@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -499,16 +500,16 @@ class Component(ComponentMetrics):
             inputs, causes = dict(enumerate(known.inputs)), tuple(self.reading.causes)
             self.cuts.add(SnapshotCut(inputs, known.end, (), causes, known.step, self.cuts.read))
             return
-        self.saving = self._saved_place if self.logic is None else self.logic.save
+        self.saving = self._saved_place() if self.logic is None else self.logic.save
         inputs = {number: port.consumed for number, port in self.ports.items() if not port.beginning}
         order, causes, losses = tuple(self.reading.runs), tuple(self.reading.causes), self.losses
         counts = {"read": self.cuts.read, "consumed": losses.consumed, "dropped": losses.dropped}
         self.cuts.add(SnapshotCut(inputs, self.log.end, order, causes, **counts))
 
-    def _saved_place(self) -> SavedState:
-        """State of a source: where it was at the end of its log, or before it."""
+    def _saved_place(self) -> Callable[[], SavedState]:
+        """State of a source: where it is at the end of its log, or before it; it goes on while that is saved."""
         place = self.log.place
-        return SavedState() if place is None else SavedState(_encode(place))
+        return SavedState if place is None else partial(SavedState, _encode(place))
 
     def go_on(self, head: bytes) -> None:
         """Go on as the source that a snapshot was made of, from its place or a later one.
@@ -537,6 +538,10 @@ class Component(ComponentMetrics):
     def read(self) -> int:
         """Bytes of inputs that it has executed."""
         return self.cuts.read + self.unsaved
+
+    def unsaved_at(self, peer: str) -> int:
+        """Return the bytes that it has read, or a source has emitted, since the last snapshot that a copy has."""
+        return self.copy_holders.uncovered_bytes(peer, self.read)
 
     def copied(self, peer: str, number: int) -> bool:
         """Record that a peer has a snapshot; True if inputs up to some point need no longer be retained."""

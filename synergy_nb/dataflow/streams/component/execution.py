@@ -8,7 +8,7 @@ which waits for room downstream.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from synergy_nb.dataflow.logic import ANYTHING, Logic, SavedState
 from synergy_nb.dataflow.memory_shares import MemoryExceeded
-from synergy_nb.dataflow.streams.log.chunking import coalesce
+from synergy_nb.dataflow.streams.log.chunking import coalesce, slices
 from synergy_nb.dataflow.streams.log.log import LIMITS
 from synergy_nb.dataflow.streams.log.values import Chunk, Point, chunks_of, rows_of
 from synergy_nb.dataflow.tuples import Batch, Item
@@ -168,7 +168,7 @@ class Work(NamedTuple):
                     if isinstance(step, Batch):
                         size += step.nbytes
                         if step.nbytes > window // 2:
-                            made += _slices(step, window // 2)
+                            made += slices(step, window // 2)
                             continue
                     made.append(step)
                 if outcome.unfinished:
@@ -199,15 +199,3 @@ class Work(NamedTuple):
         outcome.finished = clock()
         component.executing_since = None
         return outcome
-
-
-def _slices(batch: Batch, most: int) -> Iterable[Batch]:
-    """Cut a batch into pieces of at most ``most`` bytes, but of at least one tuple."""
-    pieces = min(-(-batch.nbytes // max(most, 1)), batch.rows)
-    if pieces <= 1:
-        return (batch,)
-    rows = -(-batch.rows // pieces)
-    return (
-        msgspec.structs.replace(batch, table=batch.table.slice(start, rows), position=batch.position + start)
-        for start in range(0, batch.rows, rows)
-    )

@@ -49,12 +49,13 @@ def first(
         return next(iter(runnable))
     nominated: dict[str, tuple[tuple[float, int], Component, Chunk]] = {}
     for component, (sequence, _, chunk) in runnable.items():
-        if accept is not None and (component.left or not accept(component, chunk)):
+        if accept is not None and component.left:
             continue
         own = component.terms.discipline or discipline
-        rank = _rank(component, chunk, own), sequence
+        arrival = own == "fcfs" and component.role is not Role.FOLLOWER
+        rank = (0.0 if arrival else _rank(component, chunk, own)), sequence
         best = nominated.get(own)
-        if best is None or rank < best[0]:
+        if (best is None or rank < best[0]) and (accept is None or accept(component, chunk)):
             nominated[own] = rank, component, chunk
     if len(nominated) > 1:
         among = nominated.values()

@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from synergy_nb.dataflow.deployments import Assignment, Role
+from synergy_nb.dataflow.deployments import FOLDER, Assignment, Role
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.input_changes import change_inputs, has_others, output_of
 from synergy_nb.dataflow.streams.hosting.effects import Fact, FactKind
@@ -94,10 +94,11 @@ class Exchange:
             if cursor.sent < log.start and cursor.state is not EXPECTED:
                 self._begin_later(component, cursor, unasked)
             chunks = log.due(cursor, confirming)
-            if chunks:
-                start = chunks[0].start
+            if chunks or self._is_to_hear(cursor, log.start, confirming):
+                start = chunks[0].start if chunks else cursor.sent
                 data = Data(component.output, cursor.reader, start, tuple(chunks), False, log.start, unasked=unasked)
                 self._outbox.send(cursor.reader.peer, data)
+                cursor.hear_trimmed(log.start)
             if blocked:
                 self._wait_for(component, cursor, now)
             if cursor.resend_at is None and (cursor.state is EXPECTED or cursor.sent > cursor.received):
@@ -110,6 +111,13 @@ class Exchange:
             cursor.skip_to(start)
             begun = Data(component.output, cursor.reader, start, (), copy, unasked=unasked)
             self._outbox.send(cursor.reader.peer, begun)
+
+    @staticmethod
+    def _is_to_hear(cursor: Cursor, trimmed: Point, confirming: Collection[str]) -> bool:
+        """Whether a durable folder, which writes only output that readers still need, has to hear what they need."""
+        if cursor.reader.peer != FOLDER or FOLDER in confirming:
+            return False
+        return cursor.state is not EXPECTED and cursor.trimmed < trimmed
 
     @staticmethod
     def _wait_for(component: Component, cursor: Cursor, now: float) -> None:
@@ -406,8 +414,9 @@ class Exchange:
         port = component.ports[number]
         progress = port.acknowledge()
         if port.peer and port.state is not ASKING:
-            output, unused_cores = output_of(component, number), self._unused_cores()
-            self._outbox.send(port.peer, Ack(output, component.reader(number), *progress, unused_cores=unused_cores))
+            unused = 0.0 if port.peer == self._peer else self._unused_cores()  # a peer knows its own
+            ack = Ack(output_of(component, number), component.reader(number), *progress, unused_cores=unused)
+            self._outbox.send(port.peer, ack)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ def still_repeats(component: Component) -> bool:
 class Recovery:
     """The answers that a component waits for before it reads freely."""
 
-    def __init__(self, component: Component, wait_s: float = 0.0) -> None:
+    def __init__(self, component: Component, wait_s: float) -> None:
         self.component = component
         self._wait_s = wait_s  # seconds until it asks for the first time
         self.missing: set[str] = set()  # addresses of the peers that have not answered

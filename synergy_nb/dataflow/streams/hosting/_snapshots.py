@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.log.log import Limits
 
 SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that has copies, seconds
-FOLDER_S: Final = 1.0  # the same for one whose only copy is in a folder, from which it rarely takes over
+FOLDER_S: Final = 1.0  # the same for one whose only copy is in a folder, and that has read little
+LITTLE: Final = 256  # parts of what is retained, of which it has read less than one then
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
 SHARE: Final = 0.05  # fraction of the time that snapshots may take
 SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behind, if much has been read meanwhile
@@ -192,10 +193,13 @@ class Snapshots:
         if lacking:
             times.append(progress.active_at + REPEAT_S + progress.size / PULL_BYTES_S)
         if progress.due is not None and component.dirty and (progress.hurry or not lacking & progress.pulling):
-            if progress.hurry or component.unsaved >= self._limits.retain // 4:
+            # the folder may wait with the snapshot of a producer until this one is written (`durable.folder_copy`)
+            part = 8 if FOLDER in component.copies else 4
+            if progress.hurry or component.unsaved >= self._limits.retain // part:
                 times.append(progress.begun)
             else:
-                least = FOLDER_S if component.copies.keys() == {FOLDER} else SNAPSHOT_S
+                little = component.unsaved < self._limits.retain // LITTLE and component.copies.keys() == {FOLDER}
+                least = FOLDER_S if little else SNAPSHOT_S
                 times.append(max(progress.due, progress.begun + max(least, progress.seconds / SHARE)))
         return min(times, default=None)
 

@@ -36,7 +36,8 @@ class Timers(Generic[Owner]):
             self.at[owner] = at
             self._sequence += 1
             heapq.heappush(self._heap, (at, self._sequence, owner))
-        self._find_next()
+        if self._heap[0][2] == owner:  # else the earliest of all is what it was
+            self._find_next()
 
     def due(self, now: float) -> list[Owner]:
         """Remove and return the owners whose time has come, the earliest first."""

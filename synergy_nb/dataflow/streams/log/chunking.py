@@ -17,7 +17,7 @@ import polars as pl
 from synergy_nb.dataflow.streams.log.values import OVERHEAD, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, concatenated
 
-__all__ = ["TOGETHER_BORN", "TOGETHER_ROWS", "TOGETHER_WORK", "coalesce", "cut", "mergeable"]
+__all__ = ["TOGETHER_BORN", "TOGETHER_ROWS", "TOGETHER_WORK", "coalesce", "cut", "mergeable", "slices"]
 
 TOGETHER_ROWS: Final = 16_384  # most tuples in one batch: beyond them, the overhead of an item is negligible
 TOGETHER_BORN: Final = 0.2  # seconds; items are merged if they were born in the same interval of this length
@@ -97,14 +97,14 @@ def cut(item: Item, start: Point, *, encode: Callable[[Chunk], None] | None, mos
 
     Raises ``ValueError`` if a batch begins at another position.
     """
-    chunks = chunks_of(_slices(item, most) if isinstance(item, Batch) else (item,), start)
+    chunks = chunks_of(slices(item, most) if isinstance(item, Batch) else (item,), start)
     if encode is not None:
         for chunk in chunks:
             encode(chunk)
     return chunks
 
 
-def _slices(batch: Batch, most: int) -> Iterable[Batch]:
+def slices(batch: Batch, most: int) -> Iterable[Batch]:
     """Cut a batch into equal parts of at most ``most`` bytes, if its tuples are of about the same size."""
     size = batch.nbytes
     if size + OVERHEAD <= most or batch.rows < 2:

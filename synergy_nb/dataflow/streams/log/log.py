@@ -36,6 +36,7 @@ from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from synergy_nb.dataflow.deployments import FOLDER
 from synergy_nb.dataflow.streams.log.values import (
     CLIENT,
     COPY,
@@ -125,7 +126,7 @@ class Cursor:
 
     __slots__ = (
         "confirmed", "consumed", "durable", "group", "on_lag", "patience", "progressed_at", "reader",
-        "received", "resend_at", "sent", "state", "unacknowledged_since", "window",
+        "received", "resend_at", "sent", "state", "trimmed", "unacknowledged_since", "window",
     )  # fmt: skip
 
     def __init__(
@@ -145,6 +146,7 @@ class Cursor:
         self.sent = self.received = self.consumed = self.durable = since
         # point up to which it has said itself that it has everything; the others are set by subscriptions, too
         self.confirmed = ORIGIN
+        self.trimmed = ORIGIN  # point before which no reader needs the output, as the durable folder was told last
         self.state = EXPECTED  # whether it has asked for chunks, and whether it gets any
         self.patience = self.unacknowledged_since = 0.0
         self.resend_at: float | None = None  # time in seconds at which unacknowledged chunks are sent again, or None
@@ -227,6 +229,10 @@ class Cursor:
     def remind(self, now: float) -> None:
         """Tell the reader again after a while that it gets nothing more, unless it confirms that."""
         self.resend_at = now + RESEND_S
+
+    def hear_trimmed(self, trimmed: Point) -> None:
+        """Note that the reader is told before which point no reader needs the output."""
+        self.trimmed = trimmed
 
     def link_broken(self, now: float) -> None:
         """Send again what was on its way over a link that broke."""
@@ -369,6 +375,8 @@ class StreamLog:
         """
         found = Encoding.NONE
         for reader in self.cursors:
+            if reader.peer == FOLDER:
+                continue  # it encodes by itself what is written
             if reader.port == CLIENT or (reader.peer != peer and not near(reader.peer)):
                 return Encoding.WIRE
             if reader.peer != peer:

@@ -3,11 +3,12 @@
 // missed a message requests it again.
 import { Contact } from "./common/contact.js";
 import { Chart, palette, spark } from "./qosview/charts.js";
-import { rate, seconds, share } from "./qosview/format.js";
+import { elapsed, rate, seconds, share } from "./qosview/format.js";
 import { Line } from "./qosview/lines.js";
 import { build } from "./qosview/page.js";
 import { colourOf, COLOURS } from "./common/peers.js";
 import { GLYPHS, Picture } from "./qosview/picture.js";
+import { Rows } from "./qosview/rows.js";
 import "./qosview.css";
 
 const SLEEP = 15000; // milliseconds without a question after which the kernel may count the page as closed
@@ -50,6 +51,7 @@ class View {
         name: "delay",
         title: "Delay",
         about: "from the entry of what completed a result to its arrival at the sink; logarithmic",
+        brush: model.get("_rows") ? (since, until) => this.brush(since, until) : undefined,
         log: true,
         height: 196,
         format: seconds,
@@ -84,6 +86,9 @@ class View {
         format: seconds,
       }),
     };
+    const sink = model.get("_rows");
+    this.rows = sink ? new Rows(this.page.newest, { sink, colours: this.colours, back: () => this.unbrush() }) : null;
+    if (this.rows) this.keys();
     this.picture = new Picture(this.page.picture);
     this.contact = new Contact(
       () => this.hail(),
@@ -122,6 +127,8 @@ class View {
   receive(content, buffers) {
     this.contact.news();
     if (content.kind === "here" && content.to === this.copy && this.ready && content.number > this.number) return this.requestState();
+    if (content.kind === "rows" && (!content.to || content.to === this.copy)) return this.rows?.take(content, buffers);
+    if (content.kind === "moment" && content.to === this.copy) return this.brushed(content, buffers);
     if (content.kind !== "update" || (content.to && content.to !== this.copy)) return;
     if (content.whole) {
       if (this.ready && content.number <= this.number) return;
@@ -162,6 +169,7 @@ class View {
     const theme = () => {
       this.colours.forget();
       this.redraw(true);
+      if (this.rows?.shown) this.rows.show(this.rows.shown);
     };
     this.themes = new MutationObserver(theme);
     for (const element of [document.documentElement, document.body])
@@ -204,6 +212,7 @@ class View {
     clearTimeout(this.summary);
     cancelAnimationFrame(this.frame);
     for (const chart of Object.values(this.charts)) chart.destroy();
+    this.rows?.close();
   }
 
   // -- buttons ------------------------------------------------------------------------------------------------
@@ -217,7 +226,57 @@ class View {
   pause() {
     this.paused = this.paused === null ? this.until(this.pieces.get("head")) : null;
     this.page.pausing(this.paused !== null);
+    this.rows?.hold(this.paused !== null);
     this.redraw();
+  }
+
+  // -- a moment: rows and events of a time that is brushed in the chart of delays ---------------------------------------
+
+  brush(since, until) {
+    const { delay } = this.charts;
+    delay.brushed = [since, until];
+    this.redraw();
+    try {
+      this.model.send({ kind: "moment", copy: this.copy, since, until });
+    } catch {
+      // there is no kernel any more
+    }
+  }
+
+  brushed(content, buffers) {
+    const { since, until } = content;
+    const now = this.charts.delay.brushed;
+    if (!now || now[0] !== since || now[1] !== until) return; // another one is asked for
+    const zero = this.pieces.get("head")?.zero ?? 0;
+    const marks = this.pieces.get("marks")?.list ?? [];
+    const then = marks.filter(({ at }) => at >= since && at <= until);
+    const step = until - since < 20 ? 0.1 : 1;
+    this.rows.brushed(content, buffers, `${elapsed(since - zero, step)} to ${elapsed(until - zero, step)}`, then);
+  }
+
+  unbrush() {
+    this.charts.delay.brushed = null;
+    this.rows.leave();
+    this.redraw();
+  }
+
+  // By keyboard: arrows move the brush or, with Shift, its end; Escape goes back.
+  keys() {
+    const { delay } = this.charts;
+    delay.element.tabIndex = 0;
+    delay.element.setAttribute("aria-description", "arrows choose a time whose rows are shown, with Shift its end; Escape shows the newest rows");
+    delay.element.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") return this.unbrush();
+      const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!way) return;
+      event.preventDefault();
+      const [from, to] = delay.window;
+      const step = (to - from) / 40;
+      const [since, until] = delay.brushed ?? [to - 2 * step, to - step];
+      if (!delay.brushed) this.brush(since, until);
+      else if (event.shiftKey) this.brush(since, Math.max(until + way * step, since + step));
+      else this.brush(since + way * step, until + way * step);
+    });
   }
 
   // -- drawing -------------------------------------------------------------------------------------------------------

@@ -81,6 +81,10 @@ export function brief(operator, parameters) {
   const named = (told.length ? told : others.slice(0, 1)).map((each) => words(each, operator.fields[each.name]));
   if (operator.fields.connector !== undefined) named.unshift(plain(operator.fields.connector) ?? "");
   if (operator.fields.rate !== undefined && !told.length) named[1] = entries(operator.fields.rate);
+  // which of several readers it is, as they are alike else
+  const { share, readers } = operator.fields;
+  if (share !== undefined) named.splice(1, 0, plain(share) ?? share);
+  else if (Number(readers) > 1) named.splice(1, 0, `${readers} readers`);
   return named.filter(Boolean).slice(0, 3).join(" · ");
 }
 

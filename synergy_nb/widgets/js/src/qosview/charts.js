@@ -9,6 +9,7 @@ const RIGHT = 20;
 const STEPS = [
   0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200,
 ];
+const LEAST_DRAG = 4; // pixels
 const APART = 78; // pixels between two times on the axis, at least
 
 // Present colours of the names in the style sheet, which follow the notebook's theme.
@@ -70,8 +71,10 @@ function linearSplits(low, high, most) {
 export class Chart {
   // `series`: [{ key, label, colour, width, dash }]; `format` makes a value a text; `limits()` gives [{ value, label, above }].
   // `signed`: values may be negative; of others the axis begins at 0.
-  constructor(parent, { name, title, about, log, signed, height, floor, ceiling = Infinity, format, colours, sync }) {
-    Object.assign(this, { name, format, log, signed, colours, floor, ceiling, sync });
+  // `brush`: function that gets the two times between which somebody has dragged; without it a drag does nothing.
+  constructor(parent, { name, title, about, log, signed, height, floor, ceiling = Infinity, format, colours, sync, brush }) {
+    Object.assign(this, { name, format, log, signed, colours, floor, ceiling, sync, brush });
+    this.brushed = null; // the two times
     this.height = height;
     this.series = [];
     this.limits = [];
@@ -141,11 +144,11 @@ export class Chart {
         legend: { show: false },
         cursor: {
           sync: { key: this.sync },
-          drag: { x: false, y: false, setScale: false },
+          drag: { x: Boolean(this.brush), y: false, setScale: false },
           y: false,
           points: { size: 6 },
         },
-        select: { show: false },
+        select: { show: Boolean(this.brush) },
         scales: {
           x: { time: false, range: () => this.window },
           y: { distr: this.log ? 3 : 1, range: () => this.reach },
@@ -183,8 +186,9 @@ export class Chart {
           })),
         ],
         hooks: {
-          drawAxes: [(plot) => this.drawLimits(plot), (plot) => this.drawMarks(plot)],
+          drawAxes: [(plot) => this.drawBrush(plot), (plot) => this.drawLimits(plot), (plot) => this.drawMarks(plot)],
           setCursor: [(plot) => this.point(plot)],
+          setSelect: [(plot) => this.dragged(plot)],
         },
       },
       [[], ...this.series.map(() => [])],
@@ -236,6 +240,25 @@ export class Chart {
     if (!this.series[1]?.below) return;
     if (dense) this.plot.delBand(0);
     else this.plot.addBand({ series: [2, 1], fill: () => faded(this.colours.get(this.series[1].colour), 0.1) });
+  }
+
+  dragged(plot) {
+    const { left, width } = plot.select;
+    if (!this.brush || width < LEAST_DRAG) return;
+    const times = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false); // it moves on with the time axis: see drawBrush
+    this.brush(...times);
+  }
+
+  // The time that is brushed.
+  drawBrush(plot) {
+    if (!this.brushed) return;
+    const { ctx, bbox } = plot;
+    const [from, to] = this.brushed.map((time) => Math.min(Math.max(plot.valToPos(time, "x", true), bbox.left), bbox.left + bbox.width));
+    ctx.save();
+    ctx.fillStyle = faded(this.colours.get("focus"), 0.16);
+    ctx.fillRect(from, bbox.top, Math.max(to - from, 1), bbox.height);
+    ctx.restore();
   }
 
   drawLimits(plot) {

@@ -1,20 +1,9 @@
-// The elements of the view, and the functions that put texts into them. An element whose text has not changed is left alone.
+// The elements of the view, and the functions that put texts into them.
+import { make, put } from "../common/elements.js";
 import { colourOf } from "../common/peers.js";
 import { GLYPHS } from "./picture.js";
 
 const MANY = 24; // peers in the table, and components of one peer
-
-function make(tag, kind = "", words = "", attributes = {}) {
-  const element = document.createElement(tag);
-  if (kind) element.className = kind;
-  if (words) element.textContent = words;
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  return element;
-}
-
-function put(element, words) {
-  if (element.textContent !== words) element.textContent = words;
-}
 
 function style(element, kind) {
   if (element.className !== kind) element.className = kind;
@@ -71,6 +60,7 @@ export function build(el, spans, { span, pause }) {
   const numbers = make("div", "numbers");
   const charts = make("div", "charts");
   const axis = make("p", "axis");
+  const newest = make("div", "newest");
   const where = make("div", "where");
   const picture = make("div", "picture");
   const table = make("div", "peers", "", { role: "table", "aria-label": "peers" });
@@ -103,7 +93,7 @@ export function build(el, spans, { span, pause }) {
     part.append(make("h3", "", words), (lists[kind] = make("ul")));
     story.append(part);
   }
-  root.append(header, silence, waiting, numbers, charts, axis, where, slacks, story, announcement);
+  root.append(header, silence, waiting, numbers, charts, axis, newest, where, slacks, story, announcement);
   el.append(root);
 
   function chosen(value) {
@@ -114,6 +104,7 @@ export function build(el, spans, { span, pause }) {
   return {
     root,
     charts,
+    newest,
     picture,
     chosen,
     room: () => root.clientWidth - 34,

@@ -1,4 +1,5 @@
 // The plan with the peer of each operator: boxes and lines are drawn once; after that only their states change.
+import { put } from "../common/elements.js";
 import { colourOf } from "../common/peers.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -98,7 +99,3 @@ export class Picture {
 }
 
 const cut = (words, room) => (words.length > room ? `${words.slice(0, room - 1)}…` : words);
-
-function put(element, words) {
-  if (element.textContent !== words) element.textContent = words;
-}

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from synergy_nb.plan.terms.function_references import DIGEST_DIGITS, is_installed
+from synergy_nb.plan.terms.units import WrongValue
 
-if TYPE_CHECKING:
-    from synergy_nb.plan.functions.declaring import OwnFunction
+__all__ = ["DECLARED", "Payload", "add", "checked", "forget", "known", "payload_of", "receive"]
 
-__all__ = ["DECLARED", "Payload", "add", "checked", "forget", "payload_of", "receive"]
+
+class KnownFunction(Protocol):
+    """A function of one's own, as :mod:`synergy_nb.plan.functions.declaring` makes it."""
+
+    reference: str
+    payload: bytes  # what travels of it
+
+    def wrongs(self, params: Mapping[str, Any]) -> Iterable[WrongValue]:
+        """Find what an operator with these parameters cannot be made with."""
+
 
 _MOST: Final = 1000  # functions that are known; a cell that declares one again and again replaces the oldest
-_declared: Final[dict[str, OwnFunction]] = {}
+_declared: Final[dict[str, KnownFunction]] = {}
 _received: Final[dict[str, bytes]] = {}
 #: Functions by reference.
-DECLARED: Final[Mapping[str, OwnFunction]] = MappingProxyType(_declared)
+DECLARED: Final[Mapping[str, KnownFunction]] = MappingProxyType(_declared)
 
 
 class Payload(msgspec.Struct, frozen=True, array_like=True):
@@ -47,7 +57,7 @@ class Payload(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.msgpack.decode(data, type=cls)
 
 
-def add(function: OwnFunction) -> None:
+def add(function: KnownFunction) -> None:
     """Know a function by its reference."""
     _declared.pop(function.reference, None)
     _declared[function.reference] = function
@@ -85,6 +95,15 @@ def receive(reference: str, payload: bytes) -> None:
 def forget(reference: str) -> None:
     """Keep no more what another process has sent of a function."""
     _received.pop(reference, None)
+
+
+def known(reference: str) -> KnownFunction | None:
+    """The function of a reference, if this process has declared it or has imported its module; nothing is imported."""
+    if is_installed(reference):
+        module, _, name = reference.partition(":")
+        found = getattr(sys.modules.get(module), name, None)
+        return found if hasattr(found, "reference") else None
+    return _declared.get(reference)
 
 
 def payload_of(reference: str) -> bytes:

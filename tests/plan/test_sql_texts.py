@@ -186,6 +186,14 @@ def test_sql_is_what_a_person_would_write() -> None:
     )
 
 
+def test_a_stream_of_the_name_of_a_source_gets_another_one() -> None:
+    counts = PACKETS.aggregate("link", "10 s", n="count(*)", id="packets")
+    both = counts.join(counts.filter("n > 1"), on=["link", "window_start", "window_end"], within="0 s")
+    text = written(both)
+    assert text.startswith("WITH packets_ AS (\n")
+    assert name_of(sql(text).sink()) == name_of(both.sink())
+
+
 def test_tables_have_the_names_of_their_files(tmp_path: Path) -> None:
     file = str(tmp_path / "it's.csv")
     HOSTS.write_csv(file)

@@ -220,3 +220,13 @@ def test_a_varying_load_counts_at_its_maximum() -> None:
     made.simulation.call("peer-1", made.synergy["peer-1"].session.components.load_measured, ("a", "work"), ())
     made.submit("peer-3", "c", work("7 ms"))
     assert made.until_decided("c").status == "running"
+
+
+def test_a_component_that_takes_no_time_hides_no_other_one_at_its_peer() -> None:
+    made = ring(1, ProjectionConfig())
+    stream = source("python", name="n", columns={"v": "float"}, rate=20.0, at="peer-0")
+    stream = stream.filter("v > 0", id="first", cost="0 s", at="peer-1").delay("10 ms", id="work", at="peer-1")
+    made.submit("peer-2", "a", stream.sink("out", id="out"))
+    assert made.until_decided("a").status == "running"
+    running = made.synergy["peer-1"].session.impacts.running()["a"]
+    assert [local.operator for local in running.components] == ["work"]

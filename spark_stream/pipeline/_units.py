@@ -1,0 +1,284 @@
+"""A unit of work: one raw file, or a part of one, is parsed, and its rows are stored by a process of Spark's.
+
+A unit leaves two files in the folder of work: its rows as Parquet, and then its counts. A unit that has counts is done;
+one that was stopped before leaves files that the next attempt writes anew. Nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.traces.late_rows import behind
+from synergy_nb.traces.raw_files import Malformed, RawLayout, Tally, raw_tables
+
+#: Columns of stored rows beside their own: the number of the raw file, and the place of the row in it.
+FILE: Final = "__file"
+ROW: Final = "__row"
+KEPT: Final = 1000  # malformed lines of a unit, and late rows, that are described each
+HOUR: Final = 3_600_000_000  # microseconds
+_BLOCK: Final = 1 << 22  # bytes of a file that are read at a time to count lines
+_PART: Final = 1 << 40  # places that each part of a file has
+#: Latenesses of which it is counted how many rows come later than them, seconds.
+LATENESSES: Final = (0.0, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86_400.0)
+_LATE: Final = tuple(round(each * 1e6) for each in LATENESSES)
+_FULL: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """A raw file or a part of it."""
+
+    name: str  # of its files in the folder of work
+    path: str
+    file: int  # number of the raw file
+    part: int = 0  # number of the part of it
+    # bytes between which its lines begin, see raw_tables
+    begin: int = 0
+    end: int | None = None
+    size: int = 0  # bytes
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A malformed line or a late row, as the quarantine has it."""
+
+    path: str
+    line: int  # number of the line, from 1; of a late row, that of the row among the others
+    why: str  # `malformed` or `late`
+    field: str
+    value: str
+    expected: str
+    text: str
+
+
+class UnitCounts(msgspec.Struct, frozen=True):
+    """What was found in a unit."""
+
+    lines: int  # lines with data
+    malformed: int
+    late: int
+    rows: int  # rows that are stored
+    # least and greatest event time, microseconds; None: it has no rows
+    first: int | None
+    last: int | None
+    hours: dict[int, int]  # hour since 1970 to number of rows
+    disorder: int  # largest time by which a row is earlier than one before it, microseconds
+    rejected: list[Rejected]  # the first of them
+    complaint: str  # sentence about the first malformed line; empty: there is none
+    doubt: str  # sentence about implausible times; empty: there is none
+    later: list[int] = []  # rows that come later than each of LATENESSES; empty: nobody has counted them
+
+
+def counts_of(folder: Path, unit: Unit) -> UnitCounts | None:
+    """What an earlier attempt has found in a unit; None: it is not done."""
+    path = folder / f"{unit.name}.json"
+    return msgspec.json.decode(path.read_bytes(), type=UnitCounts) if path.exists() else None
+
+
+def rows_so_far(folder: Path, unit: Unit) -> int:
+    """Number of rows that the process at work has read so far."""
+    path = folder / f"{unit.name}.rows"
+    text = path.read_bytes() if path.exists() else b""
+    return int(text) if text.isdigit() else 0
+
+
+def stored_rows(folder: Path, unit: Unit) -> Path:
+    """Path of the rows of a unit."""
+    return folder / f"{unit.name}.parquet"
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that is either whole or not there."""
+    unfinished = path.with_name(f"{path.name}.part")
+    unfinished.write_bytes(data)
+    unfinished.replace(path)
+
+
+def parse(unit: Unit, layout: RawLayout, folder: Path, lateness: float | None) -> UnitCounts:
+    """Parse a unit, and store its rows and counts in the folder of work.
+
+    ``lateness``: seconds by which a row may be earlier than the latest one before it, others are left out; None: no
+    row comes too late. Raises ``ValueError`` if the file cannot be read; ``OSError`` if there is no room.
+    """
+    done, target = counts_of(folder, unit), stored_rows(folder, unit)
+    if done is not None and target.exists():  # Spark has begun the unit twice
+        return done
+    unfinished = target.with_name(f"{target.name}.part")
+    survey = _Survey(unit, lateness)
+    with _writer(unfinished, layout) as writer:
+        for table in survey.kept(raw_tables(Path(unit.path), layout, survey.tally, unit.begin, unit.end)):
+            writer.write_table(_arrow(table, unit, survey.rows - table.height, writer.schema))
+            (folder / f"{unit.name}.rows").write_bytes(b"%d" % survey.tally.rows)
+    unfinished.replace(target)
+    counts = survey.counts()
+    if counts.rejected and unit.begin:
+        before = _line_ends(Path(unit.path), unit.begin)
+        rejected = [msgspec.structs.replace(each, line=each.line + before) for each in counts.rejected]
+        counts = msgspec.structs.replace(counts, rejected=rejected)
+    write_whole(folder / f"{unit.name}.json", msgspec.json.encode(counts))
+    return counts
+
+
+class Sorting(msgspec.Struct, frozen=True):
+    """A file of the result that a process of Spark's sorts and writes by itself."""
+
+    target: str  # path of the file
+    # hours since 1970 from which on, and before which, the rows are that are sorted together, one pair after the other
+    slices: list[tuple[int, int]]
+    stored: list[str]  # paths of the rows of units
+
+
+def write_sorted(sorting: Sorting, columns: Mapping[str, str]) -> None:
+    """Write a file of the result: rows of units by event time, raw file and place in it.
+
+    ``columns``: column to type. Only the rows of a slice are in memory.
+    """
+    schema = _schema(columns)
+    with pq.ParquetWriter(sorting.target, schema, compression="zstd") as writer:
+        for low, high in sorting.slices:
+            bounds = pl.Series([low * HOUR, high * HOUR], dtype=pl.Int64).cast(TYPES["time"])
+            rows = pl.scan_parquet(sorting.stored, glob=False, hive_partitioning=False)
+            rows = rows.filter((pl.col("time") >= bounds[0]) & (pl.col("time") < bounds[1]))
+            table = rows.sort("time", FILE, ROW).select(*columns).collect()
+            writer.write_table(table.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema))
+
+
+def parsed_or_said(unit: Unit, layout: RawLayout, folder: Path, lateness: float | None) -> None:
+    """Parse a unit; what goes wrong is written to a file, by which the owner of the job learns of it at once."""
+    try:
+        parse(unit, layout, folder, lateness)
+    except OSError as error:
+        full = error.errno in _FULL
+        stored_rows(folder, unit).with_name(f"{unit.name}.parquet.part").unlink(missing_ok=True)  # makes room
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        fault = UnitFault("disk" if full else "input", f"{folder if full else unit.path}: {reason}")
+        write_whole(folder / f"{unit.name}.error", msgspec.json.encode(fault))
+    except ValueError as error:
+        fault = UnitFault("input", str(error))
+        write_whole(folder / f"{unit.name}.error", msgspec.json.encode(fault))
+
+
+class UnitFault(msgspec.Struct, frozen=True):
+    """Why a unit could not be parsed: its file is wrong (``input``), or there is no room (``disk``)."""
+
+    kind: str
+    text: str
+
+
+def fault_in(folder: Path) -> UnitFault | None:
+    """What went wrong in a unit, the first by name; None: nothing did."""
+    found = sorted(folder.glob("*.error"))
+    return msgspec.json.decode(found[0].read_bytes(), type=UnitFault) if found else None
+
+
+class _Survey:
+    """Counts rows as they pass."""
+
+    def __init__(self, unit: Unit, lateness: float | None) -> None:
+        self.rows = 0
+        self.tally = Tally(KEPT)
+        self._unit = unit
+        self._allowed = None if lateness is None else round(lateness * 1e6)
+        self._late = 0
+        self._seen = 0
+        self._rejected: list[Rejected] = []
+        self._reached: int | None = None
+        self._first: int | None = None
+        self._disorder = 0
+        self._hours: dict[int, int] = {}
+        self._later = np.zeros(len(LATENESSES), np.int64)
+
+    def kept(self, tables: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Yield the rows that do not come too late."""
+        for table in tables:
+            times = table.get_column("time").to_physical().to_numpy()
+            late, latest = behind(times, self._reached)
+            self._disorder = max(self._disorder, int(late.max()))
+            if late.max() > 0:
+                behind_others = np.sort(late[late > 0])
+                self._later += len(behind_others) - np.searchsorted(behind_others, _LATE, side="right")
+            self._reached = int(latest[-1])
+            seen, self._seen = self._seen, self._seen + table.height
+            if self._allowed is not None and (wrong := late > self._allowed).any():
+                self._reject(table.filter(pl.Series(wrong)), late[wrong], np.flatnonzero(wrong) + seen)
+                table, times = table.filter(pl.Series(~wrong)), times[~wrong]  # noqa: PLW2901 - the rest of it
+            if not table.height:
+                continue
+            least = int(times.min())
+            self._first = least if self._first is None else min(self._first, least)
+            for hour, rows in zip(*np.unique(times // HOUR, return_counts=True), strict=True):
+                self._hours[int(hour)] = self._hours.get(int(hour), 0) + int(rows)
+            self.rows += table.height
+            yield table
+
+    def _reject(self, table: pl.DataFrame, late: NDArray[np.int64], places: NDArray[np.int64]) -> None:
+        for place, row in enumerate(table.head(KEPT - len(self._rejected)).iter_rows()):
+            self._rejected.append(
+                Rejected(
+                    self._unit.path, int(places[place]) + 1, "late", "time", str(row[0]),
+                    f"at most {(self._allowed or 0) / 1e6:g} s before the latest row, not {late[place] / 1e6:g} s",
+                    str(row),
+                )
+            )  # fmt: skip
+        self._late += table.height
+
+    def counts(self) -> UnitCounts:
+        bad = self.tally.malformed
+        return UnitCounts(
+            lines=self.tally.rows,
+            malformed=0 if bad is None else bad.count,
+            late=self._late,
+            rows=self.rows,
+            first=self._first,
+            last=self._reached if self.rows else None,
+            hours=self._hours,
+            disorder=self._disorder,
+            rejected=[*(_rejected(self._unit.path, each) for each in self.tally.lines), *self._rejected],
+            complaint="" if bad is None else str(bad),
+            doubt=self.tally.doubt,
+            later=self._later.tolist(),
+        )
+
+
+def _line_ends(path: Path, begin: int) -> int:
+    """Number of lines before those that begin from a byte on."""
+    ends, left = 0, begin
+    with path.open("rb") as file:
+        while left > 0 and (piece := file.read(min(_BLOCK, left))):
+            ends, left = ends + piece.count(b"\n"), left - len(piece)
+            last = piece
+        return ends if last.endswith(b"\n") else ends + 1
+
+
+def _rejected(path: str, line: Malformed) -> Rejected:
+    return Rejected(path, line.line, "malformed", line.field, line.value, line.expected, line.text)
+
+
+def _schema(columns: Mapping[str, str]) -> pa.Schema:
+    empty = pl.DataFrame(schema={name: TYPES[kind] for name, kind in columns.items()})
+    return empty.to_arrow(compat_level=pl.CompatLevel.oldest()).schema
+
+
+def _writer(path: Path, layout: RawLayout) -> pq.ParquetWriter:
+    schema = _schema(layout.schema)
+    schema = schema.append(pa.field(FILE, pa.int32())).append(pa.field(ROW, pa.int64()))
+    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1)
+
+
+def _arrow(table: pl.DataFrame, unit: Unit, before: int, schema: pa.Schema) -> pa.Table:
+    start = unit.part * _PART + before
+    numbered = table.with_columns(
+        pl.lit(unit.file, dtype=pl.Int32).alias(FILE),
+        pl.int_range(start, start + table.height, dtype=pl.Int64).alias(ROW),
+    )
+    return numbered.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema)

@@ -1,0 +1,487 @@
+"""A plan over files that Spark executes wholly, as one batch job, without peers in between.
+
+Theory of operation
+-------------------
+The operators are those of parts on Spark (:func:`spark_stream.operators.build`): where the inputs are finite, the same
+functions make a batch query of them. The sources are read as those of a part: Parquet files by Spark itself, others
+after conversion by the readers of peers, while the server starts. The results are put into the order of peers, and
+come here as Arrow. A destination is written by the writer that peers have for it. So nothing is translated, read or
+written by a second piece of code, and the rows are those of peers.
+
+Spark and gRPC are imported in functions only, as what checks a plan needs neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets as randomness
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import polars as pl
+
+from spark_stream._opened_sessions import OpenedSession, is_here
+from spark_stream._settings import SHARED_CLASSES
+from spark_stream._staging import Layout, convert, direct, written
+from spark_stream._tables import POSITION, from_spark
+from spark_stream.server import Endpoint
+from spark_stream.spark_errors import cause, has_no_room, is_lost
+from spark_stream.supported import supported, supported_source
+from synergy_nb import traces
+from synergy_nb.connectors import connected
+from synergy_nb.connectors.patient_polls import items_to_end
+from synergy_nb.connectors.secret_values import given_secrets
+from synergy_nb.connectors.sink_writers import writer_of
+from synergy_nb.dataflow.sinks.writing import SinkReader
+from synergy_nb.dataflow.streams.log.values import ORIGIN, chunks_of
+from synergy_nb.dataflow.tuples import END, Batch, Punctuation, conform, empty
+from synergy_nb.errors import SynergyError
+from synergy_nb.events import SkippedLines
+from synergy_nb.plan import Operator, Plan, PlanError, Problem
+from synergy_nb.plan.derived.named_secrets import secrets_of_plan
+from synergy_nb.plan.operators.destinations import place_of
+from synergy_nb.plan.operators.schemas import is_windowed
+from synergy_nb.plan.operators.sources import is_endless
+from synergy_nb.plan.terms.units import counted
+from synergy_nb.plan.text.operator_texts import brief
+from synergy_nb.traces.rows import RowReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.connect.session import SparkSession
+
+__all__ = ["SparkJobFailed", "SparkRun", "check_on_spark", "run_on_spark"]
+
+_FOLDER: Final = "directory"  # connector of folders, which a peer polls
+
+
+class SparkJobFailed(SynergyError, RuntimeError):
+    """A plan that was one batch job on Spark has failed there, or Spark was lost."""
+
+
+class SparkRun:
+    """A plan that has run as one batch job on Spark.
+
+    Attributes
+    ----------
+    plan
+        The plan.
+    rows
+        Sink to the number of its results.
+    seconds
+        Time from the call to the end of the job, seconds.
+    waited
+        Part of it in which there was nothing to do but wait for the start of Spark, seconds.
+    notices
+        Sentences about lines of sources that were left out.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.rows: dict[str, int] = {}
+        self.seconds = 0.0
+        self.waited = 0.0
+        self.notices: list[str] = []
+        self._tables: dict[str, pl.DataFrame] = {}
+
+    def results(self, sink: str | None = None) -> pl.DataFrame:
+        """Return the results of a sink without destination, in the order in which peers give them.
+
+        Parameters
+        ----------
+        sink
+            Name or operator id of the sink. None: the only one.
+
+        Raises
+        ------
+        ValueError
+            If there is no such sink, or its results are at its destination.
+        """
+        names = {self.plan.operators[each].params["name"]: each for each in self.plan.sinks}
+        found = names.get(sink, sink) if sink is not None else self.plan.sinks[0] if len(self.plan.sinks) == 1 else None
+        if found not in self.plan.sinks:
+            raise ValueError(f"sink: {sink!r}; expected one of {', '.join(names)}")
+        if found not in self._tables:
+            place = place_of(self.plan.operators[found].params["to"])
+            raise ValueError(f"sink: {sink!r}; expected one without a destination, as its results are in {place}")
+        return self._tables[found]
+
+    def __repr__(self) -> str:
+        lines = [f"{self.plan.name}: one batch job on Spark, {self.seconds:.1f} s"]
+        for sink, rows in self.rows.items():
+            params = self.plan.operators[sink].params
+            to = f" in {place_of(params['to'])}" if params.get("to") is not None else ""
+            lines.append(f"  {params['name']}: {counted(rows, 'row')}{to}")
+        return "\n".join([*lines, *(f"  {notice}" for notice in self.notices)])
+
+
+def check_on_spark(plan: Plan, *, spark: str | Endpoint | SparkSession | None = None) -> str:
+    """Say what a plan is as one batch job on Spark, or why it cannot be one; nothing is started.
+
+    Parameters
+    ----------
+    plan
+        Query plan.
+    spark
+        Server that would execute it, as of :func:`run_on_spark`.
+
+    Returns
+    -------
+    str
+        One sentence.
+
+    Raises
+    ------
+    PlanError
+        If it cannot be one job; the text has a sentence for each source, operator and requirement that prevents it.
+
+    Examples
+    --------
+    >>> from synergy_nb import PlanError, check_on_spark, source
+    >>> packets = source("packets", count=1000, speed=0)
+    >>> check_on_spark(packets.aggregate("link", "1 min", n="count(*)").sink("counts"))
+    'one batch job on Spark: it reads packets and executes aggregate; counts is a frame'
+    >>> try:
+    ...     check_on_spark(packets.filter("bytes > 9").sink(delay="1 s"))
+    ... except PlanError as error:
+    ...     print(error)
+    the plan has a problem:
+      - delay: 1.0; expected none: a batch job on Spark gives its results at its end
+    """
+    problems = list(_obstacles(plan, here=is_here(spark)))
+    if problems:
+        raise PlanError(problems)
+    kinds = {name: operator.kind for name, operator in plan.operators.items()}
+    executed = [name for name, kind in kinds.items() if kind not in ("source", "sink")]
+    does = f" and executes {', '.join(executed)}" if executed else ""
+    sinks = []
+    for sink in plan.sinks:
+        params = plan.operators[sink].params
+        sinks.append(f"{params['name']} is {'a frame' if params.get('to') is None else 'in ' + place_of(params['to'])}")
+    reads = ", ".join(brief(plan.operators[name]) for name in plan.sources)
+    return f"one batch job on Spark: it reads {reads}{does}; {', '.join(sinks)}"
+
+
+def run_on_spark(
+    plan: Plan,
+    *,
+    spark: str | Endpoint | SparkSession | None = None,
+    secrets: Mapping[str, bytes | str] | None = None,
+) -> SparkRun:
+    """Execute a plan over files as one batch job on Spark, without peers; the rows are those that peers give.
+
+    Parameters
+    ----------
+    plan
+        Query plan whose sources are files, or are generated up to an end, and whose operators Spark executes.
+    spark
+        URL of a Spark Connect server on this machine, or a session on one, such as that of
+        ``cluster.spark_session()``. None: a server for this call, which starts while the sources are read.
+    secrets
+        Secrets that the plan names, by name, as those of a cluster.
+
+    Returns
+    -------
+    SparkRun
+        Results of the sinks without destination, and numbers of rows.
+
+    Raises
+    ------
+    PlanError
+        If the plan cannot be one job; the text says which source, operator or requirement prevents it.
+    ValueError
+        If a source cannot be read, or a destination cannot be written. It is raised before Spark starts, but for what
+        is wrong within a file.
+    SparkUnavailable
+        If no server can be started or reached.
+    SparkJobFailed
+        If Spark fails, or was lost. A destination has no row twice if the call is repeated.
+
+    Examples
+    --------
+    Write ``run_on_spark(plan).results()``. What prevents it is said before anything starts:
+
+    >>> from synergy_nb import PlanError, run_on_spark, source
+    >>> try:
+    ...     run_on_spark(source("tail", path="access.log", format="ncsa").filter("status = 404").sink("lost"))
+    ... except PlanError as error:
+    ...     print(error)
+    the plan has a problem:
+      - operator 'source', connector: 'tail'; expected files that end: tuples of connector tail come from peers
+    """
+    began = time.monotonic()
+    check_on_spark(plan, spark=spark)
+    known = given_secrets(secrets)
+    lacking = [Problem(name, each.field, each.name, "the name of a secret that is given") for name, each in
+               secrets_of_plan(plan) if each.name not in known]  # fmt: skip
+    if lacking:
+        raise PlanError(lacking)
+    run = SparkRun(plan)
+    with contextlib.ExitStack() as ends:
+        readers = {sink: _opened(plan, sink, known, ends) for sink in plan.sinks}
+        found = ends.enter_context(OpenedSession(spark))
+        found.start()
+        folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="synergy-")))
+        stored = _Sources(plan, folder, known, run.notices)
+        waiting = time.monotonic()
+        session = found.session()
+        run.waited = time.monotonic() - waiting
+        ends.enter_context(_meaning(session, ours=found.is_ours))
+        for sink, reader in readers.items():
+            frame = stored.frame(session, plan.upstream(sink)[0])
+            with _explained(session, plan):
+                if reader is None:
+                    run._tables[sink] = _collected(session, frame, plan.schema(sink))
+                    run.rows[sink] = run._tables[sink].height
+                else:
+                    run.rows[sink] = _put(session, frame, plan.schema(sink), reader)
+    run.seconds = time.monotonic() - began
+    return run
+
+
+# -- what can be one job -----------------------------------------------------------------------------------------------
+
+
+def _obstacles(plan: Plan, *, here: bool) -> Iterator[Problem]:
+    """Yield what prevents that a plan is one job."""
+    inside = [name for name, operator in plan.operators.items() if operator.kind != "sink"]
+    for name, operator in plan.operators.items():
+        params = operator.params
+        if operator.kind == "source":
+            if why := _no_file(operator, local=here):
+                yield Problem(name, "connector", params["connector"], f"files that end: {why}")
+            else:
+                yield from _unreadable(operator)
+        elif operator.kind != "sink" and (why := supported(operator, plan, inside)):
+            yield Problem(name, "kind", operator.kind, f"an operator that Spark executes: {why}")
+        if operator.engine == "peer":
+            yield Problem(name, "engine", operator.engine, "spark or auto: the whole plan is one job on Spark")
+        if operator.at is not None:
+            yield Problem(name, "at", operator.at, "no peer: the whole plan is one job on Spark")
+        if operator.availability is not None:
+            yield Problem(name, "availability", operator.availability, "none: a job on Spark has no replicas")
+    for field in plan.qos.__struct_fields__:
+        if (value := getattr(plan.qos, field)) is not None:
+            yield Problem("", field, value, "none: a batch job on Spark gives its results at its end")
+
+
+def _no_file(operator: Operator, *, local: bool) -> str:
+    """Why Spark does not have all rows of a source before it begins; empty if it has."""
+    params = operator.params
+    if params["connector"] != _FOLDER:
+        return supported_source(operator, local)
+    if is_endless(params):
+        return "the folder is read for ever; a plan with ends=True reads the files that are there"
+    return "" if local else "the folder is on this machine, and Spark is on another"
+
+
+def _unreadable(operator: Operator) -> Iterator[Problem]:
+    """Yield why the beginning of a file cannot be read."""
+    if operator.params["connector"] != "trace":
+        return
+    try:
+        traces.open_trace(operator.params)
+    except ValueError as error:
+        found, _, expected = str(error).partition("; expected ")
+        yield Problem(operator.id, "path", found, expected or "a trace that can be read")
+
+
+# -- sources -----------------------------------------------------------------------------------------------------------
+
+
+class _Stored(NamedTuple):
+    """The rows of a source in files that Spark reads."""
+
+    folder: Path
+    layout: Layout
+    counted: bool  # whether the position of a row is its number in the only file, rather than a column
+
+
+class _Sources:
+    """The sources of a plan, in files."""
+
+    def __init__(self, plan: Plan, folder: Path, secrets: Mapping[str, bytes], notices: list[str]) -> None:
+        from spark_stream import operators  # noqa: PLC0415 - imports Spark
+
+        self._plan = plan
+        self._secrets = secrets
+        self._inside = [name for name, operator in plan.operators.items() if operator.kind != "sink"]
+        ends = {plan.upstream(sink)[0] for sink in plan.sinks}
+        self._numbered = frozenset().union(*(operators.numbered(plan, self._inside, end) for end in ends))
+        self._found: dict[str, _Stored] = {}
+        for number, name in enumerate(plan.sources):
+            own = folder / f"source-{number}"
+            own.mkdir()
+            self._found[name] = self._stored(plan.operators[name], own, notices)
+
+    def _stored(self, operator: Operator, folder: Path, notices: list[str]) -> _Stored:
+        plan, numbered = self._plan, operator.id in self._numbered
+        found = direct(operator, plan.schema(operator.id), most=float("inf"), ordered=numbered)
+        if found is not None:
+            (folder / "rows.parquet").symlink_to(found[0].path)
+            return _Stored(folder, found[1], counted=numbered)
+
+        def skipped(lines: SkippedLines) -> None:
+            notices.append(f"source {operator.id!r}: skipped {lines}")
+
+        if operator.params["connector"] == _FOLDER:
+            files = written(self._polled(operator, notices), folder, numbered=numbered)
+        else:
+            files = convert(operator, folder, skipped, numbered=numbered)
+        for _ in files:
+            pass
+        return _Stored(folder, Layout(), counted=False)
+
+    def _polled(self, operator: Operator, notices: list[str]) -> Iterator[Any]:
+        late = 0
+
+        def dropped(rows: int) -> None:
+            nonlocal late
+            late = rows
+
+        schema, params = self._plan.schema(operator.id), operator.params
+        source = connected(params, schema, self._secrets)
+        yield from items_to_end(source, RowReader(operator.id, schema), params.get("lateness"), dropped)
+        if late:
+            notices.append(f"source {operator.id!r}: {counted(late, 'row')} came too late")
+
+    def frame(self, session: SparkSession, end: str) -> DataFrame:
+        """The stream of an operator, as a batch query."""
+        from spark_stream import operators  # noqa: PLC0415 - imports Spark
+
+        return operators.build(
+            self._plan,
+            self._inside,
+            end,
+            partial(self._read, session),
+            secrets=self._secrets,
+            ordered=True,
+            finite=True,
+        )
+
+    def _read(self, session: SparkSession, name: str) -> DataFrame:
+        from spark_stream._inputs import stored_as  # noqa: PLC0415 - imports Spark
+
+        found, columns = self._found[name], dict(self._plan.schema(name))
+        numbered = name in self._numbered
+        if numbered and not found.counted:
+            columns[POSITION] = "int"
+        schema, chosen = stored_as(columns, found.layout)
+        rows: DataFrame = session.read.schema(schema).parquet(f"file://{found.folder}")
+        if numbered and found.counted:
+            chosen.append(rows.metadataColumn("_metadata").getField("row_index").alias(POSITION))
+        return rows.select(*chosen)
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def _opened(plan: Plan, sink: str, secrets: Mapping[str, bytes], ends: contextlib.ExitStack) -> SinkReader | None:
+    """Open the destination of a sink; None: it has none."""
+    to = plan.operators[sink].params.get("to")
+    if to is None:
+        return None
+    stream = f"{plan.stream_name(sink)} in one job on Spark"
+    if any(operator.params.get("deterministic") is False for operator in plan.operators.values()):
+        stream = f"{stream}, {randomness.token_hex(8)}"  # another call makes other rows
+    reader = SinkReader(writer_of(to, plan.schema(sink), stream, secrets=secrets), place_of(to), to["every"])
+    ends.callback(reader.close)
+    reader.open(ORIGIN)
+    return reader
+
+
+def _collected(session: SparkSession, frame: DataFrame, schema: Mapping[str, str]) -> pl.DataFrame:
+    """All rows, in the order of peers."""
+    from spark_stream import operators  # noqa: PLC0415 - imports Spark
+
+    tables = [from_spark(table.to_batches(), schema) for table in _arrow_tables(session, frame) if table.num_rows]
+    return conform(operators.arrange(pl.concat(tables)), schema) if tables else empty(schema)
+
+
+def _put(session: SparkSession, frame: DataFrame, schema: Mapping[str, str], reader: SinkReader) -> int:
+    """Have all rows written in the order of peers, some of them at a time; return their number."""
+    from pyspark.sql.connect import functions as sf  # noqa: PLC0415 - imports Spark
+
+    from spark_stream._expressions import quote  # noqa: PLC0415
+    from spark_stream.operators.frames import ORDER  # noqa: PLC0415
+
+    ahead = ["time", "window_start"] if is_windowed(schema) else []
+    keys = [*ahead, ORDER, *(name for name in schema if name not in ahead)]
+    frame = frame.orderBy(*(sf.col(quote(name)).asc_nulls_last() for name in keys))
+    frame = frame.select(*(sf.col(quote(name)) for name in schema))
+    at = ORIGIN
+    for table in _arrow_tables(session, frame):
+        rows = conform(from_spark(table.to_batches(), schema), schema)
+        chunks = chunks_of([Batch(rows, at.position, 0.0)], at)
+        while chunks:
+            reader.write(chunks, time.monotonic())
+            if reader.must_commit(time.monotonic()):
+                reader.commit()
+            chunks = [each for each in chunks if each.end > reader.read_to]
+        at = reader.read_to
+    reader.write(chunks_of([Punctuation(END, at.position, 0.0)], at), time.monotonic())
+    reader.commit()
+    return at.position
+
+
+def _arrow_tables(session: SparkSession, frame: DataFrame) -> Iterator[pa.Table]:
+    """Rows of a frame in their order, as they come."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    plan: Any = frame._plan  # Spark has no public way but for pandas
+    query = plan.to_proto(session.client)
+    yield from (each for each in session.client.to_table_as_iterator(query, {}) if isinstance(each, pa.Table))
+
+
+@contextlib.contextmanager
+def _meaning(session: SparkSession, *, ours: bool) -> Iterator[None]:
+    """Give a session the settings by which expressions have their meaning, and a session of others its own back."""
+    from pyspark.sql.connect.proto.base_pb2 import ConfigRequest, KeyValue  # noqa: PLC0415 - imports Spark
+
+    from spark_stream._expressions import MEANING  # noqa: PLC0415
+
+    def put(pairs: Iterable[tuple[str, str]]) -> None:
+        listed = [KeyValue(key=name, value=value) for name, value in pairs]
+        session.client.config(ConfigRequest.Operation(set=ConfigRequest.Set(pairs=listed)))
+
+    needed = {**MEANING, **(SHARED_CLASSES if ours else {})}
+    before: list[tuple[str, str | None]] = []
+    if not ours:
+        asked = ConfigRequest.Operation(get_option=ConfigRequest.GetOption(keys=list(needed)))
+        before = session.client.config(asked).pairs
+    put(needed.items())
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # the server may have gone
+            if before:
+                put((name, value) for name, value in before if value is not None)
+
+
+@contextlib.contextmanager
+def _explained(session: SparkSession, plan: Plan) -> Iterator[None]:
+    """Say what an error of Spark means; if the call is interrupted, end what it has begun."""
+    tag = f"synergy-{randomness.token_hex(8)}"
+    session.addTag(tag)
+    try:
+        yield
+    except SynergyError:
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and not is_lost(error):
+            raise
+        if has_no_room(error):
+            raise SparkJobFailed(f"{plan.name}: no space left on the disk") from None
+        why = "Spark was lost" if is_lost(error) else f"Spark failed: {cause(error)}"
+        raise SparkJobFailed(f"{plan.name}: {why}") from None
+    except BaseException:
+        with contextlib.suppress(Exception):
+            session.interruptTag(tag)
+        raise
+    finally:
+        session.removeTag(tag)

@@ -1,0 +1,153 @@
+"""Plans over files as one batch job on Spark: what can be one, and that the rows are those of peers everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from spark_stream.whole_plans import SparkJobFailed, check_on_spark, run_on_spark
+from synergy_nb import Plan, PlanError, SinkFailed, csv, function, jsonl, parquet, plan, source
+from synergy_nb.cli.commands import app
+from synergy_nb.traces import table
+from tests.feeding import through
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
+    from synergy_nb.plan import Stream
+
+FLOWS = {"time": "time", "user": "str", "bytes": "int"}
+
+
+def flows(path: Path, rows: int = 200) -> Path:
+    """A CSV file out of the order of time, with a malformed line."""
+    lines = [f"{1000 + n * 7 % 400},{'abc'[n % 3]},{n * n % 97}" for n in range(rows)]
+    path.write_text("\n".join(["time,user,bytes", *lines, "soon,a,1", ""]))
+    return path
+
+
+def read(path: Path, form: str = "csv", name: str = "flows") -> Stream:
+    return source("trace", path=str(path), format=form, columns=FLOWS, id=name)
+
+
+def sums(stream: Stream) -> Stream:
+    return stream.filter("bytes > 5").aggregate("user", "1 min", total="sum(bytes)", last="last(bytes)")
+
+
+# -- without Spark -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda flows: flows.delay("1 s").sink(), "operator 'delay', kind: 'delay'; expected an operator that Spark "),
+        (lambda flows: flows.filter("bytes > 1", engine="peer").sink(), "operator 'filter', engine: 'peer'; expected "),
+        (lambda flows: flows.filter("bytes > 1", at="peer-1").sink(), "operator 'filter', at: 'peer-1'; expected no "),
+        (lambda flows: flows.sink(delay="5 s"), "delay: 5.0; expected none: a batch job on Spark gives its results "),
+        (lambda flows: flows.sink(availability="degree 2"), "degree: 2; expected none: a batch job on Spark gives "),
+        (lambda _: source("packets", duration="1 s").sink(), "connector: 'packets'; expected files that end: a peer "),
+        (lambda _: source("packets", speed=0).sink(), "expected files that end: a peer has to produce a stream"),
+        (lambda _: source("tail", path="x", format="ncsa").sink(), "connector: 'tail'; expected files that end: tuple"),
+        (
+            lambda _: source("directory", path="in/*.csv", format="csv", columns=FLOWS).sink(),
+            "expected files that end: the folder is read for ever; a plan with ends=True reads the files that are ",
+        ),
+        (
+            lambda _: read(Path("gone.csv")).filter("bytes > 1").sink(),
+            "operator 'flows', path: .*gone.csv: no such file",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_batch_job_is_said_in_a_sentence(make: Any, said: str, tmp_path: Path) -> None:
+    made: Plan = make(read(flows(tmp_path / "flows.csv", 9)))
+    with pytest.raises(PlanError, match=said):
+        run_on_spark(made, spark="unix:///nowhere/connect")  # which is not asked
+
+
+def test_what_a_plan_is_as_a_batch_job_is_a_sentence(tmp_path: Path) -> None:
+    made = sums(read(flows(tmp_path / "flows.csv", 9))).sink("sums", to=csv("sums.csv"))
+    assert check_on_spark(made) == (
+        "one batch job on Spark: it reads trace flows.csv and executes filter, aggregate; sums is in 'sums.csv'"
+    )
+    with pytest.raises(PlanError, match="the trace is on this machine, and Spark is on another"):
+        check_on_spark(made, spark="sc://spark.example.org")
+
+
+def test_a_destination_that_cannot_be_written_is_named_before_spark_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "sums.csv").write_text("mine")
+    made = sums(read(flows(tmp_path / "flows.csv", 9))).sink("sums", to=csv(str(tmp_path / "sums.csv")))
+    with pytest.raises(SinkFailed, match=r"sums\.csv.: it has 4 bytes of something else; expected a new file"):
+        run_on_spark(made, spark="unix:///nowhere/connect")
+
+
+def test_the_command_says_why_not(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(sums(read(flows(tmp_path / "flows.csv", 9))).sink("sums", delay="2 s").to_yaml())
+    for arguments in (["run", str(path), "--on", "spark"], ["plan", "check", str(path), "--on", "spark"]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 2
+        assert "delay: 2.0; expected none: a batch job on Spark gives its results at its end" in result.stderr
+    result = CliRunner().invoke(app, ["run", str(path), "--on", "spark", "--peers", "3"])
+    assert "--peers and --on spark: expected one of them" in result.stderr
+    result = CliRunner().invoke(app, ["run", str(path), "--on", "sparks"])
+    assert "--on: 'sparks'; expected one of peers, spark; did you mean 'spark'" in result.stderr
+
+
+# -- with Spark --------------------------------------------------------------------------------------------------------
+
+
+@function(columns={"n": "int"}, deterministic=True)
+def wrong(_rows: pl.DataFrame) -> pl.DataFrame:
+    """Fail."""
+    raise KeyError("no such thing")
+
+
+@pytest.mark.slow
+def test_files_of_each_kind_become_the_rows_of_peers_at_each_destination(spark: SparkSession, tmp_path: Path) -> None:
+    """In one job: text that peers would sort, Parquet as it is, a folder of JSON lines, and three destinations."""
+    lines = read(flows(tmp_path / "flows.csv"))
+    rows = table(lines.sink().operators["flows"].params)
+    unordered = rows.sample(fraction=1.0, shuffle=True, seed=3)
+    unordered.write_parquet(tmp_path / "as it is.parquet")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, some in enumerate(rows.sort("time", maintain_order=True).iter_slices(70)):
+        some.with_columns(pl.col("time").dt.to_string("iso")).write_ndjson(folder / f"{number}.jsonl")
+    whole = read(tmp_path / "as it is.parquet", "parquet", "shuffled").filter("user <> 'a'", id="whole")
+    coming = source("directory", path=f"{folder}/*.jsonl", format="jsonl", columns=FLOWS, ends=True, id="coming")
+    made = plan(
+        sums(lines).sink("sums", to=csv(str(tmp_path / "sums.csv"))),
+        lines.filter("bytes > 90", id="large").sink("large"),
+        whole.aggregate("user", "1 min", n="count(*)", id="counts").sink(
+            "counts", to=parquet(str(tmp_path / "counts"))
+        ),
+        coming.project("user", twice="bytes * 2").sink("twice", to=jsonl(str(tmp_path / "twice.jsonl"))),
+        name="all",
+    )
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    run = run_on_spark(made, spark=spark)
+    assert (spark.conf.get("spark.sql.ansi.enabled"), spark.conf.get("spark.sql.session.timeZone")) == ("true", zone)
+    tables = {"flows": rows, "coming": rows.sort("time", maintain_order=True), "shuffled": rows}
+    wanted = {sink: through(made, made.upstream(sink)[0], tables) for sink in made.sinks}
+    large, counts, twice, totals = (made.sinks[place] for place in (1, 2, 3, 0))
+    assert run.results("large").equals(wanted[large])
+    assert wanted[large].height > 3
+    assert run.rows == {sink: found.height for sink, found in wanted.items()}
+    assert pl.read_parquet(tmp_path / "counts/*.parquet").equals(wanted[counts])
+    assert pl.read_ndjson(tmp_path / "twice.jsonl")["twice"].to_list() == wanted[twice]["twice"].to_list()
+    assert pl.read_csv(tmp_path / "sums.csv")["total"].to_list() == wanted[totals]["total"].to_list()
+    (notice,) = run.notices
+    assert notice.startswith("source 'flows': skipped ")
+    before = (tmp_path / "sums.csv").read_bytes()
+    run_on_spark(made, spark=spark)  # each row is there once
+    assert (tmp_path / "sums.csv").read_bytes() == before
+    with pytest.raises(ValueError, match=r"sink: 'sums'; expected one without a destination, as its results are in"):
+        run.results("sums")
+    assert repr(run).startswith("all: one batch job on Spark, ")
+    with pytest.raises(SparkJobFailed, match=r"Spark failed: .*no such thing"):
+        run_on_spark(lines.apply(wrong).sink("wrong"), spark=spark)

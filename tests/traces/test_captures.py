@@ -1,0 +1,133 @@
+"""Captures of packets that the tests make: what is read from their headers, and what is said of damaged ones."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import ipaddress
+import struct
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from synergy_nb.traces.raw_files import Tally, likely_rows, raw_layout, raw_tables
+
+ETHERNET = b"\1" * 12
+AT = dt.datetime.fromisoformat("2026-01-31T12:00:00")
+SECONDS = 1_769_860_800
+
+
+def ip4(protocol: int, payload: bytes, *, fragment: int = 0) -> bytes:
+    addresses = bytes([10, 0, 0, 1, 10, 0, 0, 2])
+    return struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(payload), 0, fragment, 64, protocol, 0) + addresses + payload
+
+
+def ip6(protocol: int, payload: bytes) -> bytes:
+    addresses = ipaddress.ip_address("fe80::1").packed + ipaddress.ip_address("2001:db8::2").packed
+    return struct.pack(">IHBB", 6 << 28, len(payload), protocol, 64) + addresses + payload
+
+
+PORTS = struct.pack(">HH", 80, 50_000) + bytes(16)
+PACKETS = [
+    ETHERNET + b"\x08\0" + ip4(6, PORTS),
+    ETHERNET + b"\x81\0\0\5\x08\0" + ip4(17, PORTS),
+    ETHERNET + b"\x86\xdd" + ip6(17, PORTS),
+    ETHERNET + b"\x08\0" + ip4(1, bytes(8)),
+    ETHERNET + b"\x08\6" + bytes(28),
+    ETHERNET + b"\x08\0" + ip4(6, PORTS, fragment=7),
+    (ETHERNET + b"\x08\0" + ip4(6, PORTS))[:36],
+]
+EXPECTED = [
+    ("TCP", "10.0.0.1", 80, "10.0.0.2", 50_000),
+    ("UDP", "10.0.0.1", 80, "10.0.0.2", 50_000),
+    ("UDP", "fe80::1", 80, "2001:db8::2", 50_000),
+    ("ICMP", "10.0.0.1", None, "10.0.0.2", None),
+    ("ARP", None, None, None, None),
+    ("TCP", "10.0.0.1", None, "10.0.0.2", None),
+    ("TCP", "10.0.0.1", None, "10.0.0.2", None),  # its ports were not kept
+]
+
+
+def pcap(packets: list[bytes], *, order: str = "<", nano: bool = False, link: int = 1) -> bytes:
+    data = struct.pack(f"{order}IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, 65_535, link)
+    for place, packet in enumerate(packets):
+        data += struct.pack(f"{order}IIII", SECONDS, place * (1000 if nano else 1), len(packet), 1500) + packet
+    return data
+
+
+def block(kind: int, body: bytes) -> bytes:
+    body += bytes(-len(body) % 4)
+    return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+
+
+def pcapng(packets: list[bytes], *, resolution: bytes = b"", link: int = 1) -> bytes:
+    data = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    data += block(1, struct.pack("<HHI", 101, 0, 0)) + block(1, struct.pack("<HHI", link, 0, 0) + resolution)
+    data += block(5, bytes(12))  # statistics, which nobody needs
+    for place, packet in enumerate(packets):
+        time = SECONDS * 1_000_000_000 + place * 1000 if resolution else SECONDS * 1_000_000 + place
+        head = struct.pack("<IIIII", 1, time >> 32, time & 0xFFFFFFFF, len(packet), 1500)
+        data += block(6, head + packet)
+    return data
+
+
+def read(path: Path, data: bytes) -> pl.DataFrame:
+    path.write_bytes(data)
+    layout = raw_layout(path)
+    assert layout.format == "pcap"
+    found = pl.concat(raw_tables(path, layout, Tally()))
+    assert found.columns == list(layout.schema)
+    return found
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pcap(PACKETS), pcap(PACKETS, order=">"), pcap(PACKETS, nano=True), pcapng(PACKETS),
+        pcapng(PACKETS, resolution=struct.pack("<HHB3xHH", 9, 1, 9, 0, 0)), gzip.compress(pcap(PACKETS)),
+    ],
+    ids=["pcap", "big-endian", "nanoseconds", "pcapng", "pcapng-nanoseconds", "gzip"],
+)  # fmt: skip
+def test_packets_of_a_capture(data: bytes, tmp_path: Path) -> None:
+    found = read(tmp_path / "raw", data)
+    assert [row[1:6] for row in found.iter_rows()] == EXPECTED
+    assert found["time"].to_list() == [AT + dt.timedelta(microseconds=place) for place in range(len(PACKETS))]
+    assert found["bytes"].to_list() == [1500] * len(PACKETS)
+    assert 3 < likely_rows(tmp_path / "raw", raw_layout(tmp_path / "raw")) < 20
+
+
+@pytest.mark.parametrize(
+    ("link", "head"), [(101, b""), (113, bytes(14) + b"\x08\0"), (0, bytes(4)), (276, b"\x08\0" + bytes(18))]
+)
+def test_other_link_types(link: int, head: bytes, tmp_path: Path) -> None:
+    assert read(tmp_path / "raw", pcap([head + ip4(6, PORTS)], link=link)).row(0)[1:6] == EXPECTED[0]
+
+
+def test_interfaces_of_different_link_types_keep_their_order(tmp_path: Path) -> None:
+    packet = struct.pack("<IIIII", 0, 0, 1, 44, 44) + ip4(17, PORTS)
+    data = pcapng(PACKETS[:1]) + block(6, packet + bytes(4)) + pcapng(PACKETS[2:3])
+    assert read(tmp_path / "raw", data)["source"].to_list() == ["10.0.0.1", "10.0.0.1", "fe80::1"]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (pcap(PACKETS)[:-3], r"cut-off capture after 6 packets \(it ends within a record\); expected a whole one"),
+        (pcapng(PACKETS)[:-3], r"cut-off capture after 6 packets"),
+        (gzip.compress(pcap(PACKETS))[:-20], r"cut-off capture after \d packets"),
+        (pcap(PACKETS) + b"\xff" * 16, r"cut-off capture after 7 packets \(a record of 4,294,967,295 bytes\)"),
+        (pcap(PACKETS, link=147), "link type 147; expected Ethernet"),
+    ],
+)
+def test_captures_that_cannot_be_read_are_named(data: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "raw"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=f"raw: .*{said}"):
+        list(raw_tables(path, raw_layout(path), Tally()))
+
+
+def test_text_is_no_capture(tmp_path: Path) -> None:
+    (tmp_path / "raw").write_text("1 2 3\n")
+    with pytest.raises(ValueError, match="raw: not a capture of packets; expected pcap or pcapng"):
+        raw_layout(tmp_path / "raw", "pcap")
