@@ -16,6 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,10 +30,9 @@ from spark_stream.pipeline._inputs import check_fits, common_layout, raw_files
 from spark_stream.pipeline._judging import judge, quarantine
 from spark_stream.pipeline._pieces import PARTITIONS, Group, Piece, groups_of, pieces_of, slices_of
 from spark_stream.pipeline._results import Prepared, PrepareError, Progress, Stage
+from spark_stream.pipeline._surveying import Day, days_of, survey_of, survey_path
 from spark_stream.pipeline._units import (
-    FILE,
     LATENESSES,
-    ROW,
     Sorting,
     Unit,
     UnitCounts,
@@ -65,7 +65,7 @@ from synergy_nb.plan.operators.sources import TIME_UNITS
 from synergy_nb.plan.sql.sql import infer_type
 from synergy_nb.plan.terms.units import counted, did_you_mean, duration, parse_duration
 from synergy_nb.traces.profiles.profiling import RawOrder, profile_of
-from synergy_nb.traces.profiles.surveys import added, step_for
+from synergy_nb.traces.profiles.surveys import step_for
 from synergy_nb.traces.profiles.trace_profile import PAGE, PROFILE
 from synergy_nb.traces.raw_files import RawLayout, likely_rows, part_begins
 
@@ -296,7 +296,7 @@ def _derived(schema: Mapping[str, str], name: str, text: str) -> str:
 
 def _check_names(names: Sequence[str], partition: str) -> None:
     """Raise ``ValueError`` if a column has a name that the files or the job need."""
-    taken = {"day", FILE, ROW, *([partition] if partition == "hour" else [])}
+    taken = {"day", *([partition] if partition == "hour" else [])}
     for name in names:
         if name in taken or name.startswith("__"):
             raise ValueError(
@@ -339,8 +339,10 @@ class _Job:
             rejected = quarantine(self._folder, found)
             judge(self._folder, self._layout.format, self._tolerance, found, rejected)
             self._keep()
-            files = self._written(work, sessions, found)
-            self._profiled(sessions, found, files)
+            step = step_of(found)
+            files = self._written(work, sessions, found, step)
+            days = days_of(self._folder, work, files, step)
+            self._profiled(sessions, found, days, step)
         except ValueError:
             (work / REFUSED).touch()
             raise
@@ -348,7 +350,7 @@ class _Job:
             raise self._stopped(f"{error.filename or self._folder}: {error.strerror or error}") from None
         prepared = self._prepared(found, files)
         write_manifest(self._folder, msgspec.structs.replace(self._manifest, prepared=prepared))
-        finished(work)
+        finished(work, {day.survey for day in days})
         return prepared
 
     def _stopped(self, why: str) -> PrepareError:
@@ -365,11 +367,11 @@ class _Job:
 
     def _units(self, work: Path) -> list[Unit]:
         """All units, those of files that an earlier job has divided as it has noted."""
-        units, whole = noted_units(work), self._manifest.settings["lateness"] is not None
+        units = noted_units(work)
         divided = {unit.file for unit in units}
         for number, each in enumerate(self._manifest.files):
             if number not in divided:
-                units += units_of(Path(each.path), number, self._layout, whole=whole)
+                units += units_of(Path(each.path), number, self._layout)
         if len(divided) < len(self._manifest.files):
             note_units(work, units)
         return units
@@ -379,8 +381,12 @@ class _Job:
         known = {unit: counts_of(work, unit) for unit in units}
         left = [unit for unit, counts in known.items() if counts is None]
         before = sum(counts.lines for counts in known.values() if counts is not None)
-        self._parse(work, sessions, left, before)
+        self._parse(work, sessions, left, {}, before)
         found = {unit: counts_of(work, unit) for unit in units}
+        lateness = self._manifest.settings["lateness"]
+        if lateness is not None and (behind := late_beside_others(found, lateness)):
+            self._parse(work, sessions, list(behind), {unit.name: reached for unit, reached in behind.items()})
+            found |= {unit: counts_of(work, unit) for unit in behind}
         if (missing := next((unit.path for unit, counts in found.items() if counts is None), None)) is not None:
             raise self._stopped(
                 f"Spark's processes have not stored the rows of {missing}; is {self._folder} the same folder there"
@@ -390,8 +396,15 @@ class _Job:
                 raise ValueError(f"{each.path}: it was changed meanwhile; expected a file that stays, and a new folder")
         return {unit: counts for unit, counts in found.items() if counts is not None}
 
-    def _parse(self, work: Path, sessions: OpenedSession, units: Sequence[Unit], before: int = 0) -> None:
-        """Have units parsed; ``before``: number of lines of others that were before."""
+    def _parse(
+        self,
+        work: Path,
+        sessions: OpenedSession,
+        units: Sequence[Unit],
+        reached: Mapping[str, int | None],  # name of a unit to the latest event time before it, where it is known
+        before: int = 0,  # number of lines of other units that were parsed
+    ) -> None:
+        """Have units parsed."""
         if not units:
             return
         told = Told("parse", before, before + likely_lines(units, self._layout), self._progress)
@@ -403,12 +416,14 @@ class _Job:
 
         watch()
         lateness = self._manifest.settings["lateness"]
-        self._on_spark(sessions, "parse", watch, "parse_units", units, self._layout, work, lateness)
+        self._on_spark(sessions, "parse", watch, "parse_units", units, self._layout, work, lateness, reached)
 
     # -- write ----------------------------------------------------------------------------------------------------
 
-    def _written(self, work: Path, sessions: OpenedSession, found: Mapping[Unit, UnitCounts]) -> dict[str, int]:
-        """Write the files that are not written, or lack rows; return the path and the number of rows of each file."""
+    def _written(
+        self, work: Path, sessions: OpenedSession, found: Mapping[Unit, UnitCounts], step: int
+    ) -> dict[str, WrittenFile]:
+        """Write the files that are not written, or lack rows; return all files by their paths."""
         hours: dict[int, int] = {}
         for counts in found.values():
             for hour, rows in counts.hours.items():
@@ -418,20 +433,21 @@ class _Job:
         stale = [piece for piece in pieces if not _is_made(piece, done.get(piece.path(partition)))]
         groups = groups_of(stale, gaps=len(stale) < len(pieces))
         units = {group.pieces[0]: [unit for unit in found if group.has(found[unit].hours)] for group in groups}
-        self._parse_again(work, sessions, list(dict.fromkeys(unit for each in units.values() for unit in each)))
+        needed = {unit: found[unit] for each in units.values() for unit in each}
+        self._parse_again(work, sessions, needed)
         told = Told("write", 0, sum(group.rows for group in groups), self._progress)
         rows = 0
         for place, group in enumerate(groups):
             told.rows(rows)
             target = work / f"group-{place:05}"
             watch: Callable[[], None] = lambda rows=rows: told.rows(rows)  # type: ignore[misc] # noqa: E731 - has a type
-            done |= self._write(work, sessions, group, units[group.pieces[0]], target, hours, watch)
+            done |= self._write(work, sessions, group, units[group.pieces[0]], target, hours, step, watch)
             note_written(work, done)
             rows += group.rows
             told.rows(rows)
-        return {path: done[path].rows for path in (piece.path(partition) for piece in pieces)}
+        return {path: done[path] for path in (piece.path(partition) for piece in pieces)}
 
-    def _parse_again(self, work: Path, sessions: OpenedSession, units: Sequence[Unit]) -> None:
+    def _parse_again(self, work: Path, sessions: OpenedSession, units: Mapping[Unit, UnitCounts]) -> None:
         """Parse those of some units that an earlier job has parsed, whose rows are needed beside new ones."""
         left = [unit for unit in units if not stored_rows(work, unit).exists()]
         for unit in left:
@@ -440,7 +456,7 @@ class _Job:
                     f"{unit.path}: it was removed or changed, and new files have rows of the same days; expected it as "
                     f"it was, or another folder than {self._folder}"
                 )
-        self._parse(work, sessions, left)
+        self._parse(work, sessions, left, {unit.name: units[unit].reached for unit in left})
 
     def _write(
         self,
@@ -450,6 +466,7 @@ class _Job:
         units: Sequence[Unit],
         target: Path,
         hours: Mapping[int, int],  # hour since 1970 to number of rows
+        step: int,  # microseconds of a period by which a survey counts rows
         watch: Callable[[], None],
     ) -> dict[str, WrittenFile]:
         """Write the files of a group of which some units have rows, each in the place of the one before."""
@@ -457,14 +474,19 @@ class _Job:
         alone = settings["duplicates"] == "files" and len({unit.file for unit in units}) == 1
         duplicates = "keep" if alone else settings["duplicates"]
         slices = {piece: slices_of(piece, hours) for piece in group.pieces}
-        stored, written = [stored_rows(work, unit) for unit in units], {}
+        stored = [stored_rows(work, unit) for unit in sorted(units, key=attrgetter("file", "part"))]
+        written: dict[int, tuple[Path, int]] = {}
         if duplicates == "keep" and not self._derive and None not in slices.values():
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir()
             paths = {piece.start: target / f"{piece.start}.parquet" for piece in group.pieces}
             sortings = [
-                Sorting(str(paths[piece.start]), some or [], list(map(str, stored))) for piece, some in slices.items()
-            ]
+                Sorting(
+                    str(paths[piece.start]), some or [], list(map(str, stored)),
+                    str(survey_path(work, piece.start, piece.hours, piece.rows, step)), step,
+                )
+                for piece, some in slices.items()
+            ]  # fmt: skip
             rows_of = self._on_spark(
                 sessions, "write", watch, "write_sorted_files", sortings, self._layout.schema
             )  # fmt: skip
@@ -487,17 +509,26 @@ class _Job:
 
     # -- profile and result ------------------------------------------------------------------------------------------
 
-    def _profiled(self, sessions: OpenedSession, found: Mapping[Unit, UnitCounts], files: Mapping[str, int]) -> None:
-        told = Told("profile", 0, sum(files.values()), self._progress)
-        told.rows(0)
-        ends = [(counts.first, counts.last) for counts in found.values() if counts.rows]
-        step = step_for(min(first or 0 for first, _ in ends), max(last or 0 for _, last in ends))
-        paths = [self._folder / path for path in files]
-        surveys = self._on_spark(
-            sessions, "profile", lambda: told.rows(0), "survey_files", paths, self._columns, step
-        )  # fmt: skip
-        survey = added(surveys)
-        assert survey is not None
+    def _profiled(
+        self, sessions: OpenedSession, found: Mapping[Unit, UnitCounts], days: Sequence[Day], step: int
+    ) -> None:
+        """Write the profile, and survey the files before that have no survey and are of a day without one."""
+        told = Told("profile", 0, sum(rows for day in days for _, _, rows in day.files), self._progress)
+
+        def watch() -> None:
+            told.rows(sum(
+                rows for day in days for _, survey, rows in day.files if survey.exists() or day.survey.exists()
+            ))  # fmt: skip
+
+        watch()
+        left = [
+            (path, survey)
+            for day in days if not day.survey.exists()
+            for path, survey, _ in day.files if not survey.exists()
+        ]  # fmt: skip
+        if left:
+            self._on_spark(sessions, "profile", watch, "survey_files", left, self._columns, step)
+        survey = survey_of(days)
         first, *others = (Path(path.path).name for path in self._manifest.files)
         name = f"{first} and {counted(len(others), 'more file')}" if others else first
         profile = profile_of(name, survey, raw_order(found))
@@ -505,11 +536,11 @@ class _Job:
         write_whole(self._folder / PAGE, profile.to_page().encode())
         told.rows(survey.rows)
 
-    def _prepared(self, found: Mapping[Unit, UnitCounts], files: Mapping[str, int]) -> Prepared:
+    def _prepared(self, found: Mapping[Unit, UnitCounts], files: Mapping[str, WrittenFile]) -> Prepared:
         lines, malformed, late, rows = (
             sum(getattr(counts, name) for counts in found.values()) for name in ("lines", "malformed", "late", "rows")
         )
-        kept = sum(files.values())
+        kept = sum(each.rows for each in files.values())
         settings = self._manifest.settings
         disorder = max(counts.disorder for counts in found.values()) / 1e6
         ends = pl.Series([min(c.first for c in found.values() if c.first is not None),
@@ -571,6 +602,12 @@ class Told:
         self._progress(Progress(self._stage, share, rows, rate, left))
 
 
+def step_of(found: Mapping[Unit, UnitCounts]) -> int:
+    """Microseconds of a period by which rows are counted, which their span determines."""
+    ends = [(counts.first, counts.last) for counts in found.values() if counts.rows]
+    return step_for(min(first or 0 for first, _ in ends), max(last or 0 for _, last in ends))
+
+
 def raw_order(found: Mapping[Unit, UnitCounts]) -> RawOrder | None:
     """In which order the rows of the raw files came; None: an earlier version has counted them."""
     if not all(counts.later for counts in found.values()):
@@ -581,14 +618,29 @@ def raw_order(found: Mapping[Unit, UnitCounts]) -> RawOrder | None:
     return RawOrder(dict(zip(LATENESSES, lost, strict=True)), max(disorder, 0.0), in_parts=parts)
 
 
-def units_of(path: Path, number: int, layout: RawLayout, *, whole: bool) -> list[Unit]:
-    """Divide a raw file, which has a number, into units: parts of a file that may be read in parts, or else the file.
+def late_beside_others(found: Mapping[Unit, UnitCounts | None], lateness: float) -> dict[Unit, int]:
+    """The parts of files of which more rows come too late than they themselves tell, by what was before them.
 
-    ``whole``: whether it is one unit, as its rows are needed in their order.
+    Each has the latest event time before it, microseconds; of one that was parsed with that, nothing more is to be
+    said. ``lateness``: seconds by which a row may be earlier.
     """
+    reached: dict[int, int] = {}
+    late: dict[Unit, int] = {}
+    for unit in sorted(found, key=attrgetter("file", "part")):
+        counts, before = found[unit], reached.get(unit.file)
+        if counts is None or counts.first is None or counts.last is None:
+            continue
+        if before is not None and counts.reached != before and counts.first < before - round(lateness * 1e6):
+            late[unit] = before
+        reached[unit.file] = counts.last if before is None else max(before, counts.last)
+    return late
+
+
+def units_of(path: Path, number: int, layout: RawLayout) -> list[Unit]:
+    """Divide a raw file, which has a number, into units: its parts if it may be read in parts, or else all of it."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-    begins = [0] if whole or packed else part_begins(path, layout, PART_BYTES)
+    begins = [0] if packed else part_begins(path, layout, PART_BYTES)
     ends: list[int | None] = [*begins[1:], None]
     size = path.stat().st_size
     return [

@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import msgspec
 import pyarrow.parquet as pq
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
@@ -24,11 +23,10 @@ from pyspark.sql import functions as sf
 from spark_stream._expressions import quote, translate
 from spark_stream.pipeline._pieces import Group
 from spark_stream.pipeline._results import PrepareError
-from spark_stream.pipeline._surveying import divided, survey_of
-from spark_stream.pipeline._units import FILE, HOUR, ROW, Sorting, Unit, parsed_or_said, write_sorted
+from spark_stream.pipeline._surveying import divided, survey_file
+from spark_stream.pipeline._units import HOUR, Sorting, Unit, parsed_or_said, write_sorted
 from spark_stream.spark_errors import cause, has_no_room, is_lost
 from synergy_nb.plan.sql.sql import infer_type
-from synergy_nb.traces.profiles.surveys import RowSurvey
 from synergy_nb.traces.raw_files import RawLayout
 
 if TYPE_CHECKING:
@@ -37,7 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
 Found = TypeVar("Found")
+#: Columns beside those of the rows: number of the file of the result, number of the raw file, and place in it.
 PIECE: Final = "__piece"
+FILE: Final = "__file"
+ROW: Final = "__row"
+_PART: Final = 1 << 40  # places that each part of a file has
 _LOOK: Final = 0.2  # time between two looks at what is done, seconds
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - times of streams have no zone
 _TASKS: Final = 64  # most tasks of a job that writes
@@ -67,14 +69,19 @@ def executed(session: SparkSession, step: Callable[[], Found], watch: Callable[[
 
 
 def parse_units(
-    session: SparkSession, units: Sequence[Unit], layout: RawLayout, folder: Path, lateness: float | None
+    session: SparkSession,
+    units: Sequence[Unit],
+    layout: RawLayout,
+    folder: Path,
+    lateness: float | None,
+    reached: Mapping[str, int | None],  # name of a unit to the latest event time before it, as far as that is known
 ) -> None:
     """Parse units, each in a task of its own; what goes wrong in one is in the folder, see :func:`.fault_in`."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                parsed_or_said(units[place], layout, folder, lateness)
+                parsed_or_said(units[place], layout, folder, lateness, reached.get(units[place].name))
             yield batch
 
     session.range(0, len(units), 1, len(units)).mapInArrow(work, "id bigint").collect()
@@ -109,6 +116,10 @@ def write_group(
     shutil.rmtree(target, ignore_errors=True)
     low, high = (_EPOCH + dt.timedelta(hours=hour) for hour in group.bounds)
     rows: DataFrame = session.read.parquet(*(f"file://{path}" for path in stored))
+    stored_at = rows.metadataColumn("_metadata")
+    name = sf.split(stored_at.getField("file_name"), "[-.]")  # "rows-00001-00002.parquet": the file, and the part of it
+    place = name[2].cast("bigint") * _PART + stored_at.getField("row_index")
+    rows = rows.withColumns({FILE: name[1].cast("int"), ROW: place})
     rows = rows.where(f"time >= TIMESTAMP_NTZ'{low}' AND time < TIMESTAMP_NTZ'{high}'")
     rows = _times_as(rows, columns, "TIMESTAMP")  # as expressions have them
     hour = f"((unix_micros(time) - pmod(unix_micros(time), {HOUR})) DIV {HOUR})"
@@ -167,24 +178,19 @@ def without_duplicates(rows: DataFrame, columns: Sequence[str], duplicates: str)
 
 
 def survey_files(
-    session: SparkSession, files: Sequence[Path], columns: Mapping[str, str], step: int
-) -> list[RowSurvey]:
-    """Survey files of clean rows, in the order of their times: each is read once, by a task of Spark's.
+    session: SparkSession, files: Sequence[tuple[Path, Path]], columns: Mapping[str, str], step: int
+) -> None:
+    """Survey files of clean rows: each is read once, by a task of Spark's.
 
-    ``step``: microseconds of a period by which rows are counted.
+    ``files``: path of each, and of its survey; ``step``: microseconds of a period by which rows are counted.
     """
     parts = divided(files, _TASKS)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # noqa: PLC0415 - in a process of Spark's
-
         for batch in batches:
-            places = batch.column(0).to_pylist()
-            surveys = [msgspec.msgpack.encode(survey_of(parts[place], columns, step)) for place in places]
-            yield pa.RecordBatch.from_pydict({"id": places, "survey": surveys})
+            for place in batch.column(0).to_pylist():
+                for path, target in parts[place]:
+                    survey_file(path, target, columns, step)
+            yield batch
 
-    found = session.range(0, len(parts), 1, len(parts)).mapInArrow(work, "id bigint, survey binary").collect()
-    return [
-        msgspec.msgpack.decode(bytes(each["survey"]), type=RowSurvey)
-        for each in sorted(found, key=lambda row: row["id"])
-    ]
+    session.range(0, len(parts), 1, len(parts)).mapInArrow(work, "id bigint").collect()

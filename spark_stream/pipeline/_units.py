@@ -21,15 +21,12 @@ from numpy.typing import NDArray
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.traces.late_rows import behind
+from synergy_nb.traces.profiles.surveys import surveyed, to_bytes
 from synergy_nb.traces.raw_files import Malformed, RawLayout, Tally, raw_tables
 
-#: Columns of stored rows beside their own: the number of the raw file, and the place of the row in it.
-FILE: Final = "__file"
-ROW: Final = "__row"
 KEPT: Final = 1000  # malformed lines of a unit, and late rows, that are described each
 HOUR: Final = 3_600_000_000  # microseconds
 _BLOCK: Final = 1 << 22  # bytes of a file that are read at a time to count lines
-_PART: Final = 1 << 40  # places that each part of a file has
 #: Latenesses of which it is counted how many rows come later than them, seconds.
 LATENESSES: Final = (0.0, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86_400.0)
 _LATE: Final = tuple(round(each * 1e6) for each in LATENESSES)
@@ -53,7 +50,8 @@ class Rejected(msgspec.Struct, frozen=True):
     """A malformed line or a late row, as the quarantine has it."""
 
     path: str
-    line: int  # number of the line, from 1; of a late row, that of the row among the others
+    # number of the line, from 1; of a late row, that of the row among the others, behind the lines before its part
+    line: int
     why: str  # `malformed` or `late`
     field: str
     value: str
@@ -77,6 +75,7 @@ class UnitCounts(msgspec.Struct, frozen=True):
     complaint: str  # sentence about the first malformed line; empty: there is none
     doubt: str  # sentence about implausible times; empty: there is none
     later: list[int] = []  # rows that come later than each of LATENESSES; empty: nobody has counted them
+    reached: int | None = None  # latest event time of the parts before, as it was known, microseconds
 
 
 def counts_of(folder: Path, unit: Unit) -> UnitCounts | None:
@@ -104,20 +103,23 @@ def write_whole(path: Path, data: bytes) -> None:
     unfinished.replace(path)
 
 
-def parse(unit: Unit, layout: RawLayout, folder: Path, lateness: float | None) -> UnitCounts:
+def parse(
+    unit: Unit, layout: RawLayout, folder: Path, lateness: float | None, reached: int | None = None
+) -> UnitCounts:
     """Parse a unit, and store its rows and counts in the folder of work.
 
     ``lateness``: seconds by which a row may be earlier than the latest one before it, others are left out; None: no
-    row comes too late. Raises ``ValueError`` if the file cannot be read; ``OSError`` if there is no room.
+    row comes too late. ``reached``: latest event time before the unit, microseconds; None: nothing is known of it.
+    Raises ``ValueError`` if the file cannot be read; ``OSError`` if there is no room.
     """
     done, target = counts_of(folder, unit), stored_rows(folder, unit)
-    if done is not None and target.exists():  # Spark has begun the unit twice
+    if done is not None and done.reached == reached and target.exists():  # Spark has begun the unit twice
         return done
     unfinished = target.with_name(f"{target.name}.part")
-    survey = _Survey(unit, lateness)
+    survey = _Survey(unit, lateness, reached)
     with _writer(unfinished, layout) as writer:
         for table in survey.kept(raw_tables(Path(unit.path), layout, survey.tally, unit.begin, unit.end)):
-            writer.write_table(_arrow(table, unit, survey.rows - table.height, writer.schema))
+            writer.write_table(_arrow(table, writer.schema))
             (folder / f"{unit.name}.rows").write_bytes(b"%d" % survey.tally.rows)
     unfinished.replace(target)
     counts = survey.counts()
@@ -130,12 +132,14 @@ def parse(unit: Unit, layout: RawLayout, folder: Path, lateness: float | None) -
 
 
 class Sorting(msgspec.Struct, frozen=True):
-    """A file of the result that a process of Spark's sorts and writes by itself."""
+    """A file of the result that a process of Spark's sorts and writes by itself, with its survey."""
 
     target: str  # path of the file
     # hours since 1970 from which on, and before which, the rows are that are sorted together, one pair after the other
     slices: list[tuple[int, int]]
-    stored: list[str]  # paths of the rows of units
+    stored: list[str]  # paths of the rows of units, in the order of their files, and of the parts of each
+    survey: str  # path of the survey
+    step: int  # microseconds of a period by which it counts rows
 
 
 def write_sorted(sorting: Sorting, columns: Mapping[str, str]) -> None:
@@ -143,20 +147,28 @@ def write_sorted(sorting: Sorting, columns: Mapping[str, str]) -> None:
 
     ``columns``: column to type. Only the rows of a slice are in memory.
     """
-    schema = _schema(columns)
-    with pq.ParquetWriter(sorting.target, schema, compression="zstd") as writer:
-        for low, high in sorting.slices:
-            bounds = pl.Series([low * HOUR, high * HOUR], dtype=pl.Int64).cast(TYPES["time"])
-            rows = pl.scan_parquet(sorting.stored, glob=False, hive_partitioning=False)
-            rows = rows.filter((pl.col("time") >= bounds[0]) & (pl.col("time") < bounds[1]))
-            table = rows.sort("time", FILE, ROW).select(*columns).collect()
-            writer.write_table(table.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema))
+    with pq.ParquetWriter(sorting.target, _schema(columns), compression="zstd") as writer:
+        survey = surveyed(_written(sorting, columns, writer), columns, sorting.step)
+    write_whole(Path(sorting.survey), to_bytes(survey))
 
 
-def parsed_or_said(unit: Unit, layout: RawLayout, folder: Path, lateness: float | None) -> None:
+def _written(sorting: Sorting, columns: Mapping[str, str], writer: pq.ParquetWriter) -> Iterator[pl.DataFrame]:
+    """Yield slices that were sorted and written."""
+    for low, high in sorting.slices:
+        bounds = pl.Series([low * HOUR, high * HOUR], dtype=pl.Int64).cast(TYPES["time"])
+        rows = pl.scan_parquet(sorting.stored, glob=False, hive_partitioning=False)
+        rows = rows.filter((pl.col("time") >= bounds[0]) & (pl.col("time") < bounds[1]))
+        table = rows.select(*columns).sort("time", maintain_order=True).collect()
+        writer.write_table(_arrow(table, writer.schema))
+        yield table
+
+
+def parsed_or_said(
+    unit: Unit, layout: RawLayout, folder: Path, lateness: float | None, reached: int | None = None
+) -> None:
     """Parse a unit; what goes wrong is written to a file, by which the owner of the job learns of it at once."""
     try:
-        parse(unit, layout, folder, lateness)
+        parse(unit, layout, folder, lateness, reached)
     except OSError as error:
         full = error.errno in _FULL
         stored_rows(folder, unit).with_name(f"{unit.name}.parquet.part").unlink(missing_ok=True)  # makes room
@@ -184,7 +196,7 @@ def fault_in(folder: Path) -> UnitFault | None:
 class _Survey:
     """Counts rows as they pass."""
 
-    def __init__(self, unit: Unit, lateness: float | None) -> None:
+    def __init__(self, unit: Unit, lateness: float | None, reached: int | None) -> None:
         self.rows = 0
         self.tally = Tally(KEPT)
         self._unit = unit
@@ -192,7 +204,7 @@ class _Survey:
         self._late = 0
         self._seen = 0
         self._rejected: list[Rejected] = []
-        self._reached: int | None = None
+        self._before = self._reached = reached
         self._first: int | None = None
         self._disorder = 0
         self._hours: dict[int, int] = {}
@@ -247,6 +259,7 @@ class _Survey:
             complaint="" if bad is None else str(bad),
             doubt=self.tally.doubt,
             later=self._later.tolist(),
+            reached=self._before,
         )
 
 
@@ -270,15 +283,10 @@ def _schema(columns: Mapping[str, str]) -> pa.Schema:
 
 
 def _writer(path: Path, layout: RawLayout) -> pq.ParquetWriter:
+    """A writer of rows that are read once or twice: without dictionaries, which cost more than they save."""
     schema = _schema(layout.schema)
-    schema = schema.append(pa.field(FILE, pa.int32())).append(pa.field(ROW, pa.int64()))
-    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1)
+    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1, use_dictionary=False)
 
 
-def _arrow(table: pl.DataFrame, unit: Unit, before: int, schema: pa.Schema) -> pa.Table:
-    start = unit.part * _PART + before
-    numbered = table.with_columns(
-        pl.lit(unit.file, dtype=pl.Int32).alias(FILE),
-        pl.int_range(start, start + table.height, dtype=pl.Int64).alias(ROW),
-    )
-    return numbered.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema)
+def _arrow(table: pl.DataFrame, schema: pa.Schema) -> pa.Table:
+    return table.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema)

@@ -1,8 +1,9 @@
 """The folder of a job: what it prepares and how, which of it is done, and who may write there.
 
 `_manifest.json` says which raw files, of which sizes and times, are prepared with which settings. `_work` has what a
-job needs to go on, and when it is done, what a later one needs that has more files: the counts of each raw file, and of
-how many rows each file of the result was made. Names that begin with a low line are no data for readers of Parquet.
+job needs to go on, and when it is done, what a later one needs that has more files: the counts of each raw file, of how
+many rows each file of the result was made, and a survey of each day, of which the profile is made. Names that begin
+with a low line are no data for readers of Parquet.
 
 Raw files have numbers, by which equal times are ordered. A file keeps its number once rows of it may be in the result;
 those that came later may still be replaced, as where one of them was refused.
@@ -14,7 +15,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ LOCK: Final = "lock"  # in `_work`
 REFUSED: Final = "refused"  # in `_work`: empty file that says that the last try was refused
 QUARANTINE: Final = "_quarantine"  # folder for the lines that were left out
 UNITS: Final = "units.json"  # in `_work`: the units of the raw files
+SURVEY: Final = ".survey"  # end of the names of surveys, in `_work`
 WRITTEN: Final = "files.json"  # in `_work`: the files of the result that are written
 _NUMBERED: Final = re.compile(r"rows-(\d+)-\d+\..*")  # name of a file of a unit
 
@@ -194,10 +196,10 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_whole(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
 
 
-def finished(work: Path) -> None:
-    """Remove what only this job has needed."""
+def finished(work: Path, surveys: Collection[Path]) -> None:
+    """Remove what only this job has needed; ``surveys``: those that a later one needs."""
     for left in work.iterdir():
         if left.is_dir():
             shutil.rmtree(left, ignore_errors=True)
-        elif left.suffix != ".json" and left.name != LOCK:
+        elif left.suffix != ".json" and left.name != LOCK and left not in surveys:
             left.unlink()

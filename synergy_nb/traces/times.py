@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from typing import Any, Final
 
 import numpy as np
@@ -44,13 +45,15 @@ _EIGHT: Final = r"^\d{8}$"
 _BASIC: Final = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # a date of ISO 8601 without separators
 BASIC_DATES: Final = (19_000_101, 20_991_231)  # the first and the last of these dates, as numbers
 # Times of one layout are parsed together, by a format: 10 ms for 50,000 rows, where trying all layouts takes 160 ms.
+# Where all fractions have as many digits, that takes 2 ms: Polars knows where each part begins.
 _DAY: Final = r"\d{4}-\d{2}-\d{2}"
 _CLOCK: Final = r"\d{2}:\d{2}:\d{2}"
+_FRACTIONS: Final = {"": "", r"\.\d{3}": ".%3f", r"\.\d{6}": ".%6f", r"\.\d{9}": ".%9f", r"\.\d{1,9}": "%.f"}
 _LAYOUTS: Final = tuple(
     (f"^{_DAY}{mark}{_CLOCK}{fraction}{zone}$", f"%Y-%m-%d{mark}%H:%M:%S{part}{zone}")
     for mark in (" ", "T")
     for zone in ("", "Z")
-    for fraction, part in (("", ""), (r"\.\d{1,9}", "%.f"))
+    for fraction, part in _FRACTIONS.items()
 )
 _TO_THE_MINUTE: Final = rf"^({_DAY} \d{{2}}:\d{{2}})($|[+-])"
 #: Microseconds in a unit of NumPy's times, as a fraction; years and months have no length.
@@ -77,9 +80,11 @@ def times(column: pl.Series, unit: str | None = None) -> pl.Series:
     if not isinstance(dtype, pl.String):
         return _instants(column, unit)
     text = column.str.strip_chars()
+    first = text[0] if len(text) else None
     for pattern, form in _LAYOUTS:
-        if text.head(1).str.contains(pattern).any() and text.str.contains(pattern).all(ignore_nulls=False):
-            return in_years(text.str.to_datetime(form, strict=False, time_unit="us"))
+        if first is not None and re.match(pattern, first) and text.str.contains(pattern).all(ignore_nulls=False):
+            repeated = not form.rstrip("Z").endswith("f")  # others mostly differ, and looking for them costs more
+            return in_years(text.str.to_datetime(form, strict=False, time_unit="us", cache=repeated))
     if unit is None and text.str.contains(_BASIC).all(ignore_nulls=False):
         unit = "date"
     found = _instants(text, unit)

@@ -17,13 +17,12 @@ from spark_stream.pipeline import _preparing as preparing
 from spark_stream.pipeline._inputs import check_fits, common_layout, raw_files
 from spark_stream.pipeline._judging import judge, quarantine
 from spark_stream.pipeline._pieces import Piece, groups_of, pieces_of, slices_of
-from spark_stream.pipeline._preparing import raw_order
+from spark_stream.pipeline._preparing import late_beside_others, raw_order
 from spark_stream.pipeline._profiling import _without_paths, profile
 from spark_stream.pipeline._spark_job import executed
-from spark_stream.pipeline._surveying import survey_of
+from spark_stream.pipeline._surveying import days_of, survey_file, survey_of
 from spark_stream.pipeline._units import (
     LATENESSES,
-    ROW,
     Sorting,
     Unit,
     UnitCounts,
@@ -38,7 +37,9 @@ from spark_stream.pipeline._units import (
 from spark_stream.pipeline._work_folder import (
     QUARANTINE,
     Manifest,
+    WrittenFile,
     begun,
+    finished,
     note_units,
     noted_units,
     numbered,
@@ -47,6 +48,7 @@ from spark_stream.pipeline._work_folder import (
     renew,
 )
 from synergy_nb.traces.profiles.profiling import RawOrder
+from synergy_nb.traces.profiles.surveys import from_bytes
 from synergy_nb.traces.raw_files import raw_layout
 
 ANYWHERE = "unix:///nowhere/connect"  # no server: what is refused is refused before Spark is asked
@@ -228,7 +230,7 @@ def test_two_jobs_do_not_write_one_folder(tmp_path: Path) -> None:
 
 def parsed(path: Path, folder: Path, lateness: float | None = None) -> tuple[Unit, UnitCounts]:
     folder.mkdir(exist_ok=True)
-    (unit,) = preparing.units_of(path, 0, raw_layout(path), whole=True)
+    (unit,) = preparing.units_of(path, 0, raw_layout(path))
     return unit, parse(unit, raw_layout(path), folder, lateness)
 
 
@@ -238,8 +240,7 @@ def test_a_unit_leaves_rows_and_counts(tmp_path: Path) -> None:
     assert (counts.lines, counts.malformed, counts.rows, counts.late) == (4, 1, 3, 0)
     assert (counts.first, counts.last, counts.hours) == (10_000_000, 7_300_000_000, {0: 1, 2: 2})
     assert counts.disorder == 7_190_000_000
-    table = pq.read_table(stored_rows(tmp_path / "work", unit))
-    assert (table["n"].to_pylist(), table[ROW].to_pylist()) == ([1, 2, 4], [0, 1, 2])
+    assert pq.read_table(stored_rows(tmp_path / "work", unit))["n"].to_pylist() == [1, 2, 4]
     assert rows_so_far(tmp_path / "work", unit) == 4
     path.unlink()
     assert parse(unit, raw_layout(csv_file(path, "1,1")), tmp_path / "work", None) == counts  # it is not read again
@@ -252,6 +253,31 @@ def test_rows_that_come_too_late_are_left_out_and_kept_in_quarantine(tmp_path: P
     (late,) = counts.rejected
     assert (late.why, late.line, late.expected) == ("late", 3, "at most 10 s before the latest row, not 20 s")
     assert pq.read_table(stored_rows(tmp_path / "work", unit))["n"].to_pylist() == [1, 2, 4]
+
+
+def test_rows_of_a_part_are_late_by_those_of_the_parts_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A divided file keeps the rows that it keeps as a whole; parts are parsed again only where that matters."""
+    times = [*range(20), 60, *range(21, 40), 45, 52, *range(41, 60), *range(55, 80)]
+    path = csv_file(tmp_path / "raw", *(f"{at},{n}" for n, at in enumerate(times)))
+    layout, lateness = raw_layout(path), 10.0
+    _, whole = parsed(path, tmp_path / "whole", lateness)
+    assert whole.late > 20
+    monkeypatch.setattr(preparing, "PART_BYTES", 60)
+    monkeypatch.setattr("synergy_nb.traces.text_files.BLOCK", 60)
+    units = preparing.units_of(path, 0, layout)
+    assert len(units) > 5
+    found = {unit: parse(unit, layout, tmp_path, lateness) for unit in units}
+    again = late_beside_others(found, lateness)
+    assert 1 < len(again) < len(units) - 2
+    found |= {unit: parse(unit, layout, tmp_path, lateness, reached) for unit, reached in again.items()}
+    assert not late_beside_others(found, lateness)
+    assert (sum(each.late for each in found.values()), sum(each.rows for each in found.values())) == (
+        whole.late, whole.rows,
+    )  # fmt: skip
+    kept = [n for unit in units for n in pq.read_table(stored_rows(tmp_path, unit))["n"].to_pylist()]
+    assert kept == pq.read_table(tmp_path / "whole/rows-00000-00000.parquet")["n"].to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -267,7 +293,7 @@ def test_files_that_cannot_be_read_are_named(name: str, data: bytes, said: str, 
     path = tmp_path / name
     path.write_bytes(data)
     try:
-        (unit,) = preparing.units_of(path, 0, raw_layout(path, "csv"), whole=True)
+        (unit,) = preparing.units_of(path, 0, raw_layout(path, "csv"))
     except ValueError as error:
         text = str(error)  # its beginning is wrong already
     else:
@@ -286,7 +312,7 @@ def test_a_full_disk_leaves_no_half_unit(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
-        (unit,) = preparing.units_of(path, 0, raw_layout(path), whole=True)
+        (unit,) = preparing.units_of(path, 0, raw_layout(path))
         (tmp_path / "work").mkdir()
         parsed_or_said(unit, raw_layout(path), tmp_path / "work", None)
     finally:
@@ -303,11 +329,7 @@ def test_a_file_of_the_result_is_sorted_slice_by_slice(tmp_path: Path, monkeypat
         csv_file(tmp_path / "b", "7200,1", "3600,2", "3601,3"),
         csv_file(tmp_path / "a", "3600,4", "10800,5", "0,6"),
     ]
-    units = [
-        unit
-        for number, path in enumerate(files)
-        for unit in preparing.units_of(path, number, raw_layout(path), whole=True)
-    ]
+    units = [unit for number, path in enumerate(files) for unit in preparing.units_of(path, number, raw_layout(path))]
     hours: dict[int, int] = {}
     for unit in units:
         for hour, rows in parse(unit, raw_layout(files[0]), tmp_path, None).hours.items():
@@ -317,7 +339,10 @@ def test_a_file_of_the_result_is_sorted_slice_by_slice(tmp_path: Path, monkeypat
     slices = slices_of(Piece(1, 2, 4), hours)
     assert slices == [(1, 2), (2, 3)]
     stored = [str(stored_rows(tmp_path, unit)) for unit in units]
-    write_sorted(Sorting(str(target), slices, stored), raw_layout(files[0]).schema)
+    schema, survey = raw_layout(files[0]).schema, tmp_path / "a.survey"
+    write_sorted(Sorting(str(target), slices, stored, str(survey), 1_000_000), schema)
+    survey_file(target, tmp_path / "b.survey", schema, 1_000_000)
+    assert from_bytes(survey.read_bytes()) == from_bytes((tmp_path / "b.survey").read_bytes())
     table = pq.read_table(target)
     assert (table["n"].to_pylist(), table.column_names) == ([2, 4, 3, 1], ["time", "n"])
     monkeypatch.setattr("spark_stream.pipeline._pieces.PIECE_ROWS", 2)
@@ -333,7 +358,7 @@ def test_lines_of_a_divided_file_have_their_numbers_in_the_file(
     monkeypatch.setattr(preparing, "PART_BYTES", 100)
     path = jsonl_file(tmp_path / "raw", 30, bad=(0, 11, 29))
     layout = raw_layout(path)
-    units = preparing.units_of(path, 0, layout, whole=False)
+    units = preparing.units_of(path, 0, layout)
     assert len(units) > 4
     found = {unit: parse(unit, layout, tmp_path, None) for unit in units}
     assert sum(counts.rows for counts in found.values()) == 27
@@ -441,15 +466,35 @@ def test_rows_that_come_late_are_counted_by_lateness(tmp_path: Path) -> None:
     assert raw_order({unit: older}) is None
 
 
-def test_files_are_surveyed_in_their_order(tmp_path: Path) -> None:
-    paths = []
-    for day in range(3):
-        rows = pl.DataFrame({"time": [day * 86_400 * 10**6 + each for each in range(5)], "n": [day] * 5})
-        paths.append(tmp_path / f"{day}.parquet")
-        rows.with_columns(pl.col("time").cast(pl.Datetime("us"))).write_parquet(paths[-1])
-    found = survey_of(paths, {"time": "time", "n": "int"}, 1_000_000)
-    assert (found.rows, list(found.days)) == (15, ["1970-01-01", "1970-01-02", "1970-01-03"])
-    assert found.columns["n"].values == {"0": 5, "1": 5, "2": 5}
+def test_only_days_that_get_rows_are_surveyed_again(tmp_path: Path) -> None:
+    """The survey of a day is made of those of its files, and kept; that of a day with more rows is another one."""
+    files: dict[str, WrittenFile] = {}
+
+    def add(name: str, start: int, hours: int, rows: int) -> None:
+        table = pl.DataFrame({"time": [start * 3_600_000_000 + each for each in range(rows)], "n": [start] * rows})
+        table.with_columns(pl.col("time").cast(pl.Datetime("us"))).write_parquet(tmp_path / name)
+        files[name] = WrittenFile(start, hours, rows, rows)
+
+    schema, step = {"time": "time", "n": "int"}, 1_000_000
+    add("b-2", 26, 1, 3)
+    add("a", 0, 24, 5)
+    add("b-1", 25, 1, 4)
+    first = days_of(tmp_path, tmp_path, files, step)
+    assert [[path.name for path, _, _ in day.files] for day in first] == [["a"], ["b-1", "b-2"]]
+    assert first[0].survey == first[0].files[0][1]  # of its only file
+    for day in first:
+        for path, survey, _ in day.files:
+            survey_file(path, survey, schema, step)
+    found = survey_of(first)
+    assert (found.rows, found.columns["n"].values) == (12, {"0": 5, "25": 4, "26": 3})
+    assert list(found.days) == ["1970-01-01", "1970-01-02"]
+    finished(tmp_path, {day.survey for day in first})
+    assert {path.name for path in tmp_path.glob("*.survey")} == {day.survey.name for day in first}
+    assert survey_of(first) == found
+    add("b-2", 26, 1, 6)
+    second = days_of(tmp_path, tmp_path, files, step)
+    assert [day.survey.exists() for day in second] == [True, False]
+    assert not any(day.survey.exists() for day in days_of(tmp_path, tmp_path, files, 10 * step))
 
 
 def test_rows_of_a_frame_that_cannot_be_profiled_are_told_of_without_paths_that_are_gone() -> None:

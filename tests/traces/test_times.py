@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import itertools
 import uuid
 import warnings
 from pathlib import Path
@@ -92,6 +93,23 @@ def test_times_of_other_years_are_none_for_python_has_none_and_polars_panics() -
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digits", [3, 6, 9])
+@pytest.mark.parametrize("mark", [" ", "T"])
+@pytest.mark.parametrize("zone", ["", "Z"])
+def test_fractions_of_equal_length_are_read_as_those_of_any_length(digits: int, mark: str, zone: str) -> None:
+    """By another parser of Polars, which must refuse the same dates and times that there are not."""
+    parts = [
+        ("0000", "0001", "1600", "1900", "1969", "2023", "2024", "9999"), ("00", "02", "12", "13"),
+        ("00", "01", "29", "30", "31", "32"), ("00", "23", "24"), ("00", "60"), ("59", "60", "61"),
+    ]  # fmt: skip
+    made = ["{}-{}-{}{}{}:{}:{}".format(*each[:3], mark, *each[3:]) for each in itertools.product(*parts)]
+    texts = pl.Series([f"{text}.{'123456789'[:digits]}{zone}" for text in made])
+    alone = pl.concat([times(each) for each in (texts, pl.Series([f"2024-01-01{mark}00:00:00.1{zone}"]))])
+    mixed = times(texts.append(pl.Series([f"2024-01-01{mark}00:00:00.1{zone}"])))
+    assert alone.equals(mixed, null_equal=True)
+    assert 0 < alone.null_count() < len(alone)
 
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])

@@ -9,7 +9,8 @@ numbers, and how many windows have how many rows and groups. Surveys of several 
 that of all rows. Where everything fits, numbers are exact; where something was left out, the survey knows how much:
 
 - *different values*: the :data:`HASHES` least hashes [1]_; exact as long as there are fewer, then the number follows
-  from the greatest of them, with a standard error of 1/sqrt(HASHES).
+  from the greatest of them, with a standard error of 1/sqrt(HASHES). A hash has 44 bits: that two of a million
+  different values have the same one happens three times in a hundred.
 - *frequent values*: the :data:`VALUES` most frequent ones of each file; a value may miss as many rows as the most
   frequent one that was left out [2]_.
 - *quantiles of numbers*: classes whose bounds have a ratio of (1+a)/(1-a), so a quantile is off by a share of at most a
@@ -27,12 +28,13 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 
 from synergy_nb.plan.terms.column_types import column_bytes, family
 
@@ -41,17 +43,23 @@ __all__ = [
     "BUCKETS",
     "HASHES",
     "OPEN",
+    "VERSION",
     "WINDOWS",
     "ColumnSurvey",
     "DaySurvey",
     "RowSurvey",
     "added",
+    "from_bytes",
     "number_of",
     "step_for",
     "surveyed",
+    "to_bytes",
 ]
 
 Ints = npt.NDArray[np.int64]
+Names = npt.NDArray[np.uint64]
+#: Surveys of one version can be added up: values are named by hashes of Polars.
+VERSION: Final = f"1-{pl.__version__}"
 HASHES: Final = 1 << 14
 VALUES: Final = 4000
 OPEN: Final = 1 << 16
@@ -64,7 +72,15 @@ WINDOWS: Final = (1_000_000, 10_000_000, 60_000_000, 3_600_000_000)
 STEPS: Final = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 60_000_000, 600_000_000, 3_600_000_000)
 _PERIODS: Final = 1 << 23  # most periods of a trace
 _SEED: Final = 0x5359
-_WHOLE: Final = 2.0**64
+# A value is named by the first bits of its hash; the rest holds a place within a block: of a row, or of a window.
+_NAME: Final = np.uint64(44)  # bits of a name
+_PLACES: Final = np.uint64(20)
+_NAMES: Final = np.uint64((1 << 44) - 1)
+_PLACE: Final = np.uint64((1 << 20) - 1)
+_WHOLE: Final = 2.0**44
+_NOBODY: Final = np.zeros(0, np.uint64)
+BLOCK: Final = 1 << 19  # rows that are looked at at once, at most as many as there are places
+_FEW: Final = 1000  # times whose divisor is looked at first
 _INLINE: Final = 12  # bytes of a text up to which a column holds it in place
 _NUMBERS: Final = ("int", "float", "decimal")
 _KEYS: Final = ("str", "int", "bool", "date")
@@ -88,7 +104,7 @@ class ColumnSurvey(msgspec.Struct):
     kind: str
     nulls: int = 0
     nbytes: float = 0.0  # of all values in memory
-    hashes: bytes = b""  # least hashes of different values, in their order
+    hashes: bytes = b""  # least names of different values, in their order
     values: dict[str, int] = {}  # frequent value, as text, to the number of its rows
     missed: int = 0  # rows that a value may have beside those that were counted
     # of numbers: the class k has those up to exp(_RATIO * k), 0 has a class of its own, below 0 they are mirrored
@@ -155,26 +171,27 @@ def surveyed(tables: Iterable[pl.DataFrame], schema: Mapping[str, str], step: in
     windows = _WindowReader(found, keys)
     periods: list[Ints] = []
     counts: list[Ints] = []
-    for table in tables:
-        if not table.height:
-            continue
+    for table in (part for each in tables for part in each.iter_slices(BLOCK) if part.height):
         times = table.get_column("time").to_physical().to_numpy()
         found.rows += len(times)
         found.first = int(times[0]) if found.first is None else found.first
         found.last = int(times[-1])
         if found.resolution != 1:
-            found.resolution = int(np.gcd(found.resolution, np.gcd.reduce(np.unique(times))))
+            found.resolution = _divisor(found.resolution, times)
         part = _runs(times // step)
         periods.append(part[0])
         counts.append(part[1])
-        hashes = {name: table.get_column(name).hash(_SEED).alias("hash") for name in found.columns}
+        names = {name: table.get_column(name).hash(_SEED).to_numpy() >> _PLACES for name in found.columns}
         for name, column in columns.items():
-            column.take(table.get_column(name), hashes[name])
-        windows.take(times, {name: hashes[name] for name in keys})
-        _take_days(found, table, times, hashes)
+            column.take(table.get_column(name), names[name])
+        windows.take(times, {name: names[name] for name in keys})
+        _take_days(found, table, times, names)
     windows.end()
     for column in columns.values():
         column.end()
+    for day in found.days.values():
+        for name, numbers in day.numbers.items():
+            _add_up(found.columns[name].numbers, numbers)
     if periods:
         at, rows = _summed(np.concatenate(periods), np.concatenate(counts))
         found.periods, found.counts = at.tobytes(), rows.tobytes()
@@ -184,11 +201,39 @@ def surveyed(tables: Iterable[pl.DataFrame], schema: Mapping[str, str], step: in
 def added(surveys: Iterable[RowSurvey]) -> RowSurvey | None:
     """Add up surveys of other rows each, in the order of their times; None: there are none."""
     found: RowSurvey | None = None
+    periods: list[Ints] = []
+    counts: list[Ints] = []
     for each in surveys:
+        periods.append(np.frombuffer(each.periods, np.int64))
+        counts.append(np.frombuffer(each.counts, np.int64))
         if found is None:
             found = each
         elif each.rows:
             _add(found, each)
+    if found is not None and len(periods) > 1:  # together at the end: there may be millions
+        at, rows = _summed(np.concatenate(periods), np.concatenate(counts))
+        found.periods, found.counts = at.tobytes(), rows.tobytes()
+    return found
+
+
+def to_bytes(survey: RowSurvey) -> bytes:
+    """Pack a survey, to be kept or sent.
+
+    >>> from_bytes(to_bytes(RowSurvey(1000, rows=2))).rows
+    2
+    """
+    steps = np.diff(np.frombuffer(survey.periods, np.int64), prepend=0).tobytes()  # they pack well
+    packed = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(packed, "zstd") as file:
+        file.write(msgspec.msgpack.encode(msgspec.structs.replace(survey, periods=steps)))
+    return bytes(packed.getvalue())
+
+
+def from_bytes(data: bytes) -> RowSurvey:
+    """Unpack a survey."""
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as file:
+        found = msgspec.msgpack.decode(file.read(), type=RowSurvey)
+    found.periods = np.cumsum(np.frombuffer(found.periods, np.int64)).tobytes()
     return found
 
 
@@ -200,35 +245,59 @@ class _ColumnReader:
 
     def __init__(self, found: ColumnSurvey) -> None:
         self._found = found
-        self._hashes = np.zeros(0, np.uint64)
+        self._least = _NOBODY
         self._largest = np.zeros(0)
-        self._values: pl.DataFrame | None = None
         self._counted = found.kind in _KEYS
         self._numbers = family(found.kind) in _NUMBERS
+        # frequent values in the order of their names, and the rows of each
+        self._names = _NOBODY
+        self._rows = np.zeros(0, np.int64)
+        self._values: pl.Series | None = None
 
-    def take(self, values: pl.Series, hashes: pl.Series) -> None:
-        """Take a block: its values, and their hashes."""
-        found, present = self._found, values.drop_nulls()
-        found.nulls += len(values) - len(present)
+    def take(self, values: pl.Series, names: Names) -> None:
+        """Take a block: its values, and their names."""
+        found = self._found
+        found.nulls += values.null_count()
         found.nbytes += _nbytes(values, found.kind)
-        if not len(present):
+        if values.has_nulls():
+            names, values = names[values.is_not_null().to_numpy()], values.drop_nulls()
+        if not len(values):
             return
-        different = hashes.filter(values.is_not_null()).unique().to_numpy()
-        self._hashes = _least(np.concatenate((self._hashes, different)), HASHES)
+        # Once sorted, equal names are side by side, and the place of the first of them is in the same number.
+        placed = np.sort(names << _PLACES | np.arange(len(names), dtype=np.uint64))
+        different = placed >> _PLACES
+        begins = _begins(different)
+        different = different[begins]
+        self._least = _least(np.concatenate((self._least, different[:HASHES])), HASHES)
         if self._counted:
-            counts = present.alias("value").value_counts(name="rows")
-            if self._values is not None:
-                counts = pl.concat([self._values, counts]).group_by("value").agg(pl.col("rows").sum())
-            self._values = self._cut(counts, 4 * VALUES)
+            places = (placed[begins] & _PLACE).astype(np.int64)
+            self._count(different, np.diff(begins, append=len(placed)), values, places)
         if self._numbers:
-            self._take_numbers(present.cast(pl.Float64).to_numpy())
+            self._take_numbers(values.cast(pl.Float64).to_numpy())
 
-    def _cut(self, counts: pl.DataFrame, most: int) -> pl.DataFrame:
-        if counts.height <= most:
-            return counts
-        ranked = counts.sort("rows", descending=True)
-        self._found.missed += int(ranked["rows"][VALUES])
-        return ranked.head(VALUES)
+    def _count(self, names: Names, rows: Ints, values: pl.Series, places: Ints) -> None:
+        """Add the rows of names, which are in their order; ``places``: that of a value of each."""
+        if self._values is None:
+            self._values = values.clear()
+        at = np.minimum(np.searchsorted(names, self._names), len(names) - 1)
+        again = names[at] == self._names
+        rows[at[again]] += self._rows[again]
+        before = np.flatnonzero(~again)
+        names, rows = np.concatenate((names, self._names[before])), np.concatenate((rows, self._rows[before]))
+        kept = self._cut(rows, 4 * VALUES)
+        old, new = kept[kept >= len(places)] - len(places), kept[kept < len(places)]
+        kept = np.concatenate((new, old + len(places)))
+        order = np.argsort(names[kept])
+        self._values = pl.concat([values.gather(places[new]), self._values.gather(before[old])]).gather(order)
+        self._names, self._rows = names[kept][order], rows[kept][order]
+
+    def _cut(self, rows: Ints, most: int) -> Ints:
+        """Places of the most frequent values, or of all, if these are no more than ``most``."""
+        if len(rows) <= most:
+            return np.arange(len(rows))
+        ranked = np.argpartition(-rows, VALUES)
+        self._found.missed += int(rows[ranked[VALUES]])
+        return ranked[:VALUES]
 
     def _take_numbers(self, numbers: npt.NDArray[np.float64]) -> None:
         found, numbers = self._found, numbers[np.isfinite(numbers)]
@@ -237,18 +306,30 @@ class _ColumnReader:
         found.low, found.high = min(found.low, float(numbers.min())), max(found.high, float(numbers.max()))
         found.total, found.squares = found.total + float(numbers.sum()), found.squares + float((numbers**2).sum())
         found.finite += len(numbers)
-        _count(found.numbers, _class_of(numbers))
-        self._largest = np.concatenate((self._largest, numbers))
-        if len(self._largest) > LARGEST:
-            self._largest = np.partition(self._largest, -LARGEST)[-LARGEST:]
+        if len(self._largest) == LARGEST:
+            numbers = numbers[numbers > self._largest[0]]
+        largest = np.concatenate((self._largest, numbers))
+        if len(largest) > LARGEST:
+            largest = np.partition(largest, -LARGEST)[-LARGEST:]
+        self._largest = np.sort(largest)
 
     def end(self) -> None:
         """Keep what was found."""
         found = self._found
-        found.hashes, found.largest = self._hashes.tobytes(), np.sort(self._largest).tobytes()
+        found.hashes, found.largest = self._least.tobytes(), self._largest.tobytes()
         if self._values is not None:
-            ranked = self._cut(self._values, VALUES).sort("rows", "value", descending=[True, False])
+            kept = self._cut(self._rows, VALUES)
+            pairs = pl.DataFrame({"value": self._values.gather(kept), "rows": self._rows[kept]})
+            ranked = pairs.sort("rows", "value", descending=[True, False])
             found.values = {_text(value): rows for value, rows in ranked.iter_rows()}
+
+
+class _Open(NamedTuple):
+    """The last window of a length, which the next block may go on with, and the different values of a column in it."""
+
+    window: int
+    names: Names  # in their order
+    cut: bool = False  # whether the greatest of them were left out
 
 
 class _WindowReader:
@@ -257,58 +338,61 @@ class _WindowReader:
     def __init__(self, found: RowSurvey, keys: list[str]) -> None:
         self._found = found
         self._rows = dict.fromkeys(WINDOWS, (0, 0))  # number of the open window, and its rows
-        empty = pl.DataFrame(schema={"window": pl.Int64, "hash": pl.UInt64})
-        self._open = {(length, key): empty for length in WINDOWS for key in keys}
-        self._over: set[tuple[int, str]] = set()  # open windows of which hashes were left out
+        self._open: dict[tuple[int, str], _Open] = {}
         for length in WINDOWS:
             found.windows[length].groups = {key: {} for key in keys}
 
-    def take(self, times: Ints, hashes: Mapping[str, pl.Series]) -> None:
-        """Take a block."""
-        for length in WINDOWS:
-            at, counts = _runs(times // length)
-            number, rows = self._rows[length]
-            if rows and number == at[0]:
-                counts[0] += rows
-            elif rows:
-                _add_one(self._found.windows[length].rows, rows)
-            _count(self._found.windows[length].rows, counts[:-1])
-            self._rows[length] = int(at[-1]), int(counts[-1])
-        for key, values in hashes.items():
-            pairs = pl.DataFrame({"window": times // WINDOWS[0], "hash": values}).unique()
-            before = WINDOWS[0]
-            for length in WINDOWS:
-                if length != before:
-                    pairs = pairs.with_columns(pl.col("window") // (length // before)).unique()
-                before = length
-                self._group(length, key, pairs)
+    def take(self, times: Ints, names: Mapping[str, Names]) -> None:
+        """Take a block; ``names``: of each column by which rows may be grouped."""
+        windows, rows = _runs(times // WINDOWS[0])
+        # A pair is a window, by its number within the block, with a name; sorted, those of a window are side by side.
+        places = np.repeat(np.arange(len(windows), dtype=np.uint64) << _NAME, rows)
+        pairs = {key: _distinct(places | each) for key, each in names.items()}
+        for length, wider in zip(WINDOWS, (*WINDOWS[1:], 0), strict=True):
+            self._take_rows(length, windows, rows)
+            for key, each in pairs.items():
+                self._take_groups(length, key, windows, each)
+            if wider:
+                windows, parts = _runs(windows // (wider // length))
+                rows = np.add.reduceat(rows, np.cumsum(parts) - parts)
+                places = np.repeat(np.arange(len(windows), dtype=np.uint64) << _NAME, parts)
+                pairs = {key: _distinct(places[each >> _NAME] | each & _NAMES) for key, each in pairs.items()}
 
-    def _group(self, length: int, key: str, pairs: pl.DataFrame) -> None:
+    def _take_rows(self, length: int, windows: Ints, rows: Ints) -> None:
+        number, before = self._rows[length]
+        found, rows = self._found.windows[length].rows, rows.copy()
+        if before and number == windows[0]:
+            rows[0] += before
+        elif before:
+            _add_one(found, before)
+        _count(found, rows[:-1])
+        self._rows[length] = int(windows[-1]), int(rows[-1])
+
+    def _take_groups(self, length: int, key: str, windows: Ints, pairs: Names) -> None:
         """Close all windows but the last one."""
-        held = self._open[length, key]
-        if held.height:
-            together = pl.concat([held, pairs.select("window", "hash")])
-            pairs = together.unique()
-        last = pairs["window"].max()
-        done = pairs.filter(pl.col("window") != last)
-        if done.height:
-            self._close(length, key, done)
-        held = pairs.filter(pl.col("window") == last)
-        if held.height > OPEN:
-            held = held.sort("hash").head(OPEN)
-            self._over.add((length, key))
+        groups = np.bincount((pairs >> _NAME).astype(np.int64), minlength=len(windows))
+        held = self._open.get((length, key))
+        if held is not None and held.window == windows[0]:
+            together = np.concatenate((held.names, pairs[: groups[0]] & _NAMES))
+            held = held._replace(names=_distinct(together))
+            if len(windows) > 1:
+                self._close(length, key, held)
+                held, groups = None, groups[1:]
+        elif held is not None:
+            self._close(length, key, held)
+            held = None
+        _count(self._found.windows[length].groups[key], groups[:-1])
+        if held is None:
+            held = _Open(int(windows[-1]), pairs[len(pairs) - groups[-1] :] & _NAMES)
+        if len(held.names) > OPEN:
+            held = _Open(held.window, held.names[:OPEN], cut=True)
         self._open[length, key] = held
 
-    def _close(self, length: int, key: str, pairs: pl.DataFrame) -> None:
-        groups = self._found.windows[length].groups[key]
-        if (length, key) in self._over:  # the first one was cut, whatever came later
-            first = pairs["window"].min()
-            cut = pairs.filter(pl.col("window") == first)["hash"].to_numpy()
-            _add_one(groups, round(_different(_least(cut, OPEN), OPEN)[0]))
-            self._found.windows[length].estimated = True
-            self._over.discard((length, key))
-            pairs = pairs.filter(pl.col("window") != first)
-        _count(groups, pairs.group_by("window").len()["len"].to_numpy())
+    def _close(self, length: int, key: str, held: _Open) -> None:
+        window = self._found.windows[length]
+        number = _different(held.names[:OPEN], OPEN)[0] if held.cut else len(held.names)
+        window.estimated |= held.cut
+        _add_one(window.groups[key], round(number))
 
     def end(self) -> None:
         """Close what is open."""
@@ -316,26 +400,40 @@ class _WindowReader:
             if rows:
                 _add_one(self._found.windows[length].rows, rows)
         for (length, key), held in self._open.items():
-            if held.height:
-                self._close(length, key, held)
+            self._close(length, key, held)
 
 
-def _take_days(found: RowSurvey, table: pl.DataFrame, times: Ints, hashes: Mapping[str, pl.Series]) -> None:
+def _take_days(found: RowSurvey, table: pl.DataFrame, times: Ints, names: Mapping[str, Names]) -> None:
     days = times // _DAY
-    for number in np.unique(days).tolist():
+    numbers = {
+        column: table.get_column(column).cast(pl.Float64).fill_null(math.nan).to_numpy()
+        for column, each in found.columns.items()
+        if family(each.kind) in _NUMBERS
+    }
+    for number in range(int(days[0]), int(days[-1]) + 1):
         begin, end = np.searchsorted(days, [number, number + 1]).tolist()
+        if begin == end:
+            continue
         name = (_EPOCH + dt.timedelta(days=number)).isoformat()
         day = found.days.setdefault(name, DaySurvey())
         day.rows += end - begin
         _count(day.hours, times[begin:end] % _DAY // (_DAY // 24))
-        for column, values in hashes.items():
-            part = values.slice(begin, end - begin).to_numpy()
+        for column, each in names.items():
             if found.columns[column].kind in _KEYS:
-                rows = np.bincount((part % BUCKETS).astype(np.int64), minlength=BUCKETS).tolist()
+                rows = np.bincount((each[begin:end] % BUCKETS).astype(np.int64), minlength=BUCKETS).tolist()
                 _add_classes(day.classes, column, rows)
-            if family(found.columns[column].kind) in _NUMBERS:
-                numbers = table.get_column(column).slice(begin, end - begin).drop_nulls().cast(pl.Float64).to_numpy()
-                _count(day.numbers.setdefault(column, {}), _class_of(numbers[np.isfinite(numbers)]))
+        for column, values in numbers.items():
+            part = values[begin:end]
+            _count(day.numbers.setdefault(column, {}), _class_of(part[np.isfinite(part)]))
+
+
+def _divisor(known: int, times: Ints) -> int:
+    """Greatest common divisor of a number and of times; of a few first, which mostly is that of all."""
+    found = math.gcd(known, int(np.gcd.reduce(times[:_FEW])))
+    if found == 1:
+        return 1
+    rest = times % found if found else times
+    return math.gcd(found, int(np.gcd.reduce(rest[rest != 0], initial=0)))
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -348,10 +446,6 @@ def _add(found: RowSurvey, other: RowSurvey) -> None:
     found.first = min(each for each in (found.first, other.first) if each is not None)
     found.last = max(each for each in (found.last, other.last) if each is not None)
     found.resolution = math.gcd(found.resolution, other.resolution)
-    at = np.concatenate([np.frombuffer(each.periods, np.int64) for each in (found, other)])
-    rows = np.concatenate([np.frombuffer(each.counts, np.int64) for each in (found, other)])
-    at, rows = _summed(at, rows)
-    found.periods, found.counts = at.tobytes(), rows.tobytes()
     for name, column in other.columns.items():
         _add_column(found.columns[name], column)
     for length, window in other.windows.items():
@@ -401,12 +495,23 @@ def _add_classes(found: dict[str, list[int]], column: str, rows: list[int]) -> N
 # -- sketches ----------------------------------------------------------------------------------------------------------
 
 
-def _least(hashes: npt.NDArray[np.uint64], most: int) -> npt.NDArray[np.uint64]:
-    """The least different hashes, in their order."""
-    return np.unique(hashes)[:most]
+def _least(names: Names, most: int) -> Names:
+    """The least different names, in their order."""
+    return _distinct(names)[:most]
 
 
-def _different(least: npt.NDArray[np.uint64], most: int) -> tuple[float, bool]:
+def _distinct(numbers: Names) -> Names:
+    """The different ones of numbers, in their order; NumPy sorts them in a few ns each, and its `unique` does not."""
+    numbers = np.sort(numbers)
+    return numbers[_begins(numbers)]
+
+
+def _begins(values: npt.NDArray[Any]) -> Ints:
+    """Places at which runs of equal values begin."""
+    return np.flatnonzero(np.concatenate((np.ones(min(len(values), 1), bool), values[1:] != values[:-1])))
+
+
+def _different(least: Names, most: int) -> tuple[float, bool]:
     """Number of different values by their least hashes, and whether it is exact."""
     if len(least) < most:
         return float(len(least)), True
@@ -435,11 +540,13 @@ def number_of(place: int) -> float:
 
 def _runs(values: Ints) -> tuple[Ints, Ints]:
     """Values of a rising array, each once, with their numbers."""
-    begins = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
-    return values[begins], np.diff(np.append(begins, len(values)))
+    begins = _begins(values)
+    return values[begins], np.diff(begins, append=len(values))
 
 
 def _summed(keys: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    if not len(keys):
+        return keys, rows
     order = np.argsort(keys, kind="stable")
     at, numbers = _runs(keys[order])
     return at, np.add.reduceat(rows[order], np.cumsum(numbers) - numbers)
