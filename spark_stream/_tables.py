@@ -58,6 +58,17 @@ def table_to_spark(table: pl.DataFrame, columns: Mapping[str, str]) -> pa.Table:
     return table.to_arrow(compat_level=pl.CompatLevel.oldest()).select(schema.names).cast(schema)
 
 
+def in_order(rows: pl.DataFrame, order: pl.Series) -> bool:
+    """Whether rows of a stream are certainly in the order of peers, as the positions of all of them rise.
+
+    ``order``: what :data:`.frames.ORDER` has of each row.
+    """
+    if is_windowed(dict.fromkeys(rows.columns, "")) or not order.dtype.is_integer() or order.has_nulls():
+        return False
+    positions = order.to_numpy()
+    return bool((positions[1:] > positions[:-1]).all())
+
+
 def places_in_order(rows: pl.DataFrame, order: pl.Series) -> pl.Series:
     """Places of the rows of a stream in the order of peers.
 

@@ -17,7 +17,7 @@ import contextlib
 import secrets as randomness
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.connect.session import SparkSession
 
-__all__ = ["SparkJobFailed", "SparkRun", "check_on_spark", "run_on_spark"]
+__all__ = ["SparkJobFailed", "SparkRun", "check_on_spark", "run_on_spark", "stream_of"]
 
 _FOLDER: Final = "directory"  # connector of folders, which a peer polls
 
@@ -107,8 +107,9 @@ class SparkRun:
         if found not in self.plan.sinks:
             raise ValueError(f"sink: {sink!r}; expected one of {', '.join(names)}")
         if found not in self._tables:
-            place = place_of(self.plan.operators[found].params["to"])
-            raise ValueError(f"sink: {sink!r}; expected one without a destination, as its results are in {place}")
+            to = self.plan.operators[found].params.get("to")
+            where = "went to a function" if to is None else f"are in {place_of(to)}"
+            raise ValueError(f"sink: {sink!r}; expected one without a destination, as its results {where}")
         return self._tables[found]
 
     def __repr__(self) -> str:
@@ -172,6 +173,7 @@ def run_on_spark(
     *,
     spark: str | Endpoint | SparkSession | None = None,
     secrets: Mapping[str, bytes | str] | None = None,
+    into: Mapping[str, Callable[[pl.DataFrame], object]] | None = None,
 ) -> SparkRun:
     """Execute a plan over files as one batch job on Spark, without peers; the rows are those that peers give.
 
@@ -184,6 +186,9 @@ def run_on_spark(
         ``cluster.spark_session()``. None: a server for this call, which starts while the sources are read.
     secrets
         Secrets that the plan names, by name, as those of a cluster.
+    into
+        Operator id of a sink without destination to a function that is called with its rows, some at a time, in the
+        order of peers. ``results()`` does not have them then, so they need not fit into memory.
 
     Returns
     -------
@@ -195,8 +200,8 @@ def run_on_spark(
     PlanError
         If the plan cannot be one job; the text says which source, operator or requirement prevents it.
     ValueError
-        If a source cannot be read, or a destination cannot be written. It is raised before Spark starts, but for what
-        is wrong within a file.
+        If a source cannot be read, a destination cannot be written, or ``into`` names no sink without destination. It
+        is raised before Spark starts, but for what is wrong within a file.
     SparkUnavailable
         If no server can be started or reached.
     SparkJobFailed
@@ -221,6 +226,12 @@ def run_on_spark(
                secrets_of_plan(plan) if each.name not in known]  # fmt: skip
     if lacking:
         raise PlanError(lacking)
+    free = [sink for sink in plan.sinks if plan.operators[sink].params.get("to") is None]
+    takers = dict(into or {})
+    if (wrong := next((sink for sink in takers if sink not in free), None)) is not None:
+        raise ValueError(
+            f"into: {wrong!r}; expected sinks without a destination, of {', '.join(free) or 'which none is'}"
+        )
     run = SparkRun(plan)
     with contextlib.ExitStack() as ends:
         readers = {sink: _opened(plan, sink, known, ends) for sink in plan.sinks}
@@ -235,11 +246,16 @@ def run_on_spark(
         for sink, reader in readers.items():
             frame = stored.frame(session, plan.upstream(sink)[0])
             with _explained(session, plan):
-                if reader is None:
+                if reader is not None:
+                    run.rows[sink] = _put(session, frame, plan.schema(sink), reader)
+                elif sink in takers:
+                    run.rows[sink] = 0
+                    for table in _in_order(session, frame, plan.schema(sink)):
+                        takers[sink](table)
+                        run.rows[sink] += table.height
+                else:
                     run._tables[sink] = _collected(session, frame, plan.schema(sink))
                     run.rows[sink] = run._tables[sink].height
-                else:
-                    run.rows[sink] = _put(session, frame, plan.schema(sink), reader)
     run.seconds = time.monotonic() - began
     return run
 
@@ -381,15 +397,21 @@ class _Sources:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
+def stream_of(plan: Plan, sink: str) -> str:
+    """What the results of a sink are, for who writes them: another call goes on if it is the same."""
+    stream = f"{plan.stream_name(sink)} in one job on Spark"
+    if any(operator.params.get("deterministic") is False for operator in plan.operators.values()):
+        return f"{stream}, {randomness.token_hex(8)}"  # another call makes other rows
+    return stream
+
+
 def _opened(plan: Plan, sink: str, secrets: Mapping[str, bytes], ends: contextlib.ExitStack) -> SinkReader | None:
     """Open the destination of a sink; None: it has none."""
     to = plan.operators[sink].params.get("to")
     if to is None:
         return None
-    stream = f"{plan.stream_name(sink)} in one job on Spark"
-    if any(operator.params.get("deterministic") is False for operator in plan.operators.values()):
-        stream = f"{stream}, {randomness.token_hex(8)}"  # another call makes other rows
-    reader = SinkReader(writer_of(to, plan.schema(sink), stream, secrets=secrets), place_of(to), to["every"])
+    writer = writer_of(to, plan.schema(sink), stream_of(plan, sink), secrets=secrets)
+    reader = SinkReader(writer, place_of(to), to["every"])
     ends.callback(reader.close)
     reader.open(ORIGIN)
     return reader
@@ -399,12 +421,12 @@ def _collected(session: SparkSession, frame: DataFrame, schema: Mapping[str, str
     """All rows, in the order of peers."""
     from spark_stream import operators  # noqa: PLC0415 - imports Spark
 
-    tables = [from_spark(table.to_batches(), schema) for table in _arrow_tables(session, frame) if table.num_rows]
-    return conform(operators.arrange(pl.concat(tables)), schema) if tables else empty(schema)
+    batches = [batch for table in _arrow_tables(session, frame) for batch in table.to_batches()]
+    return conform(operators.arrange(from_spark(batches, schema)), schema) if batches else empty(schema)
 
 
-def _put(session: SparkSession, frame: DataFrame, schema: Mapping[str, str], reader: SinkReader) -> int:
-    """Have all rows written in the order of peers, some of them at a time; return their number."""
+def _in_order(session: SparkSession, frame: DataFrame, schema: Mapping[str, str]) -> Iterator[pl.DataFrame]:
+    """Yield all rows in the order of peers, some at a time."""
     from pyspark.sql.connect import functions as sf  # noqa: PLC0415 - imports Spark
 
     from spark_stream._expressions import quote  # noqa: PLC0415
@@ -414,9 +436,14 @@ def _put(session: SparkSession, frame: DataFrame, schema: Mapping[str, str], rea
     keys = [*ahead, ORDER, *(name for name in schema if name not in ahead)]
     frame = frame.orderBy(*(sf.col(quote(name)).asc_nulls_last() for name in keys))
     frame = frame.select(*(sf.col(quote(name)) for name in schema))
-    at = ORIGIN
     for table in _arrow_tables(session, frame):
-        rows = conform(from_spark(table.to_batches(), schema), schema)
+        yield conform(from_spark(table.to_batches(), schema), schema)
+
+
+def _put(session: SparkSession, frame: DataFrame, schema: Mapping[str, str], reader: SinkReader) -> int:
+    """Have all rows written in the order of peers, some of them at a time; return their number."""
+    at = ORIGIN
+    for rows in _in_order(session, frame, schema):
         chunks = chunks_of([Batch(rows, at.position, 0.0)], at)
         while chunks:
             reader.write(chunks, time.monotonic())
@@ -435,7 +462,8 @@ def _arrow_tables(session: SparkSession, frame: DataFrame) -> Iterator[pa.Table]
 
     plan: Any = frame._plan  # Spark has no public way but for pandas
     query = plan.to_proto(session.client)
-    yield from (each for each in session.client.to_table_as_iterator(query, {}) if isinstance(each, pa.Table))
+    found = session.client.to_table_as_iterator(query, {})
+    yield from (each for each in found if isinstance(each, pa.Table) and each.num_rows)
 
 
 @contextlib.contextmanager

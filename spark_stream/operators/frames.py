@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql.connect import functions as sf
 
 from spark_stream._expressions import quote, struct
-from spark_stream._tables import MARK, POSITION, places_in_order
+from spark_stream._tables import MARK, POSITION, in_order, places_in_order
 from synergy_nb.dataflow.operators.base import WINDOW
 
 if TYPE_CHECKING:
@@ -140,5 +140,5 @@ def arrange(rows: pl.DataFrame) -> pl.DataFrame:
 
     ``rows``: rows of one or more micro-batches, from a stream that was left with ``ordered=True``.
     """
-    plain = rows.drop(ORDER)
-    return plain[places_in_order(plain, rows.get_column(ORDER))]
+    plain, order = rows.drop(ORDER), rows.get_column(ORDER)
+    return plain if in_order(plain, order) else plain[places_in_order(plain, order)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ def run_whole(
 ) -> None:
     """Run a plan as one batch job on Spark, and print its results."""
     from spark_stream.java import SparkUnavailable
-    from spark_stream.whole_plans import SparkJobFailed, check_on_spark, run_on_spark
+    from spark_stream.whole_plans import SparkJobFailed, check_on_spark, run_on_spark, stream_of
     from synergy_nb.cli._console import Bars, fields
     from synergy_nb.cli._console import out as console
     from synergy_nb.cli._printing import show_rows
     from synergy_nb.cli._result_files import chosen_files
-    from synergy_nb.cli._run_command import plain_rows
+    from synergy_nb.cli._run_command import SinkOutput, plain_rows
+    from synergy_nb.dataflow.sinks.protocol import SinkFailed
     from synergy_nb.runtime.client.result_files import ResultFile
 
     with bad_input("--out"):
@@ -41,17 +43,20 @@ def run_whole(
     given = chosen_secrets(secret)
     with bad_input(str(file)):
         said = check_on_spark(plan, spark=spark)
-    with Bars() as bars, bad_input(str(file)):
+    outputs = {sink: SinkOutput(limit) for sink in plan.sinks if plan.operators[sink].params.get("to") is None}
+    with Bars() as bars, bad_input(str(file)), contextlib.ExitStack() as left:
         bars.stage("running as one batch job on Spark")
         try:
-            found = run_on_spark(plan, spark=spark, secrets=given)
-        except (SparkUnavailable, SparkJobFailed, OSError) as error:
+            for sink, path in files.items():
+                written = outputs[sink].file = ResultFile(path, plan.schema(sink), stream_of(plan, sink))
+                left.callback(written.abandon)
+            found = run_on_spark(plan, spark=spark, secrets=given, into={name: it.add for name, it in outputs.items()})
+            left.pop_all()
+            for output in outputs.values():
+                if output.file is not None:
+                    output.file.close(complete=True, ended=True)
+        except (SparkUnavailable, SparkJobFailed, SinkFailed, OSError) as error:
             fail(str(error))
-    tables = {sink: found.results(sink) for sink in plan.sinks if plan.operators[sink].params.get("to") is None}
-    for sink, path in files.items():
-        written = ResultFile(path, plan.schema(sink), f"{plan.stream_name(sink)} in one job on Spark")
-        written.add(tables[sink])
-        written.close(complete=True, ended=True)
     if as_json:
         facts: dict[str, Any] = {
             "plan": plan.name,
@@ -60,7 +65,7 @@ def run_whole(
             "waited_for_spark_s": found.waited,
             "results": {
                 sink: {"rows": rows}
-                | ({"sample": plain_rows(tables[sink].head(limit))} if sink in tables else {})
+                | ({"sample": plain_rows(outputs[sink].table)} if sink in outputs else {})
                 | ({"file": str(files[sink])} if sink in files else {})
                 for sink, rows in found.rows.items()
             },
@@ -68,9 +73,9 @@ def run_whole(
         }
         print_json(facts | ({"explanation": said} if explain else {}))
         return
-    for sink, table in tables.items():
-        console.print(f"\n{plan.operators[sink].params['name']}: {counted(table.height, 'row')}", style="bold")
-        show_rows(table.head(limit), table.height)
+    for sink, output in outputs.items():
+        console.print(f"\n{plan.operators[sink].params['name']}: {counted(output.count, 'row')}", style="bold")
+        show_rows(output.table, output.count)
     console.print()
     rows = [("status", "finished"), ("runs on", "Spark, as one batch job"), ("ran", f"{found.seconds:.1f} s")]
     rows += [("file", f"{path}: {counted(found.rows[sink], 'row')}") for sink, path in files.items()]

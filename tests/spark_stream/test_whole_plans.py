@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,11 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from spark_stream.whole_plans import SparkJobFailed, check_on_spark, run_on_spark
+from spark_stream import whole_plans
+from spark_stream._tables import in_order
+from spark_stream.operators import arrange
+from spark_stream.operators.frames import ORDER
+from spark_stream.whole_plans import SparkJobFailed, SparkRun, check_on_spark, run_on_spark
 from synergy_nb import Plan, PlanError, SinkFailed, csv, function, jsonl, parquet, plan, source
 from synergy_nb.cli.commands import app
 from synergy_nb.traces import table
@@ -97,6 +102,54 @@ def test_the_command_says_why_not(tmp_path: Path) -> None:
     assert "--on: 'sparks'; expected one of peers, spark; did you mean 'spark'" in result.stderr
 
 
+def test_the_command_passes_rows_on_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of results has all rows, what is shown has some, and a job that fails leaves nothing under its name."""
+    path, out = tmp_path / "plan.yaml", tmp_path / "large.csv"
+    path.write_text(read(flows(tmp_path / "flows.csv", 9)).filter("bytes > 5").sink("large").to_yaml())
+    times = pl.Series(range(5)).cast(pl.Datetime("us"))
+    rows = pl.DataFrame({"time": times, "user": ["a"] * 5, "bytes": range(5)})
+    fails = False
+
+    def run(plan: Plan, *, into: Any, **_: Any) -> SparkRun:
+        for some in (rows.head(3), rows.tail(2)):
+            into["sink"](some)
+            if fails:
+                raise SparkJobFailed("Spark was lost")
+        found = SparkRun(plan)
+        found.rows = {"sink": 5}
+        return found
+
+    monkeypatch.setattr(whole_plans, "run_on_spark", run)
+    arguments = ["run", str(path), "--on", "spark", "--out", str(out), "--limit", "4", "--json"]
+    fails = True
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, out.exists()) == (1, False)
+    fails = False
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["results"]["sink"]["rows"] == 5
+    assert len(json.loads(result.stdout)["results"]["sink"]["sample"]) == 4
+    assert pl.read_csv(out)["bytes"].to_list() == rows["bytes"].to_list()
+
+
+def test_only_a_sink_without_a_destination_is_given_to_a_function(tmp_path: Path) -> None:
+    made = sums(read(flows(tmp_path / "flows.csv", 9))).sink("sums", to=csv(str(tmp_path / "sums.csv")))
+    with pytest.raises(ValueError, match="into: 'sums'; expected sinks without a destination, of which none is"):
+        run_on_spark(made, spark="unix:///nowhere/connect", into={"sums": print})
+
+
+def test_rows_whose_positions_rise_stay_where_they_are() -> None:
+    """What is not known to be in order is sorted by time and all columns, where no position says more."""
+    rows = pl.DataFrame({"time": pl.Series([3, 1, 2], dtype=pl.Datetime("us")), "n": [1, 2, 3]})
+    orders = [((4, 7, 8), [1, 2, 3]), ((4, 8, 7), [1, 3, 2]), ((None,) * 3, [2, 3, 1]), ((5, 5, 4), [3, 2, 1])]
+    for order, numbers in orders:
+        given = rows.with_columns(pl.Series(ORDER, order, dtype=pl.Int64))
+        assert in_order(rows, given[ORDER]) == (numbers == [1, 2, 3])
+        assert arrange(given)["n"].to_list() == numbers
+    windows = rows.with_columns(window_start="time", window_end="time")
+    assert not in_order(windows, pl.Series([1, 2, 3]))
+
+
 # -- with Spark --------------------------------------------------------------------------------------------------------
 
 
@@ -149,5 +202,12 @@ def test_files_of_each_kind_become_the_rows_of_peers_at_each_destination(spark: 
     with pytest.raises(ValueError, match=r"sink: 'sums'; expected one without a destination, as its results are in"):
         run.results("sums")
     assert repr(run).startswith("all: one batch job on Spark, ")
+    passed: list[pl.DataFrame] = []
+    given = run_on_spark(
+        lines.filter("bytes > 90", id="large").sink("large"), spark=spark, into={"sink": passed.append}
+    )
+    assert pl.concat(passed).equals(wanted[large])
+    with pytest.raises(ValueError, match="expected one without a destination, as its results went to a function"):
+        given.results()
     with pytest.raises(SparkJobFailed, match=r"Spark failed: .*no such thing"):
         run_on_spark(lines.apply(wrong).sink("wrong"), spark=spark)
