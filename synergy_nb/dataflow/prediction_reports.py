@@ -36,6 +36,13 @@ class Prediction(msgspec.Struct, frozen=True, gc=False, array_like=True):
     speed: float = 1.0
     # ratio of its measured to its predicted execution times, if they are not as predicted, see `Deviations`
     off: float | None = None
+    # rate of the next seconds as a multiple of the predicted one, by the season of its sources; see `Season`
+    rise: float = 1.0
+
+    @property
+    def coming_rate(self) -> float:
+        """Mean input rate of the seconds for which a growing backlog is predicted, tuples/s."""
+        return self.predicted_rate * self.rise
 
     @property
     def work(self) -> float:

@@ -53,6 +53,8 @@ class HotSpotDetected(RequestEvent, frozen=True, gc=False):
     excesses: Mapping[str, float] = {}
     # ratio of measured to predicted execution times at the component; None where they are as predicted
     prediction_off: float | None = None
+    # mean rate of the next seconds as a multiple of the predicted one, by the season of a profile
+    rise: float = 1.0
 
 
 class HotSpotDismissed(RequestEvent, frozen=True, gc=False):

@@ -314,7 +314,8 @@ def basis_text(event: HotSpotDetected) -> str:
         total = (event.predicted - event.intercept) / event.slope
         return f"by a line: {seconds(event.intercept)} + {seconds(event.slope)} per tuple/s x {rate(total)} of its peer"
     if event.basis == "growing backlog":
-        return f"from a growing backlog, at {rate(event.predicted_rate)} after {rate(event.rate)}"
+        coming = "" if event.rise == 1.0 else f", and {event.rise:.2f} times that in the next seconds by its profile"
+        return f"from a growing backlog, at {rate(event.predicted_rate)} after {rate(event.rate)}{coming}"
     return {"line": "by a level line", "profile": "by the profile of the plan"}.get(
         event.basis, f"by the {event.basis}"
     )

@@ -22,12 +22,15 @@ from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.hosting.effects import Effect
-from synergy_nb.events import ComponentMoved, Event, HotSpotDetected, MigrationDecided
+from synergy_nb.events import ComponentMoved, Event, HotSpotDetected, MigrationDecided, SourceStarted
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.collected_results import CollectedResults
 from synergy_nb.simulator.kernel import Uniform
-from tests.migration.rising_rates import observe
+from synergy_nb.traces.profiles.profiling import profile_of
+from synergy_nb.traces.profiles.surveys import surveyed
+from synergy_nb.traces.profiles.trace_profile import TraceProfile
+from tests.migration.rising_rates import away, journaled, observe, written
 from tests.session_streams import Deployed
 from tests.simulated import Ring
 
@@ -192,6 +195,48 @@ def test_prediction_misses_less_than_reaction_on_recorded_requests(real_data: Pa
     modes = (HotSpotConfig(), HotSpotConfig(predict=False), HotSpotConfig(mode="off"))
     prediction, reaction, nothing = (missed(two(mode, times, until)[0]) for mode in modes)
     assert prediction < reaction < nothing
+
+
+HOURS = [(1.0, rate) for rate in (25, 25, 25, 25, 25, 25, 35, 45, 55, 65, *[75] * 8, 65, 55, 45, 35, 25, 25)]
+
+
+@pytest.mark.slow
+def test_a_morning_that_the_profile_knows_is_a_hot_spot_before_it_comes(tmp_path: Path) -> None:
+    """A day in 24 s, whose rate rises from 6 to 11; by another profile it does so in the evening."""
+    for name, hours in (("right", HOURS), ("wrong", HOURS[12:] + HOURS[:12])):
+        days_of(hours).save(tmp_path / f"{name}.json")
+    without, right, wrong = (found_at(tmp_path, profile) for profile in ("", "right", "wrong"))
+    assert right < without - 0.5
+    assert wrong > without - 0.5
+
+
+def days_of(hours: Sequence[tuple[float, float]]) -> TraceProfile:
+    """The profile of six days with these rows in each hour."""
+    moments = [np.arange(rate) * 3600.0 / rate + 3600.0 * hour for hour, (_, rate) in enumerate(hours)]
+    times = np.concatenate([np.concatenate(moments) + 86_400.0 * day for day in range(6)])
+    rows = pl.DataFrame({"time": pl.Series((times * 1e6).astype(np.int64)).cast(pl.Datetime("us"))})
+    return profile_of("earlier days", surveyed([rows], {"time": "time"}, 60_000_000), None)
+
+
+def found_at(folder: Path, profile: str) -> float:
+    """Seconds after its first tuple at which the hot spot of a day is found; ``profile``: name of that of its trace."""
+    written(folder / "day.parquet", HOURS[:14], 3600.0)
+    written(folder / "even.parquet", [(14.0, 50.0)], 3600.0)
+    simulation = Simulation(4, network="local", cores=1.0, seed=3, hotspots=HotSpotConfig(rest=0.0))
+
+    def query(name: str, at: str | None, **more: str) -> Plan:
+        rows = source("trace", path=str(folder / f"{name}.parquet"), format="parquet", columns={"v": "int"},
+                      speed=3600, rate=25.0, id="rows", at="peer-1", **more)  # fmt: skip
+        return rows.delay("10 ms", id="slow", at=at).sink(name, delay=0.5, id="out")
+
+    even = simulation.submit(query("even", None), origin="peer-1")
+    known = {"profile": str(folder / f"{profile}.json")} if profile else {}
+    day = simulation.submit(query("day", away(simulation, even, "slow"), **known), origin="peer-1")
+    simulation.run(15.0)
+    started = min(each.time for each in journaled(simulation, SourceStarted) if each.subject == day.id)
+    found = float(min(each.time for each in journaled(simulation, HotSpotDetected)) - started)
+    simulation.close()
+    return found
 
 
 @pytest.mark.slow

@@ -41,6 +41,7 @@ def facts(rows: pl.DataFrame) -> TraceFacts:
     survey = surveyed([rows], {"time": "time", **COLUMNS}, step_for(times[0], times[-1]))
     found = facts_of(profile_of("log", survey, None))
     assert found is not None
+    assert found.hours == (), "four hours have no daily season"
     return found
 
 

@@ -15,14 +15,16 @@ from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade,
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.deployments import Role
 from synergy_nb.dataflow.streams.component.component import Component
+from synergy_nb.dataflow.streams.component.component_terms import ComponentTerms
 from synergy_nb.dataflow.streams.component.execution import ExecutionOutcome
 from synergy_nb.dataflow.streams.component.predictions import ComponentPredictions, PeerPredictions
-from synergy_nb.dataflow.streams.log.values import ORIGIN, CarriedRate, Chunk, chunks_of
+from synergy_nb.dataflow.streams.log.values import ORIGIN, CarriedRate, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import Punctuation
 from synergy_nb.models.execution_times import Basis, Predicted
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.slack import Persistence
 from synergy_nb.plan import Plan, source
+from synergy_nb.plan.derived.stream_seasons import Season
 from tests.stream_bench import Bench, component, made, work_of
 from tests.streams.items import batch
 from tests.streams.other_engine import Elsewhere
@@ -83,6 +85,30 @@ def test_the_rest_of_a_second_is_predicted() -> None:
         of(one).arrived(20, 6.0 + quarter / 4)
     peer.renew(6.5)
     assert (peer.rate, peer.predicted_rate) == (60.0, 60.0)
+
+
+def test_a_load_that_the_season_raises_is_expected_and_none_that_it_lowers() -> None:
+    """20 tuples/s of 10 ms, of which the season expects more in the morning, and fewer in the evening."""
+    season = Season((1.0,) * 6 + (2.0,) * 12 + (1.0,) * 6, 3600.0)
+
+    def load(hour: int | None, *, predict: bool = True) -> float:
+        one = component("n")
+        peer = measured(one, config=HotSpotConfig(predict=predict))
+        one.agree(ComponentTerms(season=season), planned_s=0.010)
+        for quarter in range(12):
+            of(one).arrived(5, 3.0 + quarter / 4)
+        if hour is not None:
+            one.ports[0].received = Point(60, hour * 3_600_000_000)
+        peer.renew(6.0)
+        assert of(one).prediction().coming_rate == pytest.approx(peer.expected_load / 0.010)
+        return peer.expected_load
+
+    assert load(None) == pytest.approx(0.2), "no event time is known yet"
+    assert season.rise(4 * 3_600_000_000, 5.0) > 1.5
+    assert load(4) == pytest.approx(0.2 * season.rise(4 * 3_600_000_000, 5.0))
+    assert load(8) == pytest.approx(0.2)
+    assert load(16) == pytest.approx(0.2), "a season that is wrong must not hide an overload"
+    assert load(4, predict=False) == pytest.approx(0.2), "who only reacts expects nothing"
 
 
 def test_rates_that_a_chunk_carries_are_paired_with_the_count_that_has_it() -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 
+from synergy_nb.traces.profiles.facts import facts_of
 from synergy_nb.traces.profiles.profiling import RawOrder, profile_of
 from synergy_nb.traces.profiles.surveys import step_for, surveyed
 from synergy_nb.traces.profiles.trace_profile import NotAProfile, TraceProfile, read_profile
@@ -130,6 +131,24 @@ def test_spans_at_the_bounds_of_what_is_known(days: int, daily: bool, weekly: bo
     found = profiled(traffic(days, 0.01)).season
     assert found is not None
     assert (found.daily is not None, found.weekly is not None) == (daily, weekly)
+
+
+def test_plans_get_the_hours_as_far_as_the_season_explains_the_rates(weeks: TraceProfile) -> None:
+    facts, season = facts_of(weeks), weeks.season
+    assert facts is not None
+    assert season is not None
+    assert season.daily is not None
+    mean = sum(season.hours) / 24
+    assert facts.hours == pytest.approx([1.0 + season.daily * (each - mean) / mean for each in season.hours])
+    assert max(facts.hours) > 1.2
+    assert min(facts.hours) < 0.8
+
+
+def test_a_span_of_centuries_is_counted_by_hours() -> None:
+    """As of a log with one row whose clock was never set."""
+    found = profiled(np.array([0, *(200 * 365 * 86_400 + np.arange(50))]))
+    assert found.rates[0].seconds == 3600.0
+    assert found.to_page()
 
 
 def test_no_rows_and_one_row() -> None:

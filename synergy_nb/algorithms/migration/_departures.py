@@ -28,7 +28,7 @@ def departure_of(
     return Departure(
         graph,
         operator,
-        prediction.predicted_rate,
+        prediction.coming_rate,
         prediction.work,
         *(at_speed(prediction.intercept, prediction.slope, 1.0 / prediction.speed) if trusted else (0.0, -1.0)),
         age,

@@ -179,6 +179,7 @@ class HotSpots(Protocol):
             seconds=violation.seconds,
             excesses=names,
             prediction_off=prediction.off,
+            rise=prediction.rise,
         )
         if reason:
             self._dismissed[component] = reason, now

@@ -322,8 +322,8 @@ class SlackMonitor:
         return prediction.predicted, 0.0
 
     def utilisation(self) -> float:
-        """Share of the time that all components are predicted to need, Σ r̂ τ."""
-        return math.fsum(each.predicted_rate * each.processing for each in self.predictions.values())
+        """Share of the time that all components are predicted to need, Σ r̂ τ, in the next seconds."""
+        return math.fsum(each.coming_rate * each.processing for each in self.predictions.values())
 
     def executions(self) -> list[Execution]:
         """Executions of all components at this peer that take tuples."""

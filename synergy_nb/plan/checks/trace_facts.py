@@ -65,6 +65,8 @@ class TraceFacts(msgspec.Struct, frozen=True, array_like=True):
     columns: dict[str, ColumnFacts]
     # windows: mean number of rows, and of different values of each column
     windows: tuple[tuple[float, dict[str, float]], ...]
+    # rate of each hour of the day in UTC as a multiple of the mean, as far as the season explains it; empty: not known
+    hours: tuple[float, ...] = ()
 
     def is_valid(self) -> bool:
         """Whether all numbers are finite, and those of shares and rates are at least 0."""
@@ -74,10 +76,10 @@ class TraceFacts(msgspec.Struct, frozen=True, array_like=True):
             each for column in self.columns.values() for each in (column.nulls, column.other, *column.frequent.values())
         ]
         points = [each for column in self.columns.values() for point in column.quantiles for each in point]
-        known = all(len(levels) in (0, len(CLASSES)) for _, levels in self.scales)
+        known = all(len(levels) in (0, len(CLASSES)) for _, levels in self.scales) and len(self.hours) in (0, 24)
         return (
             known
-            and all(0.0 <= each < math.inf for each in (*rates, *groups, *shares))
+            and all(0.0 <= each < math.inf for each in (*rates, *groups, *shares, *self.hours))
             and all(map(math.isfinite, points))
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from synergy_nb.plan.checks.trace_facts import ColumnFacts, TraceFacts
-from synergy_nb.traces.profiles._values import ColumnProfile
+from synergy_nb.traces.profiles._values import ColumnProfile, SeasonProfile
 from synergy_nb.traces.profiles.trace_profile import PROFILE, NotAProfile, TraceProfile, read_profile
 
 __all__ = ["facts_of", "known_facts"]
@@ -43,7 +43,14 @@ def facts_of(profile: TraceProfile) -> TraceFacts | None:
     windows = tuple(
         (each.rows.mean, {name: groups.mean for name, groups in each.groups.items()}) for each in profile.windows
     )
-    return TraceFacts(profile.name, profile.rate, scales, columns, windows)
+    return TraceFacts(profile.name, profile.rate, scales, columns, windows, _hours(profile.season))
+
+
+def _hours(season: SeasonProfile | None) -> tuple[float, ...]:
+    if season is None or not season.hours or not season.daily:
+        return ()
+    mean = sum(season.hours) / len(season.hours)
+    return tuple(1.0 + season.daily * (each / mean - 1.0) for each in season.hours) if mean > 0.0 else ()
 
 
 def _column(column: ColumnProfile, rows: int) -> ColumnFacts:

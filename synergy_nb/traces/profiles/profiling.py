@@ -193,7 +193,7 @@ def _levels(rates: Array) -> list[float]:
 
 def _hurst(counts: _Counts, unknown: dict[str, str]) -> list[HurstProfile]:
     """Hurst exponents of the scales at which a period has several rows."""
-    scales = [each for each in counts.scales() if each <= 600.0]
+    scales = [each for each in counts.scales() if each <= max(600.0, counts.seconds)]  # of centuries, it has hours
     seconds = next((each for each in scales if float(counts.at(each).mean()) >= _SEVERAL), scales[-1])
     series = counts.at(seconds)
     shortest, longest = 8.0 * seconds, min(counts.span / 8.0, max(_LONGEST, 64.0 * seconds))

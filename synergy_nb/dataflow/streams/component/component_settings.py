@@ -14,6 +14,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.derived.active_replicas import original
 from synergy_nb.plan.derived.replica_agreement import agreement, stated_order
 from synergy_nb.plan.derived.spark_parts import PART
+from synergy_nb.plan.derived.stream_seasons import season_of
 from synergy_nb.plan.operators.catalogue import KINDS
 
 __all__ = ["configure", "downstream_s", "merged"]
@@ -30,6 +31,7 @@ def configure(component: Component, plan: Plan, deployment: Deployment) -> None:
         drops=plan.qos.overdue == "drop" and kind != PART,
         remaining=remaining,
         transit=max(deployment.remaining.get(name, 0.0) - remaining, 0.0),
+        season=season_of(plan, name),
     )
     component.agree(terms, kind, plan.work_name(name), plan.processing_time(name))
     component.share.restrict(kind, plan.qos.memory)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from synergy_nb.plan.derived.stream_seasons import Season
+
 __all__ = ["ComponentTerms"]
 
 
@@ -16,3 +18,4 @@ class ComponentTerms(NamedTuple):
     drops: bool = False  # whether it drops tuples whose deadline has passed when it would execute them
     remaining: float = 0.0  # predicted processing time downstream of it, in seconds a tuple
     transit: float = 0.0  # predicted time from it to the sink apart from processing, such as communication, in seconds
+    season: Season | None = None  # how the rate of its input changes by the time of day; None: not known

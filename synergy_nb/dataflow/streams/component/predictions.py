@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from synergy_nb.dataflow.deployments import Role
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.dataflow.streams.log.values import CarriedRate, Chunk, Point, rows_of
+from synergy_nb.dataflow.tuples import START
 from synergy_nb.models.execution_times import Deviations, ExecutionTimes, Predicted, confidence_level
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.rate_combination import CombinedRate
@@ -197,6 +198,14 @@ class ComponentPredictions:
             return self.present(share)
         return self._arrived / COUNT_S + (1.0 - share) * self.predicted_rate.rate
 
+    def rise(self) -> float:
+        """Mean rate of the seconds ahead as a multiple of the expected one, by the season of its sources."""
+        season = self.component.terms.season
+        if season is None or not self.peer.config.predict:
+            return 1.0
+        reached = max((port.received.until for port in self.component.ports.values()), default=START)
+        return 1.0 if reached == START else max(season.rise(reached, self.peer.config.horizon), 1.0)
+
     # -- execution times -----------------------------------------------------------------------------------------
 
     def executed(self, arrived: float, finished: float) -> None:
@@ -315,6 +324,7 @@ class ComponentPredictions:
             age=age,
             speed=self.speed,
             off=self.deviations.ratio,
+            rise=self.rise(),
         )
 
 
@@ -322,7 +332,8 @@ class PeerPredictions:
     """Predictions of all components of a peer, and of its total rate and load.
 
     ``rate``, ``predicted_rate``: present and expected total input rate of the components that execute here, tuples/s;
-    ``expected_load``: expected load at that rate, Σ r̂ τ: share of the time of the one thread that executes;
+    ``expected_load``: expected load at that rate, or at that of the seconds ahead where a season tells it, Σ r̂ τ: share
+    of the time of the one thread that executes;
     ``next_count``: time in seconds from which :meth:`advance` has tuples to count.
     """
 
@@ -397,7 +408,7 @@ class PeerPredictions:
                 rate += each.present(share)
                 predicted += expected
                 if not component.external:
-                    work += expected * each.processing
+                    work += expected * each.rise() * each.processing
         self.rate, self.predicted_rate, self.expected_load = rate, predicted, work
 
     def tick(self, now: float) -> list[PeerPrediction]:
