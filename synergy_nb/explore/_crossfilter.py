@@ -2,18 +2,20 @@
 
 Theory of operation
 -------------------
-The bars of a row are stored once, a byte for each chart. A brush of chart A changes the counts of another chart B by
-those rows only that are in the bars that it gains or loses. So the rows are counted by pairs of bars of A and B, under
-the brushes of all charts but these two: a *square*. While A is brushed, no square changes, and each answer is a sum of
-some of their lines; no row is read. Squares are made when they are needed first, or before, while the user rests
-(:meth:`Crossfilter.prepare`), and the latest are kept.
+The bars of a row are stored once, a byte for each chart, in a file that is mapped to memory. A brush of chart A changes
+the counts of another chart B by those rows only that are in the bars that it gains or loses. So the rows are counted by
+pairs of bars of A and B, under the brushes of all charts but these two: a *square*. While A is brushed, no square
+changes, and each answer is a sum of some of their lines; no row is read. The squares of a chart with all others are
+made together, block by block: it is counted how many brushes leave out each row, and a row belongs to the square of two
+charts if the brushes of these two are all that do. Squares are made when they are needed first, or before, while the
+user rests (:meth:`Crossfilter.prepare`), and the latest are kept.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import combinations, groupby
+from itertools import combinations
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -28,6 +30,7 @@ __all__ = ["Counts", "Crossfilter"]
 Counts: TypeAlias = NDArray[np.int64]
 _Key: TypeAlias = tuple[int, int, tuple[Brush, ...]]
 MOST_BYTES: Final = 64 << 20  # bytes of squares that are kept
+BLOCK: Final = 1 << 17  # rows whose bars stay in the processor's cache from one square to the next
 
 
 class Crossfilter:
@@ -45,34 +48,51 @@ class Crossfilter:
         joins = " ".join(each.joined() for each in self.charts if isinstance(each, ChartOfKeys))
         trace.database.execute(f"CREATE OR REPLACE TABLE bars AS SELECT {numbers} FROM rows {joins}")  # noqa: S608 - by us
         self.total: int = trace.database.execute("SELECT count(*) FROM bars").fetchall()[0][0]
+        self._bars = self._mapped()
+        cells = sum((one.bars + 1) * (other.bars + 1) for one, other in combinations(self.charts, 2))
+        self._all_fit = 8 * cells <= MOST_BYTES  # whether the squares of all pairs can be kept
+        self.prepare([None] * len(self.charts), charts=len(self.charts))
+
+    def _mapped(self) -> NDArray[np.uint8]:
+        """The bars of all rows, from DuckDB: ``[chart, row]``, in a file."""
+        shape, database = (len(self.charts), self.total), self._trace.database
+        if not self.total:
+            return np.zeros(shape, np.uint8)
+        found = np.memmap(self._trace.folder / "bars", np.uint8, "w+", shape=shape)
+        for place in range(len(self.charts)):
+            found[place] = database.execute(f"SELECT bar{place} FROM bars").fetchnumpy()[f"bar{place}"]  # noqa: S608 - by us
+        database.execute("DROP TABLE bars")
+        return np.asarray(found)
 
     def counts(self, brushes: Sequence[Brush], active: int = 0) -> tuple[list[Counts], int]:
         """Counts of the bars of each chart under the brushes of all others, and the number of rows under all brushes.
 
         ``active``: number of the chart that is being brushed: its squares answer the next brushes, too.
         """
+        self._make(active, brushes)
+        if len(self.charts) == 1:
+            alone = np.diagonal(self._square(0, 0, brushes))
+            return [alone], int(_chosen(alone, brushes[0]).sum())
         found = []
         for place in range(len(self.charts)):
             other = active if place != active else int(active == 0)
-            found.append(_under(self._square(other, place, brushes), brushes, other))
+            found.append(_chosen(self._square(other, place, brushes), brushes[other]).sum(axis=0))
         return found, int(_chosen(found[active], brushes[active]).sum())
 
-    def prepare(self, brushes: Sequence[Brush], active: int = 0) -> int:
-        """Make a square that a brush of any chart would need next, and return how many are missing still.
+    def prepare(self, brushes: Sequence[Brush], active: int = 0, charts: int = 1) -> int:
+        """Make the squares that a brush of a chart would need next, and return how many charts are left.
 
-        ``active``: number of the chart that is likely to be next.
+        ``active``: number of the chart that is likely to be next; ``charts``: number of charts to prepare.
         """
-        pairs = sorted(combinations(range(len(self.charts)), 2), key=lambda pair: active not in pair)
-        missing = [pair for pair in pairs if self._key(*pair, brushes) not in self._squares]
-        if missing:
-            self._square(*missing[0], brushes)
-        return max(len(missing) - 1, 0)
+        near = sorted(range(len(self.charts)), key=lambda place: place != active)
+        missing = [place for place in near[: None if self._all_fit else 1] if self._missing(place, brushes)]
+        for place in missing[:charts]:
+            self._make(place, brushes)
+        return sum(bool(self._missing(place, brushes)) for place in missing[charts:])
 
     def rows(self, brushes: Sequence[Brush]) -> int:
         """Number of rows under brushes."""
-        where = _where(enumerate(brushes))
-        (found,) = self._trace.database.execute(f"SELECT count(*) FROM bars{where}").fetchone() or (0,)  # noqa: S608 - by us
-        return int(found)
+        return self.counts(brushes)[1]
 
     def frame(self, brushes: Sequence[Brush]) -> pl.DataFrame:
         """The rows of the trace that are under brushes, by their values."""
@@ -95,51 +115,58 @@ class Crossfilter:
         return first, last, tuple(None if place in (one, other) else brush for place, brush in enumerate(brushes))
 
     def _square(self, one: int, other: int, brushes: Sequence[Brush]) -> Counts:
-        """Counts by the bars of ``one`` and of ``other``; of one chart alone, if it is the only one."""
-        if len(self.charts) == 1:
-            one = other = 0
+        """Counts by the bars of ``one`` and of ``other``, which have been made."""
         key = self._key(one, other, brushes)
-        if key not in self._squares:
-            self._squares[key] = self._counted(key)
-            self._bytes += self._squares[key].nbytes
-            self.made += 1
-            while self._bytes > MOST_BYTES and len(self._squares) > 1:
-                self._bytes -= self._squares.popitem(last=False)[1].nbytes
         self._squares.move_to_end(key)
-        found = self._squares[key]
-        return found if one <= other else found.T
+        return self._squares[key] if one <= other else self._squares[key].T
 
-    def _counted(self, key: _Key) -> Counts:
-        first, last, brushes = key
-        made = np.zeros((self.charts[first].bars + 1, self.charts[last].bars + 1), np.int64)
-        rows = self._trace.database.execute(
-            f"SELECT bar{first} AS one, bar{last} AS other, count(*) AS number FROM bars{_where(enumerate(brushes))} "  # noqa: S608 - by us
-            "GROUP BY ALL"
-        ).fetchnumpy()
-        made[rows["one"], rows["other"]] = rows["number"]
-        return made
+    def _missing(self, one: int, brushes: Sequence[Brush]) -> list[int]:
+        """Numbers of the charts with which a chart has no square; one chart alone has one with itself."""
+        return [place for place in self._others(one) if self._key(one, place, brushes) not in self._squares]
 
+    def _others(self, one: int) -> list[int]:
+        return [place for place in range(len(self.charts)) if place != one] or [one]
 
-def _under(square: Counts, brushes: Sequence[Brush], one: int) -> Counts:
-    """Counts of the second chart of a square under the brush of the first."""
-    if one >= len(brushes):  # a chart alone
-        return np.diagonal(square)
-    return _chosen(square, brushes[one]).sum(axis=0)  # type: ignore[no-any-return]
+    def _make(self, one: int, brushes: Sequence[Brush]) -> None:
+        """Make the squares of a chart that are missing; the oldest ones of others go."""
+        others = self._missing(one, brushes)
+        if not others:
+            return
+        for other, square in zip(others, self._counted(one, others, brushes), strict=True):
+            self._squares[self._key(one, other, brushes)] = square if one <= other else square.T
+            self._bytes += square.nbytes
+            self.made += 1
+        kept = {self._key(one, place, brushes) for place in self._others(one)}
+        for key in [each for each in self._squares if each not in kept]:
+            if self._bytes <= MOST_BYTES:
+                break
+            self._bytes -= self._squares.pop(key).nbytes
+
+    def _counted(self, one: int, others: Sequence[int], brushes: Sequence[Brush]) -> list[Counts]:
+        """Squares of a chart with others."""
+        from synergy_nb.explore._square_kernel import add_all_rows, add_left_out, add_rows  # noqa: PLC0415 - loads numba
+
+        bars = [chart.bars + 1 for chart in self.charts]
+        found = [np.zeros((bars[one], bars[other]), np.int64) for other in others]
+        failed = [np.zeros(each, np.uint8) for each in bars]
+        for each, brush in zip(failed, brushes, strict=True):
+            if brush is not None:
+                each[:] = 1
+                each[sorted(brush)] = 0
+        filtered = any(brushes[place] is not None for place in range(len(bars)) if place != one)
+        for start in range(0, self.total, BLOCK):
+            block = self._bars[:, start : start + BLOCK]
+            left_out = np.zeros(block.shape[1], np.uint8)
+            for place, brush in enumerate(brushes):
+                if filtered and brush is not None:
+                    add_left_out(block[place], failed[place], left_out)
+            for other, square in zip(others, found, strict=True):
+                if filtered:
+                    add_rows(block[one], block[other], failed[one], failed[other], left_out, square)
+                else:
+                    add_all_rows(block[one], block[other], square)
+        return found
 
 
 def _chosen(counts: Counts, brush: Brush) -> Counts:
     return counts if brush is None else counts[sorted(brush)]
-
-
-def _where(brushes: Any) -> str:
-    """SQL of the rows of ``bars`` under brushes of numbered charts."""
-    parts = []
-    for place, brush in brushes:
-        if brush is None:
-            continue
-        runs = [
-            [number for _, number in run]
-            for _, run in groupby(enumerate(sorted(brush)), lambda each: each[1] - each[0])
-        ]
-        parts.append("(" + " OR ".join(f"bar{place} BETWEEN {run[0]} AND {run[-1]}" for run in runs) + ")")
-    return f" WHERE {' AND '.join(parts)}" if parts else ""

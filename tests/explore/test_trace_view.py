@@ -88,22 +88,44 @@ def test_what_is_counted_and_selected_is_what_polars_selects(frame: pl.DataFrame
         assert (view.rows, view.brushes) == before
 
 
+def _rested(view: TraceView) -> int:
+    """Number of steps in which the kernel prepares what is missing, as pages ask for them."""
+    left: list[int] = []
+    view.send = lambda content, **_: left.append(content["left"])  # type: ignore[method-assign]
+    while not left or left[-1]:
+        view.on_page_message({"kind": "rest", "chart": 2})
+        assert len(left) <= len(view.charts), "it ends"
+    return len(left)
+
+
 def test_a_brush_reads_no_row_once_the_kernel_has_prepared_it(frame: pl.DataFrame) -> None:
     view = explore.trace(frame)
-    sent: list[Any] = []
-    view.send = sent.append
-    while not sent or sent[-1]["left"]:
-        view.on_page_message({"kind": "rest", "chart": 2})
-    made = view.crossfilter.made
-    assert made == math.comb(len(view.charts), 2)
-    for place, chart in enumerate(view.crossfilter.charts):
+    crossfilter = view.crossfilter
+    assert crossfilter.made == math.comb(len(view.charts), 2), "all is prepared when it is opened"
+    made = crossfilter.made
+    for place, chart in enumerate(crossfilter.charts):
         view.clear()
         for last in range(1, min(chart.bars, 5)):
             view.on_page_message({"kind": "brush", "chart": place, "bars": list(range(last))})
-    assert view.crossfilter.made == made
+    assert crossfilter.made == made
+    view.clear()
     view.on_page_message({"kind": "brush", "chart": 0, "bars": [0, 1]})
-    view.on_page_message({"kind": "rest", "chart": 0})
-    assert view.crossfilter.made > made, "under a brush, other squares are needed"
+    assert _rested(view) == len(view.charts) - 2, "the squares of the chart that was brushed are those from before"
+    made = crossfilter.made
+    for place in range(1, len(view.charts)):
+        view.on_page_message({"kind": "brush", "chart": place, "bars": [0]})
+        assert crossfilter.made == made, "under the brush of the first chart"
+        view.on_page_message({"kind": "clear", "chart": place})
+
+
+def test_of_many_charts_only_what_can_be_kept_is_prepared(
+    frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synergy_nb.explore._crossfilter.MOST_BYTES", 300_000)
+    view = explore.trace(frame, columns=frame.columns)
+    view.on_page_message({"kind": "brush", "chart": 0, "bars": [0, 1]})
+    assert _rested(view) == 1, "those of the chart under the pointer"
+    assert sum(each.nbytes for each in view.crossfilter._squares.values()) <= 300_000
 
 
 def test_charts_are_chosen_from_the_columns(frame: pl.DataFrame) -> None:

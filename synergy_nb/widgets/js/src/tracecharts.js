@@ -1,5 +1,6 @@
-// Linked charts of a trace. The page draws counts that the kernel has counted, and sends which bars are selected. It sends the
-// next ones after the answer to the last, and asks the kernel to prepare the next brush while the hand rests.
+// Linked charts of a trace. The page draws counts that the kernel has counted, once a frame at most, and sends which bars are
+// selected. It sends the newest ones after the answer to the last, and asks the kernel to prepare the next brush while the hand
+// rests.
 import { Contact } from "./common/contact.js";
 import { make } from "./common/elements.js";
 import { KeyChart, RangeChart } from "./tracecharts/charts.js";
@@ -14,6 +15,8 @@ class View {
     this.model = model;
     this.pending = new Map(); // number of a chart to what is to be sent of it
     this.waiting = null; // timer while an answer is due
+    this.asked = []; // numbers of the charts whose bars an answer is due to
+    this.frame = null; // the next drawing
     this.hovered = 0;
     this.held = false; // whether a pointer is down on a chart
     this.missing = true; // whether the kernel may have something to prepare
@@ -75,8 +78,8 @@ class View {
     if (this.waiting !== null || !this.pending.size) return;
     const everything = this.pending.size === this.charts.length && [...this.pending.values()].every((bars) => !bars);
     const [place, bars] = this.pending.entries().next().value;
-    if (everything) this.pending.clear();
-    else this.pending.delete(place);
+    this.asked = everything ? [...this.pending.keys()] : [place];
+    for (const each of this.asked) this.pending.delete(each);
     this.waiting = setTimeout(() => this.done(), WAIT);
     this.late = setTimeout(() => this.root.classList.add("busy"), LATE);
     this.model.send(everything ? { kind: "clear" } : bars ? { kind: "brush", chart: place, bars } : { kind: "clear", chart: place });
@@ -84,7 +87,7 @@ class View {
 
   answered() {
     this.contact.news();
-    this.draw();
+    this.frame ??= requestAnimationFrame(() => this.draw());
     this.done();
   }
 
@@ -92,6 +95,7 @@ class View {
     clearTimeout(this.waiting);
     clearTimeout(this.late);
     this.waiting = null;
+    this.asked = [];
     this.missing = true;
     this.root.classList.remove("busy");
     if (this.pending.size) this.send();
@@ -125,19 +129,20 @@ class View {
 
   hold(held) {
     this.held = held;
-    if (!held) this.rest();
+    if (!held) this.rest(0);
   }
 
   // -- drawing -------------------------------------------------------------------------------------------------------
 
   draw() {
+    this.frame = null;
     const bytes = this.model.get("counts");
     const counts = new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
     const brushes = this.model.get("brushes");
     let at = 0;
     this.charts.forEach((chart, place) => {
-      if (!this.pending.has(place)) chart.select(brushes[place]);
-      chart.draw(counts.subarray(at, at + chart.bars + 1));
+      const newer = this.pending.has(place) || this.asked.includes(place); // than what is answered
+      chart.draw(counts.subarray(at, at + chart.bars + 1), newer ? chart.selected : brushes[place]);
       at += chart.bars + 1;
     });
     this.sentence.textContent = this.model.get("sentence");
@@ -149,6 +154,7 @@ class View {
     this.model.off("change:answers", this.onAnswer);
     this.model.off("msg:custom", this.onMessage);
     this.contact.close();
+    cancelAnimationFrame(this.frame);
     clearTimeout(this.waiting);
     clearTimeout(this.late);
     clearTimeout(this.resting);

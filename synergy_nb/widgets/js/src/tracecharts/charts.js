@@ -37,8 +37,24 @@ class Chart {
 
   // Selects bars in the page alone.
   select(bars) {
-    this.selected = bars?.length ? bars : null;
-    this.button.hidden = !this.selected;
+    this.mark(bars);
+    this.paint();
+  }
+
+  // Draws new counts and selected bars.
+  draw(counts, bars) {
+    this.counts = counts;
+    this.mark(bars);
+    this.read();
+    this.paint();
+  }
+
+  mark(bars) {
+    const selected = bars?.length ? bars : null;
+    if (this.marked && String(selected) === String(this.selected)) return;
+    this.marked = true;
+    this.selected = selected;
+    this.button.hidden = !selected;
     this.show();
   }
 
@@ -199,18 +215,17 @@ export class RangeChart extends Chart {
     const said = range ? `${from} to ${to} selected` : "all selected";
     this.surface.setAttribute("aria-label", `${this.chart.column}: ${said}. Arrow keys move, Shift and arrow keys resize, Escape clears.`);
     this.none.setAttribute("aria-pressed", String(Boolean(this.selected?.includes(this.bars))));
-    this.paint();
   }
 
-  draw(counts) {
-    this.counts = counts;
+  // Takes in new counts.
+  read() {
+    const { counts } = this;
     this.most = 1;
     for (let bar = 0; bar < this.bars; bar++) if (counts[bar] > this.most) this.most = counts[bar];
     const without = counts[this.bars];
     this.none.hidden = !without && !this.selected?.includes(this.bars);
     this.none.textContent = `${rows(without)} without ${this.chart.column}`;
     this.tell(this.told);
-    this.paint();
   }
 
   paint() {
@@ -269,7 +284,11 @@ export class KeyChart extends Chart {
     });
   }
 
-  draw(counts) {
+  read() {}
+
+  paint() {
+    const { counts } = this;
+    if (!counts) return;
     let most = 1;
     for (const count of counts) if (count > most) most = count;
     this.lines.forEach(({ button, extent, count }, bar) => {
@@ -279,6 +298,5 @@ export class KeyChart extends Chart {
       extent.classList.toggle("some", counts[bar] > 0);
       count.textContent = number(counts[bar]);
     });
-    this.show();
   }
 }
