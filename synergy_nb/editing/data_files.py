@@ -12,7 +12,7 @@ from synergy_nb.plan import Problem
 from synergy_nb.plan.operators.sources import TIME_NAMES
 from synergy_nb.plan.terms.units import counted
 
-__all__ = ["FileFields", "Folder", "allowed_folders", "file_fields", "folder_contents"]
+__all__ = ["FileFields", "Folder", "allowed_folders", "check_file", "file_fields", "folder_contents"]
 
 MOST_ENTRIES: Final = 500  # folders, and files, of a folder that are listed
 _SUFFIXES: Final = (".csv", ".tsv", ".txt", ".dat", ".data", ".log", ".parquet", ".pq")
@@ -100,10 +100,7 @@ def file_fields(path: str, encoding: str = "", allowed: Sequence[Path] = ()) -> 
     from synergy_nb.traces.headers import header_of  # noqa: PLC0415 - only files need Polars
     from synergy_nb.traces.text_files import UTF8  # noqa: PLC0415 - likewise
 
-    if not path.strip():
-        raise EditError([Problem("", "path", path, "the path of a file")])
-    file = Path(path.strip()).expanduser()
-    _check_allowed(file, allowed)
+    file = check_file(path, allowed)
     header = header_of(file, encoding or UTF8)
     stated, found = _stated(file.resolve()), "" if header.encoding == UTF8 else header.encoding
     text = f" Its text is read as {found}: look at the names in it." if found else ""
@@ -121,6 +118,21 @@ def file_fields(path: str, encoding: str = "", allowed: Sequence[Path] = ()) -> 
         also = f"; {', '.join(others)} {'holds' if len(others) == 1 else 'hold'} times, too" if others else ""
         note = f"{read}. Event time: {clock}{also}."
     return FileFields(stated, header.format, columns, clock, times, found, note + text)
+
+
+def check_file(path: str, allowed: Sequence[Path] = ()) -> Path:
+    """Return the path of a file that is there and can be read; ``allowed``: as of :func:`folder_contents`.
+
+    Raises ``EditError`` if ``path`` is empty or not allowed; ``ValueError`` if there is no such file.
+    """
+    from synergy_nb.traces.text_files import head  # noqa: PLC0415 - only files need Polars
+
+    if not path.strip():
+        raise EditError([Problem("", "path", path, "the path of a file")])
+    file = Path(path.strip()).expanduser()
+    _check_allowed(file, allowed)
+    head(file)
+    return file
 
 
 def _is_trace(name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import traitlets
 
-from synergy_nb.editing.data_files import file_fields, folder_contents
+from synergy_nb.editing.data_files import check_file, file_fields, folder_contents
 from synergy_nb.editing.document import PlanDocument, gesture_of, problem_row
 from synergy_nb.editing.operations import EditError, parse_operations
 from synergy_nb.editing.templates import templates
@@ -100,6 +100,7 @@ class EditorPages(BundledView):
             "stop": self._stop,
             "files": self._files,
             "header": self._header,
+            "file": self._file,
         }
         kind = str(content.get("type"))
         if kind in answers:
@@ -215,6 +216,10 @@ class EditorPages(BundledView):
 
     def _files(self, content: Mapping[str, Any]) -> dict[str, Any]:
         return folder_contents(str(content.get("folder") or ""), self.folders)._asdict()
+
+    def _file(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        check_file(str(content.get("path") or ""), self.folders)
+        return {}
 
     def _header(self, content: Mapping[str, Any]) -> dict[str, Any]:
         found = file_fields(str(content.get("path") or ""), str(content.get("encoding") or ""), self.folders)

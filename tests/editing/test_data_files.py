@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from synergy_nb.editing.data_files import allowed_folders, file_fields, folder_contents
+from synergy_nb.editing.data_files import allowed_folders, check_file, file_fields, folder_contents
 from synergy_nb.editing.operations import EditError
 
 TAXI = "tip,began,ended,paid\n3.75,2024-01-01 00:57:55,2024-01-01 01:17:43,true\n0,2024-01-01 00:03:00,,false\n"
@@ -51,6 +51,8 @@ def test_an_editor_may_have_folders_beyond_which_its_picker_does_not_go(here: Pa
     for path in ("numbers.csv", "inner/up/numbers.csv", "/etc/passwd"):
         with pytest.raises(EditError, match=r"expected a path in inner, the folders of this editor"):
             file_fields(path, "", inner)
+        with pytest.raises(EditError, match=r"expected a path in inner, the folders of this editor"):
+            check_file(path, inner)
     for wrong in (["gone"], ["numbers.csv"], [], "inner"):
         with pytest.raises(EditError, match=r"folders: .*expected a (list of folders|folder that exists)"):
             allowed_folders(wrong)

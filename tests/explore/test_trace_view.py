@@ -118,9 +118,7 @@ def test_a_brush_reads_no_row_once_the_kernel_has_prepared_it(frame: pl.DataFram
         view.on_page_message({"kind": "clear", "chart": place})
 
 
-def test_of_many_charts_only_what_can_be_kept_is_prepared(
-    frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_charts_only_what_can_be_kept_is_prepared(frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("synergy_nb.explore._crossfilter.MOST_BYTES", 300_000)
     view = explore.trace(frame, columns=frame.columns)
     view.on_page_message({"kind": "brush", "chart": 0, "bars": [0, 1]})

@@ -295,8 +295,23 @@ def test_a_file_is_chosen_and_its_header_is_read(empty: Page, tmp_path: Path, mo
     assert (found["path"], found["columns"], found["time"]) == ("plain.csv", "{when: float, größe: int}", "when")
     assert found["encoding"] == "windows-1252"
     page.fill("path", "gone.csv")
-    page.still()
+    wrong = page.view.locator("[data-row=path] .problem")
+    wrong.get_by_text("gone.csv: no such file").wait_for()
+    assert invalid(page, "path") == "▲gone.csv: no such file; expected a trace file; did you mean 'plain.csv'?"
     assert not page.editor.document["undo"].startswith("read")
+    page.fill("format", "csv")
+    page.still()
+    assert wrong.count() == 1, "the path is still there"
+    page.shoot("plan_editor_wrong_path")
+    page.button("Browse…").click()
+    typed = page.view.locator(".picker input")
+    typed.fill("gone.csv")
+    typed.press("Enter")
+    page.bare.until("() => document.querySelector('.picker input').getAttribute('aria-invalid') === 'true'")
+    typed.fill("trips/taxi.csv")
+    typed.press("Enter")
+    page.bare.until("() => !document.querySelector('[data-row=path] .problem')")
+    assert invalid(page, "path") is None
 
 
 def test_a_click_on_a_problem_goes_to_its_field_and_tab_to_the_next_column(filled: Page) -> None:
@@ -443,6 +458,15 @@ def test_a_whole_plan_is_pasted_into_an_empty_editor_with_its_requirement(filled
     assert other.editor.yaml == PlanEditor().yaml
 
 
+def invalid(page: Page, name: str) -> str | None:
+    """What a field says is wrong with it, to eyes and to screen readers; None: nothing."""
+    field = page.field(name)
+    if field.get_attribute("aria-invalid") == "false":
+        return None
+    told = page.view.locator(f"#{field.get_attribute('aria-describedby')}")
+    return "".join(told.locator(".problem > span").all_text_contents()).strip()
+
+
 def test_a_refused_name_leaves_the_form_open_and_the_old_name(filled: Page) -> None:
     page = filled
     page.node("on_b").click()
@@ -450,8 +474,16 @@ def test_a_refused_name_leaves_the_form_open_and_the_old_name(filled: Page) -> N
     page.view.locator(".status .note.bad").wait_for()
     page.still()
     assert page.field("id").input_value() == "on_b"
+    assert (invalid(page, "id") or "").startswith("▲on: b: expected an id of 1 to 100 characters")
     assert page.field("id").evaluate("it => it === document.activeElement")
+    page.fill("id", "sort")
+    assert invalid(page, "id") == "▲There is an operator sort already."
     assert page.node("on_b").evaluate("it => it.classList.contains('selected')")
+    page.fill("id", "on: b")
+    page.button("did you mean on b?").click()
+    page.still()
+    assert "on b" in inputs(page)
+    assert invalid(page, "id") is None
     page.fill("id", "große")
     page.still()
     assert "große" in inputs(page)

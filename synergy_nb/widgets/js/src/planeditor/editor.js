@@ -35,6 +35,7 @@ export class Editor {
     this.picking = null; // the file picker: {operator, listing, error}
     this.offered = null; // what fits at the end of a line that was dropped on the empty canvas: {id, port, place, kinds}
     this.help = false;
+    this.refused = []; // what was refused at fields: {operator, field, value, message, ...}, `stays` while the field has this value
     this.rejected = null; // a text that was typed and could not be merged with what others changed
     this.said = []; // the last things for screen readers, each with a number
     this.canvas = null; // the canvas, once it is drawn
@@ -95,6 +96,7 @@ export class Editor {
       const done = this.edits.answered(content);
       const problem = content.problem ?? content.error;
       if (done && problem) this.tell("bad", `Not done: ${done.label}. ${words(problem)}`);
+      if (done) for (const each of content.problems ?? []) this.refuse(each.operator, each.field, each);
       if (done?.yaml && problem) this.rejected = done.yaml; // what was typed is not lost
       if (done && problem) for (const { op, operator, to } of done.operations ?? []) if (op === "rename") this.keepName(operator, to);
       for (const [wanted, given] of Object.entries(content.ids ?? {}))
@@ -194,6 +196,23 @@ export class Editor {
   // Problems by operator; those of the whole plan are at "".
   problemsOf(id) {
     return (this.document.problems ?? []).filter((each) => (each.operator ?? "") === id);
+  }
+
+  // Says at its field that a value was refused, until the next gesture; if it `stays` in the field, until that has another one.
+  refuse(operator, field, problem, stays = false) {
+    this.accept(operator, field);
+    this.refused.push({ ...problem, operator: this.identity(operator), field, stays });
+  }
+
+  accept(operator, field) {
+    this.refused = this.refused.filter((each) => each.operator !== this.identity(operator) || each.field !== field);
+  }
+
+  // The problems of fields, with what was refused there.
+  problemsAtFields(id) {
+    const present = (field) => yaml.plain(this.operator(id)?.fields[field] ?? "");
+    const own = this.refused.filter((each) => each.operator === this.identity(id) && (!each.stays || present(each.field) === each.value));
+    return [...this.problemsOf(id), ...own.map((each) => ({ ...each, operator: id }))];
   }
 
   portsOf({ kind, inputs }) {
@@ -314,6 +333,7 @@ export class Editor {
   do(label, operations, said = `${label[0].toUpperCase()}${label.slice(1)}.`) {
     this.note = null;
     this.cost = null;
+    this.refused = this.refused.filter(({ stays }) => stays);
     this.edits.edit(label, operations);
     this.keepSelection();
     this.say(said);
@@ -410,7 +430,9 @@ export class Editor {
     const wanted = to.trim();
     if (!wanted || wanted === operator) return false;
     if (this.operator(wanted)) {
-      this.tell("bad", `There is an operator ${wanted} already.`);
+      const message = `There is an operator ${wanted} already.`;
+      this.refuse(operator, "id", { value: wanted, message });
+      this.tell("bad", message);
       return false;
     }
     this.identities.set(wanted, this.identity(operator));

@@ -21,7 +21,7 @@ const reading = (value) => {
 const namesOf = (columns) => Object.entries(columns).map(([name, type]) => ({ name, about: type }));
 
 // A truth value: a switch.
-function Flag({ parameter, value, commit, label, described }) {
+function Flag({ parameter, value, commit, label, described, wrong }) {
   const stated = plain(value ?? "");
   const on = (stated || parameter.default) === "true";
   return (
@@ -32,6 +32,7 @@ function Flag({ parameter, value, commit, label, described }) {
         role="switch"
         checked={on}
         aria-label={label}
+        aria-invalid={Boolean(wrong)}
         aria-describedby={described}
         onChange={(event) => commit(event.target.checked ? "true" : parameter.default === "true" ? "false" : null)}
       />
@@ -90,6 +91,7 @@ function Columns({ parameter, value, commit, label, described, wrong, columns, d
         names={names}
         label={`${label}: add a column`}
         described={described}
+        wrong={wrong}
         placeholder={chosen.length ? "add column" : parameter.required ? "column" : plainDefault(parameter) || "column"}
         disabled={disabled}
         commit={(given) => {
@@ -137,6 +139,7 @@ function Order({ parameter, value, commit, label, described, wrong, columns }) {
         names={names}
         label={`${label}: add a column`}
         described={described}
+        wrong={wrong}
         placeholder={keys.length ? "then by" : "column"}
         commit={(given) => {
           const fresh = given.split(",").map((each) => /^\s*(.*?)(?:\s+(asc|desc))?\s*$/i.exec(each)).filter(([, name]) => name);
@@ -169,7 +172,7 @@ function Pairs({ parameter, value, commit, label, described, wrong, problems, co
     <span class={`pairs${wrong ? " wrong" : ""}`} role="group" aria-label={label}>
       {rows.map(([name, expression], index) => {
         const own = index < pairs.length;
-        const bad = own && problems.some(({ field }) => field === `${parameter.name}.${name}`);
+        const bad = problems.some(({ field }) => field === (own ? `${parameter.name}.${name}` : parameter.name));
         return (
           <span class="pair" key={index}>
             <Combo
@@ -220,6 +223,7 @@ function Destination({ parameter, value, commit, label, described, wrong, proble
   const found = reading(value);
   const stated = found instanceof Map ? found : new Map();
   const form = stated.get("format") ?? "";
+  const itself = problems.some(({ field }) => field === parameter.name || field === `${parameter.name}.format`);
   const options = parameter.formats[form] ?? [];
   const entry = ([name, given]) => {
     if (Array.isArray(given)) return `${name}: ${list(given)}`;
@@ -235,7 +239,15 @@ function Destination({ parameter, value, commit, label, described, wrong, proble
   const shown = (given) => (given === undefined ? "" : Array.isArray(given) ? list(given) : given instanceof Map ? mapping([...given]) : given);
   return (
     <span class={`pairs${wrong ? " wrong" : ""}`} role="group" aria-label={label}>
-      <select data-field={parameter.name} aria-label={`${label}: format`} aria-describedby={described} value={form} onChange={(event) => choose(event.target.value)}>
+      <select
+        data-field={parameter.name}
+        class={itself ? "wrong" : ""}
+        aria-label={`${label}: format`}
+        aria-invalid={itself}
+        aria-describedby={described}
+        value={form}
+        onChange={(event) => choose(event.target.value)}
+      >
         <option value="">{plainDefault(parameter)}</option>
         {form && !parameter.formats[form] && <option value={form}>{form}</option>}
         {Object.keys(parameter.formats).map((each) => (
@@ -251,6 +263,7 @@ function Destination({ parameter, value, commit, label, described, wrong, proble
             name={`${parameter.name}.${option.name}`}
             value={shown(stated.get(option.name))}
             label={`${label}: ${option.name}`}
+            described={described}
             placeholder={option.required ? "needed" : option.default}
             names={(option.choices ?? []).map((name) => ({ name }))}
             wrong={problems.some(({ field }) => field === `${parameter.name}.${option.name}`)}

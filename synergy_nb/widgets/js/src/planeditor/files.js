@@ -33,6 +33,19 @@ export function openFolder(editor, folder) {
 
 export const inFolder = ({ path }, name) => (path === "." ? name : `${path.replace(/\/$/, "")}/${name}`);
 
+// What was found of a file: a path that is wrong is told at its field.
+function told(editor, operator, path, { error }) {
+  if (!error) return editor.accept(operator, "path");
+  editor.refuse(operator, "path", { value: path, message: words(error) }, true);
+  editor.tell("bad", words(error));
+}
+
+// A path that was typed: of a source whose columns are stated, only whether there is such a file.
+export function typedPath(editor, { id, fields }, path) {
+  if (!fields.columns) return readHeader(editor, id, path);
+  editor.ask({ type: "file", path }, (answer) => told(editor, id, path, answer));
+}
+
 // Has the kernel read the beginning of a file, and writes what it finds into the fields of the source, as one gesture.
 export function readHeader(editor, operator, path) {
   const { picking } = editor;
@@ -43,8 +56,9 @@ export function readHeader(editor, operator, path) {
         picking.error = words(answer.error);
         return editor.say(picking.error);
       }
-      return editor.tell("bad", words(answer.error));
+      return told(editor, operator, path, answer);
     }
+    told(editor, operator, path, answer);
     if (editor.picking === picking) editor.picking = null;
     const present = editor.operator(operator);
     if (!present) return;
@@ -113,8 +127,21 @@ export class Picker extends Component {
             ×
           </button>
         </header>
-        <input type="text" placeholder="path of a file, or choose one below" aria-label="path of a file" spellcheck={false} autocomplete="off" />
-        {error && <p class="bad">{error}</p>}
+        <input
+          type="text"
+          class={error ? "wrong" : ""}
+          placeholder="path of a file, or choose one below"
+          aria-label="path of a file"
+          aria-invalid={Boolean(error)}
+          aria-describedby={error ? `picker-${editor.edits.copy}-wrong` : undefined}
+          spellcheck={false}
+          autocomplete="off"
+        />
+        {error && (
+          <p class="bad" id={`picker-${editor.edits.copy}-wrong`}>
+            {error}
+          </p>
+        )}
         {listing && (
           <ul class="entries nowheel">
             {listing.parent && (

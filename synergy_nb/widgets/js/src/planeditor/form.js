@@ -1,7 +1,7 @@
 // The form at the side: the fields of the operator that is selected, or of the plan.
 import { Component } from "preact";
 import { startMove } from "./aims.js";
-import { pickFile, readHeader } from "./files.js";
+import { pickFile, typedPath } from "./files.js";
 import { toDoWords } from "./to_do.js";
 import * as yaml from "./yaml.js";
 import { briefly, words } from "./editor.js";
@@ -181,7 +181,7 @@ export class Form extends Component {
   operator(operator) {
     const { editor } = this.props;
     const { document } = editor;
-    const problems = editor.problemsOf(operator.id);
+    const problems = editor.problemsAtFields(operator.id);
     const own = editor.parametersOf(operator);
     const names = new Set(own.map(({ name }) => name));
     const common = editor.catalogue.common.filter(({ name }) => !names.has(name));
@@ -198,7 +198,7 @@ export class Form extends Component {
         value={operator.fields[parameter.name]}
         commit={(value) => {
           editor.set(operator.id, parameter.name, value);
-          if (isPath(parameter) && value && !operator.fields.columns) readHeader(editor, operator.id, yaml.plain(value) ?? value);
+          if (isPath(parameter) && value && yaml.plain(operator.fields.connector ?? "") === "trace") typedPath(editor, operator, yaml.plain(value) ?? value);
         }}
         aside={
           isPath(parameter) && (
@@ -215,17 +215,26 @@ export class Form extends Component {
       />
     );
     const others = problems.filter(({ field }) => ![...known, ...unknown].some((name) => field === name || field?.startsWith(`${name}.`)));
-    const loose = others.filter((each) => !editor.toDo.has(each));
+    const named = others.filter(({ field }) => field === "id");
+    const loose = others.filter((each) => !named.includes(each) && !editor.toDo.has(each));
     const toDo = others.filter((each) => editor.toDo.has(each));
     return (
       <div class="fields">
         <div class="heading">
-          <Combo name="id" value={operator.id} label={`name of the ${operator.kind}`} commit={(to) => editor.rename(operator.id, to)} />
+          <Combo
+            name="id"
+            value={operator.id}
+            label={`name of the ${operator.kind}`}
+            wrong={named.length > 0}
+            described={named.length ? "id-wrong" : undefined}
+            commit={(to) => editor.rename(operator.id, to)}
+          />
           <span class="kind">{operator.kind}</span>
         </div>
+        <Wrong id="id-wrong" problems={named} editor={editor} />
         <Wrong id="operator-wrong" problems={loose} editor={editor} />
         {toDo.length > 0 && <p class="due">To do: {toDo.map(toDoWords).join(", ")}</p>}
-        {this.inputs(operator, document)}
+        {this.inputs(operator, document, loose.some(({ field = "" }) => field.startsWith("input")))}
         {first.map(row)}
         {unknown.map((name) => (
           <div class="row bad" key={name} data-row={name}>
@@ -294,7 +303,7 @@ export class Form extends Component {
   }
 
   // The inputs of the operator, as choices: another way to connect it.
-  inputs(operator, document) {
+  inputs(operator, document, wrong) {
     const { editor } = this.props;
     const ports = editor.portsOf(operator);
     if (!ports.length) return null;
@@ -309,7 +318,10 @@ export class Form extends Component {
           <span class="label">{label}</span>
           <select
             data-field={`input-${port}`}
+            class={wrong ? "wrong" : ""}
             aria-label={`${label}: input of ${operator.id}`}
+            aria-invalid={wrong}
+            aria-describedby={wrong ? "operator-wrong" : undefined}
             value={input}
             onChange={({ target }) =>
               target.value === ""
@@ -333,7 +345,7 @@ export class Form extends Component {
   plan() {
     const { editor } = this.props;
     const { document } = editor;
-    const problems = editor.problemsOf("").map((problem) => ({ ...problem, field: (problem.field ?? "").replace(/^qos\./, "") }));
+    const problems = editor.problemsAtFields("").map((problem) => ({ ...problem, field: (problem.field ?? "").replace(/^qos\./, "") }));
     const known = new Set(editor.catalogue.qos.map(({ name }) => name));
     const empty = !document.operators.length && document.readable !== false;
     const loose = empty ? [] : problems.filter(({ field }) => !known.has(field.split(".")[0]));
@@ -356,7 +368,15 @@ export class Form extends Component {
     return (
       <div class="fields">
         <div class="heading">
-          <Combo name="name" value={document.name ?? ""} label="name of the plan" placeholder="plan" commit={(name) => editor.setName(name)} />
+          <Combo
+            name="name"
+            value={document.name ?? ""}
+            label="name of the plan"
+            placeholder="plan"
+            wrong={loose.some(({ field }) => field === "name")}
+            described={loose.some(({ field }) => field === "name") ? "plan-wrong" : undefined}
+            commit={(name) => editor.setName(name)}
+          />
           <span class="kind">plan</span>
         </div>
         <Wrong id="plan-wrong" problems={loose.filter((each) => !missing.includes(each))} editor={editor} />

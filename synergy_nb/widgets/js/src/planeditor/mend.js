@@ -10,6 +10,7 @@ export function mend(editor, { operator, field, value, nearest }) {
   }
   const found = editor.operator(operator);
   if (!found) return;
+  if (name === "id") return editor.rename(operator, nearest);
   if (name === "input" || name === "inputs") {
     const port = Math.max(found.inputs.indexOf(value), 0);
     return editor.do(`connect ${nearest} to ${operator}`, [{ op: "connect", from: nearest, to: operator, port }]);
