@@ -312,6 +312,12 @@ def test_a_file_is_chosen_and_its_header_is_read(empty: Page, tmp_path: Path, mo
     typed.press("Enter")
     page.bare.until("() => !document.querySelector('[data-row=path] .problem')")
     assert invalid(page, "path") is None
+    page.palette("source").click()
+    page.field("connector").select_option("tail")
+    page.fill("path", "plain.csv")
+    page.still()
+    page.bare.until("() => !document.querySelector('#view-1').synergyEditor.editor.waiting.size")
+    assert page.editor.document["operators"][-1]["fields"]["connector"] == "tail", "it is no trace"
 
 
 def test_a_click_on_a_problem_goes_to_its_field_and_tab_to_the_next_column(filled: Page) -> None:
