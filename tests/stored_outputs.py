@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -48,6 +49,7 @@ _HERE: Final = (
     (re.compile(r"\b(tcp|tls|ipc|sc)://[^\s'\"<>,)\]}]+"), r"\1://…"),
     (re.compile(r"\b(?:127\.0\.0\.1|localhost|0\.0\.0\.0):\d+"), "localhost:…"),
     (re.compile(r"\bsynergy_[0-9a-f]{6,}\b"), "synergy_…"),
+    (re.compile(re.escape(tempfile.gettempdir()) + r"/[\w.-]+"), "…"),
 )
 #: What must not be in an output.
 _TRACES: Final = (

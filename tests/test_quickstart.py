@@ -1,4 +1,7 @@
-"""The quickstart in a real JupyterLab: every cell runs, and its view draws what the peers measure while they do."""
+"""The quickstart in a real JupyterLab: every cell runs, and its view draws what the peers measure while they do.
+
+Also there: what other notebooks do with our views, which needs the widgets of JupyterLab itself.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from tests.browser import ARTEFACTS
 from tests.jupyterlab import JupyterLab, LabNotebook
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from playwright.sync_api import Page
 
 ALL_CELLS: Final = 150.0  # seconds
@@ -100,16 +106,22 @@ SHOWN: Final = """() => {
 }"""
 
 
+def _notebook(folder: Path, name: str, sources: Sequence[str]) -> str:
+    """Write a notebook of code cells, and return its path."""
+    code: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    cells = [{**code, "id": f"c{number}", "source": source} for number, source in enumerate(sources)]
+    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    contents = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    (folder / name).write_text(json.dumps(contents), "utf-8")
+    return name
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_reopened_notebook_shows_the_last_picture(page: Page, jupyterlab: JupyterLab) -> None:
     sources = ["from synergy_nb import explore\nshown = explore.load_levels()\nshown", "shown.set(levels=2).sentence"]
-    code: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
-    cells = [{**code, "id": f"c{number}", "source": source} for number, source in enumerate(sources)]
-    path = jupyterlab.folder / "last_picture.ipynb"
-    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    path.write_text(json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}), "utf-8")
-    notebook = jupyterlab.open(page, path.name)
+    path = _notebook(jupyterlab.folder, "last_picture.ipynb", sources)
+    notebook = jupyterlab.open(page, path)
     notebook.start()
     notebook.finish(ALL_CELLS)
     page.locator(".synergy-explorer").wait_for()
@@ -120,8 +132,91 @@ def test_a_reopened_notebook_shows_the_last_picture(page: Page, jupyterlab: Jupy
     page.evaluate("async () => { await panel.context.save(); await panel.sessionContext.shutdown(); }")
     page.reload()
     page.wait_for_function("() => globalThis.jupyterapp !== undefined")
-    page.evaluate(REOPEN, path.name)
+    page.evaluate(REOPEN, path)
     page.locator("[data-synergy-last] svg.synergy-plane").wait_for()
     shown = page.evaluate(SHOWN)
     assert [pictures for _, pictures in shown] == [1, 0]
     assert not [text for text, _ in shown if "model not found" in text or "Loading widget" in text]
+
+
+ARRANGED: Final = (
+    """
+import polars as pl
+from ipywidgets import HBox, IntSlider, IntText, VBox, interactive, jslink
+from synergy_nb import Simulation, explore, source, watch
+
+seen = []
+slider, loads = IntSlider(value=50, min=5, max=95, step=5), explore.bursts()
+loads.observe(lambda change: seen.append(change.new), "load")
+links = [jslink((slider, "value"), (loads, "load"))]
+HBox([slider, loads])
+""",
+    """
+frame = pl.DataFrame({"time": [float(n) for n in range(90)], "host": ["a", "b", "c"] * 30})
+one, two, rows = explore.trace(frame), explore.trace(frame), IntText()
+links += [jslink((one, "selection"), (two, "selection")), jslink((two, "rows"), (rows, "value"))]
+HBox([one, two, rows])
+""",
+    """
+levels = explore.load_levels()
+VBox([interactive(lambda level: levels.set(levels=level).sentence, level=(2, 8)), levels])
+""",
+    """
+simulation = Simulation(peers=2, seed=1)
+small = source("packets", seed=1, rate="50 tuples/s").filter("bytes > 500").sink("small", delay="2 s")
+application = simulation.submit(small)
+simulation.run("1 s")
+step, stage = IntSlider(max=5), application.replay().view()
+links.append(jslink((step, "value"), (stage, "step")))
+VBox([step, HBox([watch(application), simulation.knobs(), stage])])
+""",
+    "print(slider.value, loads.load, seen, two.rows, rows.value, levels.levels, stage.step)",
+)
+WIDTHS: Final = "views => views.map(view => view.getBoundingClientRect().width)"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_our_views_are_arranged_linked_and_observed_as_ipywidgets(page: Page, jupyterlab: JupyterLab) -> None:
+    notebook = jupyterlab.open(page, _notebook(jupyterlab.folder, "arranged.ipynb", ARRANGED))
+    page.set_viewport_size({"width": 1500, "height": 1000})
+    page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
+    notebook.start(before=ARRANGED[-1])
+    cells = [page.locator(".jp-CodeCell").nth(number) for number in range(4)]
+    mine, other = cells[0].locator("input[data-of=load]"), cells[0].locator(".noUi-handle")
+    other.focus()
+    other.press("ArrowRight")
+    page.wait_for_function("input => input.value === '55'", arg=mine.element_handle())
+    mine.focus()
+    for _ in range(3):
+        mine.press("ArrowLeft")  # which JupyterLab would take to fold the cell
+    cells[0].get_by_text("40", exact=True).first.wait_for()  # what the slider of ipywidgets reads
+
+    cells[1].locator(".synergy-trace").nth(1).locator(".key").first.click()
+    page.wait_for_function(
+        "cell => [...cell.querySelectorAll('.sentence')].every(each => each.textContent.startsWith('30 of'))",
+        arg=cells[1].element_handle(),
+    )
+    mine, handle = cells[2].locator("input[data-of=levels]"), cells[2].locator(".noUi-handle")
+    handle.focus()
+    handle.press("ArrowRight")
+    page.wait_for_function("input => input.value === '6'", arg=mine.element_handle())
+    cells[3].locator(".synergy-stage:not(.empty)").wait_for()
+    handle = cells[3].locator(".noUi-handle")
+    handle.focus()
+    handle.press("ArrowRight")
+    cells[3].locator(".synergy-stage .count").get_by_text("2 of").wait_for()
+
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
+        page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+        for number, cell in enumerate(cells):
+            cell.screenshot(path=ARTEFACTS / f"arranged_{number}_{theme.split()[-1].lower()}.png")
+    widths = [cell.locator("[class^=synergy-]").evaluate_all(WIDTHS) for cell in cells]
+    assert all(width >= 318 for each in widths for width in each), widths
+    assert cells[0].locator(".slider-container").first.bounding_box()["width"] > 100  # type: ignore[index]
+    notebook.start(at=ARRANGED[-1])
+    told = notebook.finish(ALL_CELLS)[-1].text()
+    assert told.split("[")[0].split() == ["40", "40"]
+    assert told.rpartition("]")[2].split() == ["30", "30", "6", "1"], "rows of the other view, levels, and the step"
+    notebook.close()

@@ -6,9 +6,9 @@ The bars of a row are stored once, a byte for each chart, in a file that is mapp
 the counts of another chart B by those rows only that are in the bars that it gains or loses. So the rows are counted by
 pairs of bars of A and B, under the brushes of all charts but these two: a *square*. While A is brushed, no square
 changes, and each answer is a sum of some of their lines; no row is read. The squares of a chart with all others are
-made together, block by block: it is counted how many brushes leave out each row, and a row belongs to the square of two
-charts if the brushes of these two are all that do. Squares are made when they are needed first, or before, while the
-user rests (:meth:`Crossfilter.prepare`), and the latest are kept.
+made together, block by block: it is counted how many brushes leave out each row, and a row is in the square of A and B
+if no brush but those of A and B does. Squares are made when they are needed first, or before, while the user rests
+(:meth:`Crossfilter.prepare`), and the latest are kept.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ Counts: TypeAlias = NDArray[np.int64]
 _Key: TypeAlias = tuple[int, int, tuple[Brush, ...]]
 MOST_BYTES: Final = 64 << 20  # bytes of squares that are kept
 BLOCK: Final = 1 << 17  # rows whose bars stay in the processor's cache from one square to the next
+FEW: Final = 8  # if at most one row of so many is kept, only these are looked at
 
 
 class Crossfilter:
@@ -144,28 +145,46 @@ class Crossfilter:
 
     def _counted(self, one: int, others: Sequence[int], brushes: Sequence[Brush]) -> list[Counts]:
         """Squares of a chart with others."""
-        from synergy_nb.explore._square_kernel import add_all_rows, add_left_out, add_rows  # noqa: PLC0415 - loads numba
-
         bars = [chart.bars + 1 for chart in self.charts]
         found = [np.zeros((bars[one], bars[other]), np.int64) for other in others]
-        failed = [np.zeros(each, np.uint8) for each in bars]
-        for each, brush in zip(failed, brushes, strict=True):
-            if brush is not None:
-                each[:] = 1
-                each[sorted(brush)] = 0
-        filtered = any(brushes[place] is not None for place in range(len(bars)) if place != one)
+        runs = {place: _runs(brush) for place, brush in enumerate(brushes) if brush is not None and place != one}
         for start in range(0, self.total, BLOCK):
             block = self._bars[:, start : start + BLOCK]
-            left_out = np.zeros(block.shape[1], np.uint8)
-            for place, brush in enumerate(brushes):
-                if filtered and brush is not None:
-                    add_left_out(block[place], failed[place], left_out)
+            left_out = {place: _outside(block[place], each) for place, each in runs.items()}
+            times = sum(left_out.values(), np.zeros(block.shape[1], np.uint8))  # that each row is left out
             for other, square in zip(others, found, strict=True):
-                if filtered:
-                    add_rows(block[one], block[other], failed[one], failed[other], left_out, square)
-                else:
-                    add_all_rows(block[one], block[other], square)
+                kept = times == left_out.get(other, 0) if left_out else None
+                _add(block[one], block[other], kept, square)
         return found
+
+
+def _runs(brush: frozenset[int]) -> list[tuple[int, int]]:
+    """First and last bar of each run of neighbouring bars."""
+    bars = sorted(brush)
+    firsts = [bar for bar in bars if bar - 1 not in brush]
+    return list(zip(firsts, [bar for bar in bars if bar + 1 not in brush], strict=True))
+
+
+def _outside(bars: NDArray[np.uint8], runs: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Whether each row's bar is in no run."""
+    inside = np.zeros(bars.shape, np.bool_)
+    for first, last in runs:
+        inside |= bars - np.uint8(first) <= last - first  # a bar before the first one wraps around, and is large
+    return ~inside
+
+
+def _add(mine: NDArray[np.uint8], theirs: NDArray[np.uint8], kept: NDArray[np.bool_] | None, square: Counts) -> None:
+    """Add rows to a square: those that are kept, or all."""
+    from synergy_nb.explore._square_kernel import add_kept_rows, add_rows  # noqa: PLC0415 - loads numba
+
+    number = mine.size if kept is None else np.count_nonzero(kept)
+    if kept is None or number == mine.size:
+        add_rows(mine, theirs, square)
+    elif number > mine.size // FEW:
+        add_kept_rows(mine, theirs, kept, square)
+    elif number:
+        rows = np.flatnonzero(kept)
+        add_rows(mine[rows], theirs[rows], square)
 
 
 def _chosen(counts: Counts, brush: Brush) -> Counts:

@@ -17,7 +17,11 @@ function make(tag, kind, words = "", attributes = {}) {
 
 export default {
   render({ model, el }) {
+    el.classList.add("synergy-room");
     const root = make("div", "synergy-explorer");
+    // JupyterLab's own keys would work on the cell, and arrow keys are for sliders; its rules match the element with the focus.
+    root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"), true);
+    root.addEventListener("keydown", (event) => event.stopPropagation());
     const head = make("h3", "", model.get("title"));
     const equation = make("div", "equation");
     equation.innerHTML = model.get("equation");

@@ -2,6 +2,10 @@
 // of the same version use the bundle that was loaded for the first.
 const loaded = (globalThis[Symbol.for("synergy_nb views")] ??= new Map());
 
+// In a row, as an HBox is, a view takes the room that is left: its parts adapt to its width, so it has none of its own. What its
+// layout states comes before.
+const ROOM = ".synergy-room { flex: 1 1 auto; min-width: min(320px, 100%); }";
+
 // Calls `done` with what was loaded. Messages that arrive before the view exists are collected in `early`.
 function load(model, version, early, done) {
   const known = loaded.get(version);
@@ -45,8 +49,10 @@ export default {
     }, 3000);
     // The still picture of the view is hidden wherever the live one is on the page.
     const hiding = document.createElement("style");
+    hiding.textContent = ROOM;
+    el.classList.add("synergy-room");
     const hide = (name) => {
-      if (name) hiding.textContent = `[data-synergy-last="${name}"] { display: none; }`;
+      if (name) hiding.textContent = `${ROOM} [data-synergy-last="${name}"] { display: none; }`;
       document.head.append(hiding);
     };
     let leave = null;

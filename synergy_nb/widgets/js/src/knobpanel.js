@@ -1,5 +1,6 @@
 // The panel of knobs: it changes peers, links, sources and costs while applications run; in a simulation it also plays time.
 import { Contact } from "./common/contact.js";
+import { guard } from "./common/guard.js";
 import { seconds } from "./qosview/format.js";
 import "./knobpanel.css";
 
@@ -114,8 +115,8 @@ class Panel {
         button("Set cost", () => this.act("cost", { application: this.application.value, operator: this.operator.value, seconds: this.cost.valueAsNumber / 1000 }))),
     ];
     this.outcome = make("p", { class: "outcome", role: "status" });
-    this.root = make("div", { class: "synergy-knobs", role: "region", "aria-label": "Knobs on what runs", "data-lm-suppress-shortcuts": "true", id }, ...this.rows, this.outcome);
-    this.root.addEventListener("keydown", (event) => event.stopPropagation());
+    this.root = make("div", { class: "synergy-knobs", role: "region", "aria-label": "Knobs on what runs", id }, ...this.rows, this.outcome);
+    guard(this.root);
     el.append(this.root);
   }
 

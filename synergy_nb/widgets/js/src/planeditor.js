@@ -2,10 +2,11 @@
 // and draws what is done here before the kernel has answered.
 import { render } from "preact";
 import { Contact } from "./common/contact.js";
+import { guard } from "./common/guard.js";
 import { App } from "./planeditor/app.js";
 import { Ruler } from "./planeditor/describe.js";
 import { Editor } from "./planeditor/editor.js";
-import { canvasKey, guard } from "./planeditor/keys.js";
+import { canvasKey } from "./planeditor/keys.js";
 import { download, pngOf, svgOf } from "./planeditor/picture.js";
 import { Scene } from "./planeditor/scene.js";
 import "./planeditor.css";

@@ -3,6 +3,7 @@
 // rests.
 import { Contact } from "./common/contact.js";
 import { make } from "./common/elements.js";
+import { guard } from "./common/guard.js";
 import { KeyChart, RangeChart } from "./tracecharts/charts.js";
 import "./tracecharts.css";
 
@@ -20,7 +21,8 @@ class View {
     this.hovered = 0;
     this.held = false; // whether a pointer is down on a chart
     this.missing = true; // whether the kernel may have something to prepare
-    this.root = make("div", "synergy-trace", "", { "data-lm-suppress-shortcuts": "true" });
+    this.root = make("div", "synergy-trace");
+    guard(this.root);
     const head = make("header");
     this.everything = make("button", "everything", "Clear all", { type: "button" });
     this.everything.addEventListener("click", () => this.clear());

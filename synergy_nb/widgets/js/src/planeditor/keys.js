@@ -1,17 +1,6 @@
-// Keys of the canvas, and the guard that keeps them from the notebook around it.
+// Keys of the canvas.
 import { dropAim, nextAim, startConnection, startMove, takeAim } from "./aims.js";
 import { readersOf } from "./operations.js";
-
-const GUARD = "data-lm-suppress-shortcuts"; // otherwise keys work on the cell: x cuts it, dd deletes it
-
-// Keys that are typed in the view stay in it. JupyterLab listens on the document in the capturing phase and looks for the
-// attribute at the element with the focus and those around it; others listen while the event bubbles.
-export function guard(root) {
-  root.setAttribute(GUARD, "true");
-  root.addEventListener("focusin", ({ target }) => target.setAttribute?.(GUARD, "true"), true);
-  for (const type of ["keydown", "keyup", "keypress"]) root.addEventListener(type, (event) => event.stopPropagation());
-  for (const type of ["copy", "cut", "paste"]) root.addEventListener(type, (event) => event.stopPropagation());
-}
 
 export const KEYS = [
   ["→ ←", "along the lines, to readers and inputs"],

@@ -1,4 +1,5 @@
 // The page of the stage: picture, moment, controls, and the table of graphs.
+import { guard } from "../common/guard.js";
 import { seconds } from "../qosview/format.js";
 import { wayOf } from "./state.js";
 
@@ -81,9 +82,10 @@ export function build(el, act) {
   const hint = make("p", { class: "hint" }, "Keys: ← → moments, space plays, m changes the arrangement.");
   const announcement = make("p", { class: "announcement", "aria-live": "polite" });
   const waiting = make("p", { class: "waiting" }, "The stage waits for its kernel.");
-  const root = make("div", { class: "synergy-stage empty", tabindex: 0, role: "region", "aria-label": "Protocol stage", "data-lm-suppress-shortcuts": "true" },
+  const root = make("div", { class: "synergy-stage empty", tabindex: 0, role: "region", "aria-label": "Protocol stage" },
     make("header", {}, make("div", {}, title, outcome, made), arrangements), waiting,
     make("div", { class: "scene" }, picture, moment), controls, kinds, graphs, hint, announcement);
+  guard(root);
   el.append(root);
   const toggles = new Map();
   let replay = null;

@@ -1,5 +1,6 @@
 // The elements of the view, and the functions that put texts into them.
 import { make, put } from "../common/elements.js";
+import { guard } from "../common/guard.js";
 import { colourOf } from "../common/peers.js";
 import { GLYPHS } from "./picture.js";
 
@@ -27,8 +28,7 @@ function keyed(parent, keys, create) {
 
 export function build(el, spans, { span, pause }) {
   const root = make("section", "synergy-qos empty", "", { "aria-label": "quality of service, live" });
-  root.setAttribute("data-lm-suppress-shortcuts", "true"); // JupyterLab's own keys would work on the cell
-  root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"), true);
+  guard(root);
 
   const header = make("header");
   const title = make("div", "title");
