@@ -36,7 +36,8 @@ class AppendedFile(BufferedWriter):
         self,
         path: str,
         columns: Mapping[str, str],  # columns of the stream, with their types
-        stream: str,  # what the rows are: rows of another stream are not mixed with them
+        # what the rows are, and what those before them may be: rows of other streams are not mixed with them
+        streams: Sequence[str],
         form: str,  # `csv` or `jsonl`
         disk: Disk | None = None,
     ) -> None:
@@ -44,7 +45,8 @@ class AppendedFile(BufferedWriter):
         self._path = Path(path)
         self._positions = self._path.with_name(f"{self._path.name}.positions")
         self._columns = columns
-        self._stream = stream
+        self._stream = streams[0]
+        self._streams = streams
         self._csv = form == "csv"
         self._disk = Disk() if disk is None else disk
         self._opened: int | None = None  # the file, which is locked
@@ -104,7 +106,7 @@ class AppendedFile(BufferedWriter):
             raise SinkFailed(f"{str(self._positions)!r}: it is damaged; expected positions of a stream") from None
         if version != _VERSION:
             raise SinkFailed(f"{str(self._positions)!r}: format {version}; expected format {_VERSION}")
-        if stream != self._stream:
+        if stream not in self._streams:
             raise SinkFailed(
                 f"{str(self._path)!r}: it has rows of {stream}; expected rows of {self._stream}, or a new file"
             )

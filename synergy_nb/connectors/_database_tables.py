@@ -42,7 +42,7 @@ _BEGUN: Final = (
     "excluded.version, stream = excluded.stream, position = 0, until = excluded.until, writer = excluded.writer"
 )
 _TAKEN: Final = f"UPDATE {_POSITIONS} SET writer = ? WHERE of_table = ?"  # noqa: S608
-_NOTED: Final = f"UPDATE {_POSITIONS} SET position = ?, until = ? WHERE of_table = ?"  # noqa: S608
+_NOTED: Final = f"UPDATE {_POSITIONS} SET stream = ?, position = ?, until = ? WHERE of_table = ?"  # noqa: S608
 _START: Final = -(2**63)  # of a stream of which nothing is there
 
 
@@ -54,7 +54,8 @@ class DatabaseTable(BufferedWriter):
         where: str,  # the database, for errors
         to: Mapping[str, Any],
         columns: Mapping[str, str],  # columns of the stream, with their types
-        stream: str,  # what the rows are: rows of another stream are not mixed with them
+        # what the rows are, and what those before them may be: rows of other streams are not mixed with them
+        streams: Sequence[str],
     ) -> None:
         super().__init__()
         self._name = str(to["table"])
@@ -62,7 +63,8 @@ class DatabaseTable(BufferedWriter):
         self._key: list[str] = to.get("key", [])
         self._columns = columns
         self._empty = empty(columns)
-        self._stream = stream
+        self._stream = streams[0]
+        self._streams = streams
         self._writer = -1  # number of this writer
         self._committed: Point | None = None
 
@@ -77,7 +79,7 @@ class DatabaseTable(BufferedWriter):
             version, stream, *point, writer = known
             if version != _VERSION:
                 raise SinkFailed(f"{self._what}: format {version}; expected format {_VERSION}")
-            if stream != self._stream:
+            if stream not in self._streams:
                 raise SinkFailed(
                     f"{self._what}: it has rows of {stream}; expected rows of {self._stream}, or a new table"
                 )
@@ -116,7 +118,7 @@ class DatabaseTable(BufferedWriter):
                 raise SinkFailed(f"{self._what}: its positions were removed; expected that they stay")
             if known[-1] != self._writer:
                 raise SinkUnavailable(f"{self._what}: another writer writes to it")
-            database.execute(_NOTED, [*point, self._name])
+            database.execute(_NOTED, [self._stream, *point, self._name])
             if rows.height:
                 self._insert(database, rows)
         self._committed = point
@@ -162,9 +164,9 @@ class _FileTable(DatabaseTable):
     MARK: ClassVar[bytes]  # what such a file has near its beginning
     AT: ClassVar[int]  # and at which byte
 
-    def __init__(self, to: Mapping[str, Any], columns: Mapping[str, str], stream: str) -> None:
+    def __init__(self, to: Mapping[str, Any], columns: Mapping[str, str], streams: Sequence[str]) -> None:
         self._path = Path(to["path"])
-        super().__init__(repr(str(self._path)), to, columns, stream)
+        super().__init__(repr(str(self._path)), to, columns, streams)
 
     def _begin(self) -> tuple[int, int] | None:
         with explained(self._path):

@@ -32,12 +32,13 @@ _OF: Final = "synergy_nb 1, rows of "  # the description of such a table, and it
 class DeltaTable(BufferedWriter):
     """Writes a stream to a Delta table."""
 
-    def __init__(self, to: Mapping[str, Any], columns: Mapping[str, str], stream: str) -> None:
+    def __init__(self, to: Mapping[str, Any], columns: Mapping[str, str], streams: Sequence[str]) -> None:
         """Raises ``SinkFailed`` if the package is not installed."""
         super().__init__()
         self._path = Path(to["path"])
         self._columns = columns
-        self._description = _OF + stream
+        self._description = _OF + streams[0]
+        self._former = [_OF + each for each in streams[1:]]
         self._table: Any = None  # the version that is known
         self._committed: Point | None = None
         try:
@@ -54,7 +55,10 @@ class DeltaTable(BufferedWriter):
                 self._create()
             self._table = self._delta.DeltaTable(str(self._path))
             description = self._table.metadata().description or "something else"
-            if description != self._description:
+            if description in self._former:  # from here on the rows of another stream follow
+                self._table.alter.set_table_description(self._description)
+                self._table.update_incremental()
+            elif description != self._description:
                 of = description.removeprefix(_OF)
                 expected = f"rows of {self._description.removeprefix(_OF)}, or a new folder"
                 raise SinkFailed(f"{str(self._path)!r}: it has rows of {of}; expected {expected}")

@@ -61,14 +61,16 @@ class ParquetFolder(BufferedWriter):
         self,
         path: str,
         columns: Mapping[str, str],  # columns of the stream, with their types
-        stream: str,  # what the rows are: rows of another stream are not mixed with them
+        # what the rows are, and what those before them may be: rows of other streams are not mixed with them
+        streams: Sequence[str],
         partition: float | None = None,  # length of a period, seconds; None: rows of all times are together
         disk: Disk | None = None,
     ) -> None:
         super().__init__()
         self._path = Path(path)
         self._columns = columns
-        self._stream = stream
+        self._stream = streams[0]
+        self._streams = streams
         self._partition = partition
         self._disk = Disk() if disk is None else disk
         self._opened: int | None = None  # the folder, which is locked
@@ -139,7 +141,7 @@ class ParquetFolder(BufferedWriter):
         if found.get("version") != _VERSION:
             said = found.get("version", "no position of a stream")
             raise SinkFailed(f"{str(path)!r}: {said}; expected a file of format {_VERSION}, by a sink of such a plan")
-        if found["stream"] != self._stream:
+        if found["stream"] not in self._streams:
             raise SinkFailed(
                 f"{str(self._path)!r}: it has rows of {found['stream']}; expected rows of {self._stream}, or an empty "
                 "folder"

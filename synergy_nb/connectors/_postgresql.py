@@ -118,9 +118,11 @@ class _Cursor:
 class PostgresTable(DatabaseTable):
     """Writes a stream to a table of a server."""
 
-    def __init__(self, to: Mapping[str, Any], columns: Mapping[str, str], stream: str, secrets: Secrets) -> None:
+    def __init__(
+        self, to: Mapping[str, Any], columns: Mapping[str, str], streams: Sequence[str], secrets: Secrets
+    ) -> None:
         self._server = PostgresServer(to, secrets, writes=True)
-        super().__init__(self._server.name, to, columns, stream)
+        super().__init__(self._server.name, to, columns, streams)
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:

@@ -64,13 +64,14 @@ class _Mark(NamedTuple):
 class TopicWriter(BufferedWriter):
     """Writes a stream to a topic."""
 
-    def __init__(self, to: Mapping[str, Any], stream: str, secrets: Secrets) -> None:
+    def __init__(self, to: Mapping[str, Any], streams: Sequence[str], secrets: Secrets) -> None:
         super().__init__()
         self._to = to
         self._topic: str = to["topic"]
         self._name = f"topic {self._topic!r}"
         self._key: str | None = to.get("key")
-        self._stream = hashlib.sha256(stream.encode()).hexdigest()[:16]
+        self._streams = [hashlib.sha256(each.encode()).hexdigest()[:16] for each in streams]
+        self._stream = self._streams[0]
         self._settings = settings(to, secrets)
         self._producer: Any = None
         self._errors: list[Any] = []  # what the client has told of
@@ -147,7 +148,7 @@ class TopicWriter(BufferedWriter):
         for name, value in message.headers() or ():
             if name == HEADER and value is not None:
                 stream, *numbers = value.decode("utf-8", "replace").split()
-                if stream == self._stream:
+                if stream in self._streams:
                     position, begins, partitions, *ends = map(int, numbers)
                     return _Mark(position, begins, partitions, Point(*ends) if ends else None)
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from synergy_nb.connectors._appended_file import AppendedFile
@@ -27,32 +27,35 @@ def writer_of(
     stream: str,
     disk: Disk | None = None,
     secrets: Mapping[str, bytes] | None = None,
+    former: Sequence[str] = (),
 ) -> SinkWriter:
     """Return the writer of a destination.
 
     ``to``: destination as a plan holds it; ``columns``: columns of the stream with their types; ``stream``: what the
     rows are, see :func:`synergy_nb.plan.derived.repeatable_results.results_name`; ``disk``: steps of the writer;
-    ``secrets``: values by the names that plans use for them.
+    ``secrets``: values by the names that plans use for them; ``former``: streams whose rows may be there, too, up to
+    the position at which this stream follows them.
 
     Raises ``ValueError`` if the destination names a secret that is not there.
     """
     named = Secrets(secrets_of_destination(to), secrets or {})
+    names = (stream, *former)
     match to["format"]:
         case "parquet":
-            return ParquetFolder(to["path"], columns, stream, to.get("partition"), disk)
+            return ParquetFolder(to["path"], columns, names, to.get("partition"), disk)
         case "duckdb":
-            return DuckTable(to, columns, stream)
+            return DuckTable(to, columns, names)
         case "sqlite":
-            return SqliteTable(to, columns, stream)
+            return SqliteTable(to, columns, names)
         case "postgresql":
-            return discreet(PostgresTable(to, columns, stream, named), named, ("open", "write", "commit", "close"))
+            return discreet(PostgresTable(to, columns, names, named), named, ("open", "write", "commit", "close"))
         case "delta":
-            return DeltaTable(to, columns, stream)
+            return DeltaTable(to, columns, names)
         case "websocket":
             return discreet(MessageWriter(to, named), named, ("open", "write", "commit", "close"))
         case "mqtt":
             return discreet(MqttWriter(to, named), named, ("open", "write", "commit", "close"))
         case "kafka":
-            return discreet(TopicWriter(to, stream, named), named, ("open", "write", "commit", "close"))
+            return discreet(TopicWriter(to, names, named), named, ("open", "write", "commit", "close"))
         case _:
-            return AppendedFile(to["path"], columns, stream, to["format"], disk)
+            return AppendedFile(to["path"], columns, names, to["format"], disk)

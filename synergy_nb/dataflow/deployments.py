@@ -153,6 +153,8 @@ class Deployment(msgspec.Struct, frozen=True):
     # limit are missing
     limits: dict[str, float] = {}
     compares: bool = False  # whether readers compare the streams of active replicas
+    # application whose place this one is to take: its sinks go on in the destinations of those of that one
+    beside: str = ""
 
     def role(self, operator: str, peer: str) -> Role | None:
         """Return the role of a peer for an operator; None if it has none."""

@@ -204,7 +204,7 @@ class Session(Protocol):
         graph = Graph(
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared, decision.reached,
             promised=dict(decision.promised), known=tuple(sorted(request.owners)) if decision.promised else (),
-            successor=successor_of(self.peer.address, plan, roles), rights=request.rights,
+            successor=successor_of(self.peer.address, plan, roles), rights=request.rights, beside=request.beside,
         )  # fmt: skip
         self.agreements.open(graph)
         self._led[application] = request

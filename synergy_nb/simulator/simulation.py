@@ -421,7 +421,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         before_that = max(promised())
         until(lambda results: results.until > before_that)  # what they gave before is promised now
         at = change.point([*promised(), *(each.latest for each in before.values())])
-        until(lambda results: results.until >= at)
+        until(lambda results: results.until > at)
         for sink, results in before.items():
             results.go_on_with(after[sink], at)
             world.results[new.id, sink] = results

@@ -77,6 +77,7 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     successor: str = ""
     rights: Rights = Rights()
     on_hold: bool = False  # whether its sources give no rows, as a user has paused it
+    beside: str = ""  # application whose place it is to take, or has taken; empty: of none
 
     def changed(self, roles: Roles, **others: Any) -> Graph:
         """The next graph of the application, one epoch later."""

@@ -214,6 +214,7 @@ class Deploying:
             remaining=remaining_times(graph.reached, plan),
             compares=self._compares,
             on_hold=graph.on_hold,
+            beside=graph.beside,
         )
         self._outlines[graph.application] = graph, outline
         return outline

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from synergy_nb.plan.checks.validation import PlanError, Problem
+from synergy_nb.plan.checks.validation import Operator, PlanError, Problem
 from synergy_nb.plan.derived.placement_modes import decider_of
 from synergy_nb.plan.derived.source_readers import readers_of
 from synergy_nb.plan.operators.catalogue import KINDS
+from synergy_nb.plan.operators.destinations import place_of
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.terms.units import format_duration, type_of
 
@@ -41,6 +43,8 @@ class PlanChange(NamedTuple):
     period
         Event time from one end of windows of both plans to the next one, seconds: results change there, so that each
         tuple is in a window of one of them. 0: results have no windows.
+    destinations
+        Sink to the place of its destination: that goes on with the rows of the new plan, after the last one of the old.
     """
 
     kept: Mapping[str, str]
@@ -49,6 +53,7 @@ class PlanChange(NamedTuple):
     ended: tuple[str, ...]
     settles: float
     period: float
+    destinations: Mapping[str, str] = MappingProxyType({})
 
     @property
     def seconds(self) -> float:
@@ -76,6 +81,9 @@ class PlanChange(NamedTuple):
             ("end", self.ended),
         ]
         said = [f"  {what}: {', '.join(names)}" for what, names in lines if names]
+        written = ", ".join(f"{place} (of {sink})" for sink, place in self.destinations.items())
+        if written:
+            said.append(f"  get the rows of the old plan, and from one event time on those of the new one: {written}")
         return "\n".join([f"the new plan takes over {'after ' if self.seconds else ''}{takes}", *said])
 
     def __repr__(self) -> str:
@@ -118,6 +126,7 @@ def change_of(old: Plan, new: Plan) -> PlanChange:
         tuple(name for name in _made(old) if name not in going),
         settles,
         _period([*map(old.window, old.sinks), *map(new.window, new.sinks)]),
+        {sink: place_of(new.operators[sink].params["to"]) for sink in new.sinks if "to" in new.operators[sink].params},
     )
 
 
@@ -133,6 +142,8 @@ def _problems(old: Plan, new: Plan) -> Iterable[Problem]:
         elif new.schema(sink) != old.schema(sink):
             columns = ", ".join(f"{name} {kind}" for name, kind in old.schema(sink).items())
             yield Problem(sink, "columns", ", ".join(new.schema(sink)), f"those of the plan that runs: {columns}")
+        else:
+            yield from _other_destination(sink, old.operators[sink], new.operators[sink])
     for sink in old.sinks:
         if sink not in new.sinks:
             yield Problem(sink, "sinks", ", ".join(new.sinks), f"also {sink!r}, as in the plan that runs")
@@ -145,6 +156,16 @@ def _problems(old: Plan, new: Plan) -> Iterable[Problem]:
     for name in new.sources:
         if new.stream_name(name) not in streams and not any(name in now[each] for each in told):
             yield Problem(name, "source", new.stream_name(name), f"one of the plan that runs: {', '.join(streams)}")
+
+
+def _other_destination(sink: str, old: Operator, new: Operator) -> Iterable[Problem]:
+    """Why a sink cannot go on in the destination of another one, which is written at one peer."""
+    to, before = new.params.get("to"), old.params.get("to")
+    if to != before:
+        has = "none" if before is None else f"that of the plan that runs: {place_of(before)}, with the same options"
+        yield Problem(sink, "to", "none" if to is None else place_of(to), has)
+    elif to is not None and new.at != old.at:
+        yield Problem(sink, "at", repr(new.at), f"{old.at!r}, as in the plan that runs: its peer goes on writing")
 
 
 def _readers(plan: Plan) -> dict[str, tuple[str, ...]]:
@@ -182,8 +203,6 @@ def check_replacement(application: str, old: Plan, new: Plan) -> None:
     problems = []
     for plan, of in ((old, f"of {application}"), (new, "of the new plan")):
         for name, each in plan.operators.items():
-            if each.params.get("to") is not None:
-                problems.append(Problem(name, "to", "a destination", f"none {of}: two plans would write there"))
             if each.params.get("connector") == "python":
                 expected = f"another source {of}, as the program gives these rows to one plan"
                 problems.append(Problem(name, "connector", repr(each.params["connector"]), expected))

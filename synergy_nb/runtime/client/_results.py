@@ -85,12 +85,13 @@ class Results:
     @property
     def complete(self) -> bool:
         """Whether everything up to the event time at which it is cut has arrived."""
-        return self._cut is not None and self.until >= self._cut
+        return self._cut is not None and self.until > self._cut
 
     def cut(self, at: int) -> None:
-        """Withhold rows after an event time, microseconds."""
-        self._cut, tables = at, list(self.arrived)
+        """Withhold rows after an event time, microseconds; may be called again, with a later one."""
+        self._cut, tables = at, [*self.arrived, *self._withheld]
         self.arrived.clear()
+        self._withheld.clear()
         for table in tables:
             self._arrive(table)
 

@@ -59,6 +59,7 @@ from synergy_nb.runtime.process.requests import (
     AccessRevoked,
     ApplicationId,
     ApplicationState,
+    ChangeSinks,
     ClosedClusterError,
     ClusterError,
     FetchedResults,
@@ -67,6 +68,7 @@ from synergy_nb.runtime.process.requests import (
     Outcome,
     PeerUnreachable,
     RowsDropped,
+    SinksHeld,
     SinksMeasured,
     pack,
     unpack,
@@ -792,11 +794,12 @@ class AsyncApplication(LedApplication):
             new: AsyncApplication = await self.cluster.run_beside(plan, self, patience)
             try:
                 async with asyncio.timeout(patience):
-                    await self._cut(new, change)
-                    await self._read_until(new, lambda results: results.complete)
+                    at = await self._cut(new, change)
+                    await self._read_until(new, lambda results: results.complete, at)
                 async with contextlib.AsyncExitStack() as stack:
                     for results in self._results.values():
                         await stack.enter_async_context(results.fetching)
+                    await self._keep_held(new, at)
                     former = AsyncApplication(self.cluster, self.plan, self.origin, self.last)
                     await former.stop(collect=False)
                     self._become(new, former)
@@ -812,8 +815,8 @@ class AsyncApplication(LedApplication):
                 raise
         return change
 
-    async def _cut(self, new: AsyncApplication, change: PlanChange) -> None:
-        """Choose the event time after which rows are of the new application, and withhold them until then.
+    async def _cut(self, new: AsyncApplication, change: PlanChange) -> int:
+        """Choose the event time after which rows are of the new application, and withhold them until then; return it.
 
         It has joined all of its streams when it promises anything itself. Rows that a stream gave before are promised
         by the first promise after that at the latest, so once it promises more than all streams did when it had joined.
@@ -824,8 +827,29 @@ class AsyncApplication(LedApplication):
         joined = await self._promised(new.plan)
         latest = [results.latest for results in self._results.values()]
         at = change.point([*joined, *latest])
-        for results in (*self._results.values(), *new._results.values()):
-            results.cut(at)
+        while True:
+            for results in (*self._results.values(), *new._results.values()):
+                results.cut(at)
+            if (written := await self._hold_sinks(new, at)) <= at:
+                return at
+            at = change.point([written])
+
+    async def _hold_sinks(self, new: AsyncApplication, at: int) -> int:
+        """Withhold rows after an event time from destinations; return that of the latest row there, microseconds.
+
+        When this application ends, the new one goes on there. If they have later rows, nothing of this holds.
+        """
+        written = [sink for sink in self.plan.sinks if "to" in self.plan.operators[sink].params]
+        request, found = pack(ChangeSinks(self.id, new.id, at)), START
+        for peer in sorted({self.sink_peer(sink) for sink in written}):
+            answer = await self.cluster.request_while_alive(peer, "change sinks", request)
+            found = max(found, unpack(answer, SinksHeld).latest)
+        return found
+
+    async def _keep_held(self, new: AsyncApplication, at: int) -> None:
+        """Withhold rows for another minute; raises ``ClusterError`` if they were not withheld meanwhile."""
+        if await self._hold_sinks(new, at) > at:
+            raise ClusterError(f"{self.id} goes on as before: its destinations have waited for longer than a minute")
 
     async def _promised(self, plan: Plan) -> list[int]:
         """Return the event times that the streams of a plan have promised, microseconds."""
@@ -839,14 +863,21 @@ class AsyncApplication(LedApplication):
         states = (await self.cluster.states()).values()
         return promises(plan, (each for state in states if state is not None for each in state.components))
 
-    async def _read_until(self, new: AsyncApplication, enough: Callable[[Results], bool], *, old: bool = True) -> None:
-        """Read the results of both, or of the new one, until there is enough of each."""
+    async def _read_until(
+        self, new: AsyncApplication, enough: Callable[[Results], bool], at: int | None = None, *, old: bool = True
+    ) -> None:
+        """Read the results of both, or of the new one, until there is enough of each.
+
+        ``at``: event time after which destinations are withheld rows meanwhile, microseconds.
+        """
         both = (self, new) if old else (new,)
         while True:
             late = [(each, sink) for each in both for sink in each._results if not enough(each._results[sink])]
             if not late:
                 return
             await asyncio.gather(*(each._fetch_more(sink) for each, sink in late))
+            if at is not None:
+                await self._keep_held(new, at)
             for each in (self, new):
                 if (await each.state()).status not in LASTING:
                     which = "it" if each is self else "the new plan"

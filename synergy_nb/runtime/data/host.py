@@ -21,6 +21,7 @@ from synergy_nb.dataflow.deployments import Deployment
 from synergy_nb.dataflow.logic import Logic
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, MemoryShare
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
+from synergy_nb.dataflow.sinks.protocol import SinkFailed
 from synergy_nb.dataflow.sinks.writing import SinkReader
 from synergy_nb.dataflow.streams.component.component import Component
 from synergy_nb.dataflow.streams.component.component_settings import configure
@@ -43,7 +44,7 @@ from synergy_nb.plan.derived.spark_parts import PART
 from synergy_nb.plan.operators.destinations import place_of
 from synergy_nb.runtime.data._durable_copies import DurableCopies
 from synergy_nb.runtime.data._ended_sinks import EndedSink, EndedSinks
-from synergy_nb.runtime.data._outside_sinks import OutsideSink
+from synergy_nb.runtime.data._outside_sinks import OutsideSink, why_not_followed
 from synergy_nb.runtime.data._pushed_sources import PushedSources
 from synergy_nb.runtime.data._sinks import DeliveredSink, Portion, Sinks
 from synergy_nb.runtime.data._spark_part import SparkPart
@@ -280,7 +281,7 @@ class Host:
             sink = DeliveredSink(*of, limit=limit, now=now, began=began, lost=lost, reached=reached)
             self._sinks.add(sink)
             if "to" in plan.operators[component.operator].params:
-                self._write(sink, component, plan)
+                self._write(sink, component, plan, self.hosting.deployments[component.application].beside)
         if isinstance(component.logic, SparkPart) and not component.failed:
             self._driver.feeds[component] = component.logic
             component.logic.prepare(component.log.end)
@@ -289,12 +290,20 @@ class Host:
             events.ComponentDeployed, component.application, operator=component.operator, discipline=discipline
         )
 
-    def _write(self, sink: DeliveredSink, component: Component, plan: Plan) -> None:
-        """Have the results of a sink written to its destination."""
+    def _write(self, sink: DeliveredSink, component: Component, plan: Plan, beside: str) -> None:
+        """Have the results of a sink written to its destination.
+
+        ``beside``: application whose sink of that name writes there, until this one takes its place; empty: none.
+        """
         to = plan.operators[sink.operator].params["to"]
         stream = results_name(plan, sink.operator, sink.application)
+        before = self._sinks.found.get((beside, sink.operator))
+        former = None if before is None else before.outside
         try:
-            writer = writer_of(to, plan.schema(sink.operator), stream, secrets=self.context.secrets)
+            if beside and former is None:
+                raise SinkFailed(why_not_followed(place_of(to), beside))
+            streams = () if former is None else former.streams
+            writer = writer_of(to, plan.schema(sink.operator), stream, secrets=self.context.secrets, former=streams)
         except ValueError as error:  # nothing may end as if it were written
             self._abort_soon(component, error)
             return
@@ -318,6 +327,8 @@ class Host:
             committed=committed,
             complete=complete,
             failed=self._abort_soon,
+            stream=stream,
+            former=former,
         )
         sink.write_to(outside, component.log.start)
         self._writing.add(outside.task)
@@ -564,6 +575,19 @@ class Host:
             return self.hosting.components[application, sink.operator].log.end
 
         self._sinks.halt(application, end)
+
+    def change_sinks(self, application: str, new: str, at: int) -> int:
+        """Have the sinks of an application write nothing after an event time for a minute.
+
+        When it ends meanwhile, and has all rows up to that time, those of ``new`` go on in their destinations. Returns
+        the event time of the latest row that was written, microseconds. If that is later, nothing of this holds.
+
+        Raises ``LookupError`` if there are no such sinks.
+        """
+        followers = [each.outside for each in self._sinks.of(new) if each.outside is not None]
+        if not followers:
+            raise LookupError(f"application {new!r}: no sink with a destination; expected one beside {application!r}")
+        return max(each.take_place(at) for each in followers)
 
     async def flush(self, application: str) -> None:
         """Return when what has arrived at the sinks of an application is in their destinations, or cannot be."""

@@ -54,6 +54,7 @@ from synergy_nb.runtime.process.peer_commands import Commands
 from synergy_nb.runtime.process.requests import (
     ApplicationId,
     ApplicationState,
+    ChangeSinks,
     FindHosts,
     GrantRight,
     HostsFound,
@@ -63,6 +64,7 @@ from synergy_nb.runtime.process.requests import (
     Listed,
     Newcomer,
     RowsDropped,
+    SinksHeld,
     SinksMeasured,
     SparkState,
     Submit,
@@ -199,6 +201,7 @@ class Service:
             "release": self._release,
             "fetch": self._deliveries.fetch,
             "sinks": self._sinks,
+            "change sinks": self._change_sinks,
             "leads": self._leads,
             "push": self._deliveries.push,
             "await copies": self._deliveries.await_copies,
@@ -540,6 +543,11 @@ class Service:
         application = unpack(payload, ApplicationId).application
         sinks = [*self.host.sinks(application), *(each.sink for each in self.host.ended.of(application))]
         return pack(SinksMeasured({sink.operator: sink.qos() for sink in sinks}))
+
+    async def _change_sinks(self, payload: bytes) -> bytes:
+        """Prepare the destinations of an application for another one, which is to take its place."""
+        asked = unpack(payload, ChangeSinks)
+        return pack(SinksHeld(self.host.change_sinks(asked.application, asked.new, asked.at)))
 
     async def _release(self, payload: bytes) -> bytes:
         """Have a finished application hold nothing: a client has all its results, which are retained for others."""

@@ -276,6 +276,23 @@ class ChangePace(msgspec.Struct, frozen=True):
     factor: float
 
 
+class ChangeSinks(msgspec.Struct, frozen=True):
+    """Withhold rows of an application after an event time (``at``, in µs) from its destinations, for a minute.
+
+    When it ends meanwhile, the application ``new`` goes on there with its own. Answered by :class:`SinksHeld`.
+    """
+
+    application: str
+    new: str
+    at: int
+
+
+class SinksHeld(msgspec.Struct, frozen=True):
+    """What the destinations of an application have at a peer."""
+
+    latest: int  # event time of the latest row in them, in µs: if it is after the one that was stated, nothing is held
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """The outcome of a request."""
 
