@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from synergy_nb import Application, Cluster, Feed, parquet, source
+from synergy_nb import Application, Cluster, ClusterError, Feed, csv, parquet, plan, source, sqlite
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import DestinationOpened
+from synergy_nb.plan import Plan
 from synergy_nb.runtime.process import starting
 from tests.waiting import asked_until
 
@@ -94,3 +100,68 @@ def test_a_plan_goes_on_in_its_folder_when_it_runs_again_and_another_one_is_refu
             assert application.wait(60.0) == "finished"
             assert rows(again) == whole
             assert opened(application) == [(run * len(whole), run * len(whole))]
+
+
+def of_two_files(least: int, folder: Path, at: str = "peer-2", window: str = "1 s", **stated: Any) -> Plan:
+    packets = source("packets", seed=3, rate="500 tuples/s", id="packets", at="peer-1", **stated)
+    large = packets.filter(f"bytes > {least}", id="large", at=at).project("link", "bytes", id="p")
+    counts = large.aggregate(by="link", window=window, n="count(*)", id="n")
+    return plan(
+        large.sink("rows", id="rows", to=csv(folder / "rows.csv", every="50 ms")),
+        counts.sink("counts", id="counts", to=sqlite(folder / "counts.sqlite", "counts", every="50 ms")),
+        name="both",
+    )
+
+
+def in_files(folder: Path) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Rows of the two files as text, by their time."""
+    if not (folder / "counts.sqlite").exists():
+        return [], []
+    with closing(sqlite3.connect(folder / "counts.sqlite")) as database:
+        made = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'counts'").fetchone()[0]
+        counts = database.execute("SELECT * FROM counts").fetchall() if made else []
+    text = (folder / "rows.csv").read_text() if (folder / "rows.csv").exists() else ""
+    rows = pl.read_csv(StringIO(text), infer_schema=False).rows() if text else []
+    return sorted(rows), sorted(tuple(map(str, row)) for row in counts)
+
+
+def changes(found: list[tuple[str, ...]], old: list[tuple[str, ...]], new: list[tuple[str, ...]]) -> set[str]:
+    """Times up to which rows are those of the old plan, and after which those of the new one, but for the last time."""
+    *times, last = sorted({row[0] for row in found})
+    rows = [row for row in found if row[0] < last]
+    return {
+        at for at in times if rows == [row for row in old if row[0] <= at] + [row for row in new if at < row[0] < last]
+    }
+
+
+@pytest.mark.slow
+def test_another_plan_goes_on_in_the_files_of_the_one_before_and_a_peer_may_die_meanwhile(tmp_path: Path) -> None:
+    folder, one, other = (tmp_path / each for each in ("changed", "100", "900"))
+    with Cluster(3, cores=1.0, spark=False) as cluster:
+        application = cluster.submit(of_two_files(100, folder), origin="peer-1")
+        former = application.id
+
+        def grown(by: int) -> None:
+            before = len(in_files(folder)[1])
+            asked_until(lambda: len(in_files(folder)[1]) > before + by)
+
+        grown(5)
+        with ThreadPoolExecutor(1) as threads:
+            given_up = threads.submit(application.replace, of_two_files(500, folder, "peer-3", "1 h"))
+            asked_until(lambda: any("peer-3" in each.graph.values() for each in cluster.applications.values()))
+            cluster.kill("peer-3")
+            with pytest.raises(ClusterError, match=r"is not replaced: the new plan has failed|goes on as before"):
+                given_up.result(60.0)
+        assert (application.id, application.status) == (former, "running")
+        grown(5)
+        application.replace(of_two_files(900, folder))
+        grown(20)
+        application.stop()
+        for least, alone in ((100, one), (900, other)):
+            assert cluster.submit(of_two_files(least, alone, speed=0, count=60_000)).wait(120.0) == "finished"
+        for least in (100, 900):
+            again = cluster.submit(of_two_files(least, folder))
+            assert again.wait(60.0) == "failed"
+            assert "it has rows of" in again.reason
+    both = [changes(*each) for each in zip(in_files(folder), in_files(one), in_files(other), strict=True)]
+    assert all(both)

@@ -142,7 +142,7 @@ class SinkRows:
 
         May be called again, with a later time, as long as nothing was given.
         """
-        self._since = at
+        self._since = self.latest = at
         for chunk in self._log.chunks(self._read_to):
             if _latest(chunk) > at:
                 break
@@ -152,7 +152,7 @@ class SinkRows:
     def follow(self, former: SinkRows) -> None:
         """Give first what the sink before has taken, and the destination does not have yet."""
         self._taken = [_Taken(each.chunk, self._read_to) for each in former._taken]
-        self.start, self._end, self.latest = former.start, former._end, former.latest
+        self.start, self._end = former.start, former._end
 
 
 def _end(each: _Taken) -> Point:

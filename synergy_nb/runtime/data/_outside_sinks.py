@@ -113,6 +113,7 @@ class OutsideSink:
         if not self._left and self._former is not None and not self._turn.is_set():  # the other one goes on
             self._former._follower = None
             self._former.go_on()
+            self._former = None
         follower, self._follower = self._follower, None
         self._left = True
         self._flush = flush and follower is None
@@ -165,9 +166,7 @@ class OutsideSink:
         if at is None or rows.held != at or not rows.promised(at):
             of = former._component.application
             self._failed(self._component, SinkFailed(why_not_followed(self._reader.name, of)))
-            self._left = True
-        else:
-            rows.finish(at)
+            self._left, self._former = True, None
         self._turn.set()
 
     # -- the task ----------------------------------------------------------------------------------------------------
@@ -195,8 +194,9 @@ class OutsideSink:
         """Wait for the turn of this sink; then go on where the one before has ended."""
         await self._turn.wait()
         former, self._former = self._former, None
-        if former is not None and not self._left:
-            await asyncio.wait([former.task])
+        if former is not None and self._at is not None:
+            await asyncio.wait([former.task])  # what it was committing is there, or is not
+            former._rows.finish(self._at)
             self._rows.follow(former._rows)
             self._durable = self._rows.start
 
