@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from synergy_nb import ClusterError, NotAdmitted, PlanError, Simulation, plan, source
+from synergy_nb import ClusterError, NotAdmitted, PlanError, Simulation, csv, plan, source
 from synergy_nb.plan import Plan, Stream
 from synergy_nb.plan.derived.plan_changes import change_of
 
@@ -170,3 +170,25 @@ def test_a_change_says_what_goes_on_what_begins_anew_and_how_long_it_takes() -> 
     change = change_of(latest(1400), latest(1300))
     assert change.stateless == ("j",)
     assert "without what they would remember: j" in str(change)
+
+
+def test_destinations_are_the_same_before_and_after_a_change() -> None:
+    few, rows = packets().filter("bytes > 9", id="few"), csv("rows.csv")
+    old = packets().sink(id="out", to=rows, at="peer-1")
+    change = change_of(old, few.sink(id="out", to=rows, at="peer-1"))
+    assert change.destinations == {"out": "'rows.csv'"}
+    assert str(change).endswith(
+        "  get the rows of the old plan, and from one event time on those of the new one: 'rows.csv' (of out)"
+    )
+    expected = r"expected that of the plan that runs: 'rows.csv', with the same options"
+    wrong = {
+        rf"to: missing; {expected}": few.sink(id="out", at="peer-1"),
+        rf"to: .*other.csv.*; {expected}": few.sink(id="out", to=csv("other.csv"), at="peer-1"),
+        rf"to: .*rows.csv.*; {expected}": few.sink(id="out", to=csv("rows.csv", every="1 min"), at="peer-1"),
+        r"at: missing; expected 'peer-1', as in the plan that runs": few.sink(id="out", to=rows),
+    }
+    for text, each in wrong.items():
+        with pytest.raises(PlanError, match=text):
+            change_of(old, each)
+    with pytest.raises(PlanError, match=r"to: .*rows.csv.*; expected none"):
+        change_of(packets().sink(id="out"), packets().sink(id="out", to=rows))

@@ -72,6 +72,7 @@ class TopicWriter(BufferedWriter):
         self._key: str | None = to.get("key")
         self._streams = [hashlib.sha256(each.encode()).hexdigest()[:16] for each in streams]
         self._stream = self._streams[0]
+        self._unfinished = self._streams[1:]  # streams whose writers may have left a transaction
         self._settings = settings(to, secrets)
         self._producer: Any = None
         self._errors: list[Any] = []  # what the client has told of
@@ -92,12 +93,10 @@ class TopicWriter(BufferedWriter):
                     | {"fetch.wait.max.ms": 10, "auto.offset.reset": "earliest", "error_cb": self._errors.append}
                 )
                 self._partitions = partitions_of(reader, self._topic, PATIENCE_S)
-                self._producer = kafka.Producer(
-                    self._settings
-                    | {"transactional.id": f"synergy {self._topic} {self._stream}", "error_cb": self._errors.append}
-                    | {"linger.ms": 5, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
-                )
-                self._producer.init_transactions(PATIENCE_S)
+                for stream in self._unfinished:  # a transaction of the writer before is completed, or aborted
+                    self._opened_producer(stream)
+                self._unfinished = []
+                self._producer = self._opened_producer(self._stream)
                 found = self._newest(reader)
             finally:
                 if reader is not None:
@@ -109,6 +108,16 @@ class TopicWriter(BufferedWriter):
         self._committed = last.position
         self._there = {number: mark for number, mark in found.items() if mark.position >= self._committed}
         return last
+
+    def _opened_producer(self, stream: str) -> Any:
+        """Return a producer of a stream; from here on the brokers refuse an earlier one."""
+        producer = client_library().Producer(
+            self._settings
+            | {"transactional.id": f"synergy {self._topic} {stream}", "error_cb": self._errors.append}
+            | {"linger.ms": 5, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
+        )
+        producer.init_transactions(PATIENCE_S)
+        return producer
 
     def _newest(self, reader: Any) -> dict[int, _Mark]:
         """Return what the newest message of this stream in each partition says, where there is one."""

@@ -142,6 +142,14 @@ def test_a_delta_table_is_read_by_others_and_takes_rows_of_one_stream(tmp_path: 
     assert deltalake.DeltaTable(to["path"]).version() == 2
     with pytest.raises(SinkFailed, match="it has rows of s; expected rows of another, or a new folder"):
         writer_of(to, COLUMNS, "another").open()
+    after = writer_of(to, COLUMNS, "another", former=["t", "s"])
+    assert after.open() == (3, 2)
+    after.write(batch((3, "d", 4.0), position=3))
+    after.commit(Point(4, 3))
+    assert after.open() == (4, 3)
+    assert sorted(deltalake.DeltaTable(to["path"]).to_pyarrow_table()["v"].to_pylist()) == [1.0, 2.0, 3.0, 4.0]
+    with pytest.raises(SinkFailed, match="it has rows of another; expected rows of s, or a new folder"):
+        writer.open()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
     with pytest.raises(SinkFailed, match=r"it has 'notes.txt'; expected a folder of its own, which is empty"):

@@ -14,6 +14,7 @@ import pytest
 
 from synergy_nb import sqlite
 from synergy_nb.connectors.sink_writers import writer_of
+from synergy_nb.dataflow.sinks import sink_rows
 from synergy_nb.dataflow.sinks.protocol import SinkFailed, SinkWriter
 from synergy_nb.dataflow.sinks.sink_rows import SinkRows
 from synergy_nb.dataflow.sinks.writing import SinkReader
@@ -160,6 +161,11 @@ def test_a_destination_has_each_row_once_though_its_writer_ends_again_and_again_
     seen = [change(seed, lines(tmp_path / str(seed))) for seed in range(6)]
     assert {what for what, _ in seen} == {"given up", "changed"}
     assert sum(deaths for _, deaths in seen) > 10
+
+
+@pytest.fixture(autouse=True)
+def _few_chunks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_rows, "MOST_AT_ONCE", 200)
 
 
 @pytest.mark.slow

@@ -36,13 +36,13 @@ def _short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_topic_writer, "RUN", 1)
 
 
-def writing(to: dict[str, Any], name: str = "stream") -> SinkReader:
-    return SinkReader(writer_of(to, COLUMNS, name), "it", every=1.0)
+def writing(to: dict[str, Any], name: str = "stream", former: tuple[str, ...] = ()) -> SinkReader:
+    return SinkReader(writer_of(to, COLUMNS, name, former=former), "it", every=1.0)
 
 
-def write(to: dict[str, Any], sizes: tuple[int, ...], name: str = "stream") -> int:
+def write(to: dict[str, Any], sizes: tuple[int, ...], name: str = "stream", former: tuple[str, ...] = ()) -> int:
     """Write a stream, with a commit after each chunk; the number of rows that were there already."""
-    reader = writing(to, name)
+    reader = writing(to, name, former)
     try:
         reader.open(ORIGIN)
         for chunk in stream(sizes):
@@ -140,6 +140,18 @@ def test_what_is_whole_is_not_written_again_and_a_stream_that_grows_goes_on(brok
     assert write(to, (9,)) == 9
     assert found(brokers, "whole", 3) == [-1] * 200 + list(range(9))
     assert write(to, (1,), "another stream") == 0
+
+
+@pytest.mark.slow
+def test_a_stream_goes_on_where_the_one_before_it_has_ended(brokers: KafkaBrokers) -> None:
+    brokers.make("changed", 2)
+    to = kafka("changed", brokers.servers)
+    write(to, (2, 1), "old")
+    assert write(to, (2, 3), "new", ("old",)) == 3
+    assert write(to, (4, 4), "newest", ("new", "old")) == 5
+    assert found(brokers, "changed", 2) == list(range(8))
+    assert write(to, (3, 1), "old") == 3, "the old stream goes on by itself"
+    assert found(brokers, "changed", 2) == [0, 1, 2, 3, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.slow

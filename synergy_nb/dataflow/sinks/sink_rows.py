@@ -66,7 +66,7 @@ class SinkRows:
         self.start = log.start
         #: Event time of the latest row that was taken, in microseconds.
         self.latest = START
-        #: Event time after which no rows are given for now, in microseconds; None: all are.
+        #: Event time after which rows are withheld, in microseconds; None: none are.
         self.held: int | None = None
         self._log = log
         self._taken: list[_Taken] = []
@@ -124,7 +124,7 @@ class SinkRows:
     # -- a change of the plan ----------------------------------------------------------------------------------------
 
     def hold(self, at: int) -> int:
-        """Give no rows after an event time for now; return that of the latest row that was given, in microseconds."""
+        """Withhold rows after an event time; return that of the latest row that was given, in microseconds."""
         self.held = max(at, self.latest)
         return self.latest
 

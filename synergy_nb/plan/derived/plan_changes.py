@@ -163,9 +163,9 @@ def _other_destination(sink: str, old: Operator, new: Operator) -> Iterable[Prob
     to, before = new.params.get("to"), old.params.get("to")
     if to != before:
         has = "none" if before is None else f"that of the plan that runs: {place_of(before)}, with the same options"
-        yield Problem(sink, "to", "none" if to is None else place_of(to), has)
+        yield Problem(sink, "to", None if to is None else place_of(to), has)
     elif to is not None and new.at != old.at:
-        yield Problem(sink, "at", repr(new.at), f"{old.at!r}, as in the plan that runs: its peer goes on writing")
+        yield Problem(sink, "at", new.at, f"{old.at!r}, as in the plan that runs: its peer goes on writing")
 
 
 def _readers(plan: Plan) -> dict[str, tuple[str, ...]]:

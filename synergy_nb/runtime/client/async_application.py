@@ -750,12 +750,13 @@ class AsyncApplication(LedApplication):
 
         The peers run the new plan beside the old one, made of the streams that both have. When it has caught up, its
         rows follow those of the old one: each row up to an event time is of the old plan, each row after it of the new
-        one. This handle, its loops and tables go on; its :attr:`id` is a new one, and the old plan ends.
+        one, also in destinations. This handle, its loops and tables go on; its :attr:`id` is a new one, and the old
+        plan ends.
 
         Parameters
         ----------
         plan
-            Query plan with the same sources, and with sinks of the same ids and columns.
+            Query plan with the same sources, and with sinks of the same ids, columns and destinations.
         preview
             Whether to return only what would happen; the peers say whether they would run it.
         timeout
@@ -770,7 +771,7 @@ class AsyncApplication(LedApplication):
         Raises
         ------
         PlanError
-            If the plan cannot take the place of the old one: it has other sources or sinks, a destination, backups or
+            If the plan cannot take the place of the old one: it has other sources, sinks or destinations, backups or
             replicas, or rows that a program gives.
         NotAdmitted
             If the peers refuse it, with the numbers; the old plan goes on.

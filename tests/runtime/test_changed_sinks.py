@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import msgspec
 import polars as pl
 import pytest
 
-from synergy_nb import jsonl, source
+from synergy_nb import SinkWriter, jsonl, source
 from synergy_nb.dataflow.deployments import Deployment
+from synergy_nb.dataflow.streams.log.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, encode
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.data import _outside_sinks
+from synergy_nb.runtime.data import _outside_sinks, host
 from synergy_nb.runtime.data.host import Host
-from tests.runtime.test_sources import COLUMNS
 from tests.two_hosts import Pair, deployment, play, table
 from tests.waiting import turns, until
 
 on_loop = play  # how the tests that are coroutines run
 MS = 1000  # microseconds between two rows
+INTEGERS = ("source_port", "destination_port", "bytes")
+COLUMNS = {name: "int" if name in INTEGERS else "str" for name in table(0, 1).columns if name != "time"}
 
 
 def every(least: int, path: Path, times: str = "5 ms") -> Plan:
@@ -196,3 +199,38 @@ async def test_what_the_new_plan_has_before_is_not_retained_and_stops_nobody(tmp
     sink = next(each for each in it.host.sinks("new"))
     assert sink.read(0.0, lambda _: False).position == 34
     await asyncio.wait_for(it.host.flush("new"), 1.0)
+
+
+async def test_a_destination_that_remembers_nothing_has_no_row_twice_if_nothing_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed, may, begun, loop = list[int](), threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    class Forgetful(SinkWriter):
+        remembers = False
+
+        def open(self) -> None:
+            self.waiting = list[int]()
+
+        def write(self, batch: Batch) -> None:
+            self.waiting += batch.table["bytes"].to_list()
+
+        def commit(self, point: Point) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            may.wait()
+            committed.extend(self.waiting)
+            self.waiting = []
+
+    monkeypatch.setattr(host, "writer_of", lambda *_terms, **_named: Forgetful())
+    it = Changing(tmp_path / "rows")
+    assert it.host.change_sinks("old", "new", 60 * MS) < 0
+    it.push(50)
+    await begun.wait()
+    it.push(50)
+    await it.promised()
+    it.end("old")
+    it.push(1, "new", ends=True)
+    await turns(20)
+    may.set()
+    await until(lambda: it.pair.finished)
+    assert committed == it.rows("old", 0, 61) + it.rows("new", 61, 101)
