@@ -170,7 +170,9 @@ def test_a_running_peer_keeps_its_profiles_in_the_directory(monkeypatch: pytest.
 
                 def profile(name: str, measured: Mapping[str, float | str]) -> None:
                     known(name, measured)
-                    if name == plan.stream_name("filter") and "cost" in measured:
+                    # on a busy machine some of the tuples that it has taken are not executed at first
+                    executed = float(measured.get("selectivity", 0.0)) > 0.5
+                    if name == plan.stream_name("filter") and "cost" in measured and executed:
                         published.set()
 
                 monkeypatch.setattr(host.synergy.streams, "profile", profile)

@@ -116,7 +116,8 @@ def test_a_replay_on_a_cluster_that_records_has_every_message(live: tuple[Path, 
     assert now.outcome == "running"
     assert later.outcome == "stopped"
     same = [(moment.title, moment.sender, moment.to) for moment in now.moments if moment.received]
-    assert {"Probe", "Lookup", "Follow", "Followed"} <= {title for title, _, _ in same}
+    # peers look nothing up elsewhere where their own part of the directory has it, which follows from random addresses
+    assert {"Probe", "Follow", "Followed"} <= {title for title, _, _ in same}
     assert len(same) > 20
     assert set(same) <= {(moment.title, moment.sender, moment.to) for moment in later.moments}
 
