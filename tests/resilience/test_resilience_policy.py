@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synergy_nb.algorithms.resilience import explain, feasible_ratio, node_load, place, rod
+from synergy_nb.algorithms.resilience import explain, feasible_ratio, load_model, node_load, place, rod
 from synergy_nb.plan import Plan, plan, source
+from synergy_nb.plan.checks.source_sizes import SourceSize
+from synergy_nb.plan.checks.trace_facts import ColumnFacts, TraceFacts
 
 EXAMPLE = [[14.0, 0.0], [6.0, 0.0], [0.0, 9.0], [0.0, 7.0]]
 PEERS = {"v1": 1.0, "v2": 1.0}
@@ -158,3 +160,14 @@ place(source("packets", rate=10).filter("bytes > 100").filter("bytes > 200").sin
 assert "scipy.stats" not in sys.modules, "it takes a fifth of the time of the first placement"
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=200)
+
+
+@pytest.mark.parametrize(("found", "share"), [(0.05, 0.05), (0.9, 0.9), (None, 0.5)])
+def test_loads_follow_from_what_the_profile_of_a_trace_has_measured(found: float | None, share: float) -> None:
+    """Without a profile half of the tuples are assumed to pass, and a wrong profile gives a wrong load."""
+    trace = source("trace", path="log.csv", format="csv", columns={"status": "int"}, speed=60, rate=10, cost=0.0)
+    query = trace.filter("status = 404", cost="2 ms").delay("6 ms").sink("out", cost=0.0)
+    if found is not None:
+        column = ColumnFacts(0.0, {"404": found}, 1.0 - found)
+        query = query.sized({"source": SourceSize(facts=TraceFacts("log", 1.0, (), {"status": column}, ()))})
+    assert load_model(query).load.ravel() == pytest.approx([0.0, 0.002, 0.006 * share, 0.0])
