@@ -42,12 +42,11 @@ class Backlog:
     Examples
     --------
     >>> backlog = Backlog()
-    >>> backlog.sent(20_000, behind=False), backlog.mark()
-    (None, None)
-    >>> backlog.sent(20_000, behind=True), backlog.mark()
-    (None, BandwidthMark(size=40000, contiguous=False))
-    >>> backlog.sent(40_000, behind=True), backlog.mark()
-    (None, BandwidthMark(size=40000, contiguous=True))
+    >>> backlog.sent(20_000, behind=False)
+    >>> backlog.sent(20_000, behind=True)
+    BandwidthMark(size=40000, contiguous=False)
+    >>> backlog.sent(40_000, behind=True)
+    BandwidthMark(size=40000, contiguous=True)
     """
 
     __slots__ = ("_contiguous", "_size")
@@ -56,13 +55,13 @@ class Backlog:
         self._size = 0
         self._contiguous = True
 
-    def sent(self, size: int, behind: bool) -> None:
-        """Count a frame of so many bytes, put on the link while another one waited (``behind``) or not."""
+    def sent(self, size: int, behind: bool) -> BandwidthMark | None:
+        """Count frames of so many bytes; ``behind``: whether each was put on the link while another one waited.
+
+        Returns: the mark to send after them; None if those that were counted are too few to tell anything.
+        """
         self._size += size
         self._contiguous = self._contiguous and behind
-
-    def mark(self) -> BandwidthMark | None:
-        """The mark to send after the frames that were counted; None if they are too few to tell anything."""
         if self._size < MARKED:
             return None
         found = BandwidthMark(self._size, self._contiguous)

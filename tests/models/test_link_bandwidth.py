@@ -32,13 +32,10 @@ A, B = "mem://a", "mem://b"
 
 def test_only_frames_that_waited_for_the_link_are_measured() -> None:
     backlog = Backlog()
-    for size, behind in ((10_000, True), (10_000, False), (20_000, True)):
-        assert backlog.mark() is None
-        backlog.sent(size, behind)
-    assert backlog.mark() == (40_000, False)
-    backlog.sent(MARKED, True)
-    assert backlog.mark() == (MARKED, True)
-    assert backlog.mark() is None
+    marks = [backlog.sent(size, behind) for size, behind in ((10_000, True), (10_000, False), (20_000, True))]
+    assert marks == [None, None, (40_000, False)]
+    assert backlog.sent(MARKED, True) == (MARKED, True)
+    assert backlog.sent(MARKED - 1, True) is None
 
 
 def test_the_greatest_sample_of_a_window_counts_and_moves_the_estimate_by_a_quarter() -> None:
@@ -65,9 +62,8 @@ def sent_over(bandwidth: float, delay: float, frames: list[tuple[float, int]], j
     backlog, estimate, rng = Backlog(), BandwidthEstimate(), np.random.default_rng(1)
     free_at = arrived = 0.0
     for put, size in frames:
-        backlog.sent(size, free_at > put)
+        mark = backlog.sent(size, free_at > put)
         free_at = max(free_at, put) + size / bandwidth
-        mark = backlog.mark()
         arrived = max(arrived, free_at + delay + float(rng.exponential(jitter)))
         if mark is not None:
             estimate.mark(*mark, arrived)

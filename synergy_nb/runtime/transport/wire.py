@@ -198,15 +198,16 @@ class Outgoing:
                 await self._wake.wait()
             frames: list[Frame] = []
             control = data = 0
+            contiguous = True
             while queue and control + data < limits.chunk and len(frames) < limits.frames:
                 frame, size, is_data, behind = queue.popleft()
                 frames.append(frame)
-                self._backlog.sent(size, behind)
+                contiguous = contiguous and behind
                 if is_data:
                     data += size
                 else:
                     control += size
-            mark = self._backlog.mark()
+            mark = self._backlog.sent(control + data, contiguous)
             if mark is not None:
                 frames.append((MARK, *mark))
             await comm.write(tuple(frames))

@@ -98,7 +98,8 @@ class Exchange:
                 start = chunks[0].start if chunks else cursor.sent
                 data = Data(component.output, cursor.reader, start, tuple(chunks), False, log.start, unasked=unasked)
                 self._outbox.send(cursor.reader.peer, data)
-                cursor.hear_trimmed(log.start)
+                if cursor.reader.peer == FOLDER:
+                    cursor.hear_trimmed(log.start)
             if blocked:
                 self._wait_for(component, cursor, now)
             if cursor.resend_at is None and (cursor.state is EXPECTED or cursor.sent > cursor.received):

@@ -200,13 +200,41 @@ class Hosting:
 
         What may be executed, and when the next timer is due, is known after that.
         """
-        refusal = "" if sender == self._peer else self._senders.refusal(sender, frame)
-        if refusal:
+        if sender != self._peer and (refusal := self._senders.refusal(sender, frame)):
             output = frame.stream if isinstance(frame, Determinants) else frame.output
             reason = f"{type(frame).__name__} of {output.application}/{output.operator}: {refusal}"
             self._outbox.effect(Fact(FactKind.FRAME_REFUSED, output.application, output.operator, reason, (sender,)))
-        else:
-            self._handle(sender, frame, now)
+            return
+        match frame:
+            case Data():
+                if frame.reader.port == COPY:
+                    self._standbys.copied(frame, now)
+                else:
+                    self._exchange.data(sender, frame, now)
+            case Ack():
+                if frame.reader.port == COPY:
+                    self._snapshots.acknowledge(frame, now)
+                else:
+                    self._exchange.acknowledge(frame, now)
+            case Subscribe():
+                if frame.reader.port == COPY:
+                    self._snapshots.subscribe(frame, now)
+                else:
+                    self._exchange.subscribe(frame, now)
+            case Unsubscribe():
+                self._exchange.unsubscribe(sender, frame)
+            case ComponentState():
+                self._standbys.snapshot(frame, now)
+            case PieceRequest():
+                self._snapshots.send_pieces(frame, now)
+            case PieceReply():
+                self._standbys.receive_piece(frame, now)
+            case Recall():
+                self._recovery.recall(sender, frame)
+            case Determinants():
+                self._recovery.determinants(sender, frame)
+            case LastOrder():
+                self._recovery.last_order(frame)
 
     def converge(self, deployment: Deployment, now: float) -> list[Effect]:
         """Carry out a deployment on this peer; ignore one older than the known one.
@@ -384,7 +412,7 @@ class Hosting:
     def _deliver(self, now: float) -> None:
         """Deliver frames that are for this very peer."""
         while self._outbox.inside:
-            self._handle(self._peer, self._outbox.inside.popleft(), now)
+            self.take(self._peer, self._outbox.inside.popleft(), now)
 
     def saved(self, capture: Capture, now: float) -> list[Effect]:
         """Resume a component whose state has been saved, while that state is encoded."""
@@ -506,37 +534,3 @@ class Hosting:
         if component.copy_holders.numbers:
             self._snapshots.soon(component, now + SNAPSHOT_S)
         self._exchange.flush(component, now)
-
-    # -- frames --------------------------------------------------------------------------------------------------
-
-    def _handle(self, sender: str, frame: Frame, now: float) -> None:
-        match frame:
-            case Data():
-                if frame.reader.port == COPY:
-                    self._standbys.copied(frame, now)
-                else:
-                    self._exchange.data(sender, frame, now)
-            case Ack():
-                if frame.reader.port == COPY:
-                    self._snapshots.acknowledge(frame, now)
-                else:
-                    self._exchange.acknowledge(frame, now)
-            case Subscribe():
-                if frame.reader.port == COPY:
-                    self._snapshots.subscribe(frame, now)
-                else:
-                    self._exchange.subscribe(frame, now)
-            case Unsubscribe():
-                self._exchange.unsubscribe(sender, frame)
-            case ComponentState():
-                self._standbys.snapshot(frame, now)
-            case PieceRequest():
-                self._snapshots.send_pieces(frame, now)
-            case PieceReply():
-                self._standbys.receive_piece(frame, now)
-            case Recall():
-                self._recovery.recall(sender, frame)
-            case Determinants():
-                self._recovery.determinants(sender, frame)
-            case LastOrder():
-                self._recovery.last_order(frame)
