@@ -4,7 +4,9 @@ A thread sleeps until a due time, as the thread of a paced source does, and pass
 filter processes a batch of two tuples, a frame with it is decoded, and then one of the other kinds of operators, in
 turn, processes tuples until it has a result. The times are added to :class:`~synergy_nb.models.overheads.Overheads`: at
 short intervals when the peer starts, while the machine is busy with starting, then at longer ones up to a second. So
-projection knows the machine before the first tuple, and is updated when other work slows the machine down.
+projection knows the machine before the first tuple, and is updated when other work slows the machine down. While the
+calls take as long as before, only every fourth wake-up is followed by calls: these were half of the time of a peer
+without applications.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -30,7 +33,9 @@ from synergy_nb.runtime.process.fork_server import without_threads
 
 SOON: Final = 0.05  # seconds from the start to the first measurement
 LONGER: Final = 1.15  # ratio of an interval to the previous one
-EVERY: Final = 1.0  # longest time between two measurements, seconds
+EVERY: Final = 1.0  # longest time between two wake-ups, seconds
+RARELY: Final = 4  # most wake-ups from one measurement of calls to the next
+STEADY: Final = 1.5  # ratio of two calls of the reference, one after another, up to which they take as long as before
 APART: Final = 10_000_000  # event time between two results of a case, microseconds
 
 
@@ -127,6 +132,8 @@ class Calibration:
         self._reference, *others = calibration_cases()
         self._others = itertools.cycle(others)
         self._seen: set[str] = set()
+        self._last_call = math.inf  # seconds of the last call of the reference
+        self._pause = self._left = 1  # wake-ups between two measurements of calls, and until the next one
         self._frame = next(encode(item) for _, item in self._reference.items())
         self._thread = threading.Thread(target=self._run, name="synergy calibration", daemon=True)
 
@@ -137,7 +144,7 @@ class Calibration:
     def renew(self) -> None:
         """Measure at short intervals again: the peer has started, and measurements during the start say little."""
         self._overheads.discount()
-        self._interval = SOON
+        self._interval, self._pause, self._left = SOON, 1, 1
 
     def close(self) -> None:
         """Stop the thread and all measurements."""
@@ -150,12 +157,19 @@ class Calibration:
                 return
             self._interval = min(self._interval * LONGER, EVERY)
             try:
-                self._loop.call_soon_threadsafe(self.measure, due)
+                self._loop.call_soon_threadsafe(self._look, due)
             except RuntimeError:  # the loop was closed
                 return
 
-    def measure(self, due: float) -> None:
-        """Measure the wake-up that was due at ``due``, in seconds, and the next case; on the loop's thread."""
+    def _look(self, due: float) -> None:
+        self._left -= 1
+        self.measure(due, calls=self._left <= 0)
+
+    def measure(self, due: float, *, calls: bool = True) -> None:
+        """Measure the wake-up that was due at ``due``, in seconds, and the next case; on the loop's thread.
+
+        ``calls``: whether the calls of operators are measured, too.
+        """
         if self._halt.is_set():
             return
         woken = self._clock()
@@ -165,7 +179,13 @@ class Calibration:
             return
         if self._seen:  # the first execution is cold
             self._overheads.observe(SOURCE, woken - due)
+        if not calls:
+            self._overheads.publish()
+            return
         call = self._execute(self._reference)
+        last, self._last_call = self._last_call, call
+        steady = self._interval >= EVERY and call < STEADY * last and last < STEADY * call
+        self._pause = self._left = min(2 * self._pause, RARELY) if steady else 1
         self._overheads.observe(REFERENCE, call)
         self._overheads.called(call)
         began = self._clock()
