@@ -290,13 +290,14 @@ async def counted(rows: int, *, promise: bool, count: int, seconds: float) -> tu
 
 
 def batch(*, small: bool = False) -> dict[str, Any]:
-    """Python calls of a batch of 100 tuples over source, filter and sink; of one tuple, and of a promise alone."""
+    """Python calls of a batch of 100 tuples over source, filter and sink; of one tuple, a promise, five together."""
     count = 10 if small else 100
     cases = {
         "batch": (ROWS, False, STEP_S),
         "batch_with_promise": (ROWS, True, STEP_S),
         "one_tuple_with_promise": (1, True, ONE_S),
         "promise": (0, True, ONE_S),
+        "gathered": (5, True, 5 * ONE_S),
     }
     found: dict[str, dict[str, Any]] = {}
     functions: list[str] = []

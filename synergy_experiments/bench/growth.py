@@ -20,6 +20,7 @@ from synergy_nb.runtime.process.starting import start_cluster
 __all__ = ["growth"]
 
 LIGHT_RATE: Final = 10.0  # tuples/s of a light application
+LIMIT: Final = "1 h"  # delay limit of which sources may use a share to gather tuples
 ENDS: Final = 10  # set-ups at either end whose medians are compared
 
 
@@ -32,13 +33,16 @@ def growth(*, small: bool = False) -> dict[str, Any]:
     joined = [_ring(count) for count in rings]
     idle = _applications(peers, counts, seconds, rate=0.0)
     busy = _applications(peers, light, seconds, rate=LIGHT_RATE)
+    at_once = _applications(peers, light, seconds, rate=LIGHT_RATE, limit=None)
     first, last = idle["setup_first_s"], idle["setup_last_s"]
     detail = {
         "way": "local peers in processes; applications of a source, a filter and a sink, placed by composition",
         "rings": joined,
         "peers": peers,
         "idle": idle,
-        "light": {**busy, "rate_of_each": LIGHT_RATE},
+        "light": {**busy, "rate_of_each": LIGHT_RATE, "limit": LIMIT},
+        "light_without_limit": at_once,  # whose tuples leave their sources when they are due
+        "gathered_to_at_once": round(busy["cpu_s_a_second_each"] / max(at_once["cpu_s_a_second_each"], 1e-6), 3),
         "setup_last_to_first": round(last / first, 3),
         "targets": {"setup_last_to_first": 1.5, "idle_cpu_s_a_second": 0.002, "idle_memory_mb": 0.5},
         "load": {"before": before, "after": machine_load()},
@@ -98,16 +102,18 @@ class _Silence:
         self._ended.set()
 
 
-def _plan(number: int, rate: float) -> Plan:
+def _plan(number: int, rate: float, limit: str | None) -> Plan:
     """An application of three operators, idle (its feed has no rows) or of so many tuples/s."""
     if rate:
         stream = source("packets", seed=number, rate=rate, duration="1 h", speed=1)
-        return stream.filter("bytes > 100").sink(f"light {number}", delay="1 h")
+        return stream.filter("bytes > 100").sink(f"light {number}", delay=limit)
     stream = source("python", name=f"silent {number}", columns={"value": "int"}, rate=1.0)
-    return stream.filter("value > 0").sink(f"idle {number}", delay="1 h")
+    return stream.filter("value > 0").sink(f"idle {number}", delay=limit)
 
 
-def _applications(peers: int, counts: tuple[int, ...], seconds: float, rate: float) -> dict[str, Any]:
+def _applications(
+    peers: int, counts: tuple[int, ...], seconds: float, rate: float, limit: str | None = LIMIT
+) -> dict[str, Any]:
     """CPU time and memory of the peers with each of ``counts`` applications, and the set-up times of these."""
     setups: list[float] = []
     steps: list[dict[str, Any]] = []
@@ -117,7 +123,7 @@ def _applications(peers: int, counts: tuple[int, ...], seconds: float, rate: flo
         try:
             for count in counts:
                 while len(setups) < count:
-                    plan = _plan(len(setups) + 1, rate)
+                    plan = _plan(len(setups) + 1, rate, limit)
                     feeds = None if rate else {f"silent {len(setups) + 1}": silence}
                     setups.append(cluster.submit(plan, feeds=feeds).setup_s)
                 steps.append(_step(cluster, processes, seconds, count))

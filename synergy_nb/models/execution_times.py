@@ -260,6 +260,6 @@ class Deviations:
         """Median of measured over predicted times, if the predictions are off; None if they are not, or not yet."""
         if len(self._ratios) < COMPARED:
             return None
-        longer = sum(each > OFF for each in self._ratios)
-        shorter = sum(each < 1.0 / OFF for each in self._ratios)
-        return statistics.median(self._ratios) if max(longer, shorter) >= ALIKE else None
+        ordered, others = sorted(self._ratios), COMPARED - ALIKE
+        off = ordered[others] > OFF or ordered[-1 - others] < 1.0 / OFF
+        return statistics.median(ordered) if off else None

@@ -42,6 +42,7 @@ from typing import Final, NamedTuple
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.checks.operator_flows import pause_of
+from synergy_nb.plan.derived.gathering import gathering
 from synergy_nb.plan.derived.spark_parts import PART, pace
 from synergy_nb.plan.operators.catalogue import KINDS
 
@@ -130,7 +131,8 @@ class Overheads:
     """Measured overheads of one peer, by stage."""
 
     def __init__(self, together: float = 0.0) -> None:
-        # time span of the tuples that a source emits in one batch, seconds; 0 if it emits tuples one by one
+        # time span of the tuples that a source emits in one batch, seconds; 0 if it emits tuples one by one and gathers
+        # none, as those of a simulation
         self.together = together
         self._stages: dict[str, ExponentialMoments] = {}
         self._calls: dict[str, ExponentialMoments] = {}
@@ -194,15 +196,18 @@ class Overheads:
 
         It includes waiting for the tuples of the same item: those of a source's batch, or of a closed window. Windows
         are lengths of event time, and a replay may pass thousands of seconds of event time per second. For a part on
-        Spark the time of its micro-batches includes all of this.
+        Spark the time of its micro-batches includes all of this. A source that gathers tuples keeps each back for the
+        whole of its time: what is gathered is as old as its oldest tuple.
         """
         node = plan.operators[operator]
         if node.kind == PART:
             return Overhead(0.0, 0.0)
         expected = self.expected(node.kind)
-        if not self.together or not node.inputs:
+        if not self.together:
             return expected
-        span = self.together
+        if not node.inputs:
+            return Overhead(expected.mean + gathering(plan, operator), expected.variance)
+        span = max((self.together, *(gathering(plan, each) for each in plan.sources)))
         for upstream in node.inputs:
             window, speed = plan.window(upstream) or {}, pace(plan, upstream)
             if speed > 0.0:  # otherwise the number of tuples of a window is unknown

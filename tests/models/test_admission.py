@@ -369,3 +369,17 @@ def test_windows_of_a_stream_without_a_pace_are_not_projected_to_hold_what_nobod
     plans = {speed: Plan(operators.values()) for speed, operators in daily.items()}
     assert overheads.component(plans[0.0], "sink").mean < 0.01
     assert overheads.component(plans[1.0], "sink").mean > overheads.component(plans[0.0], "sink").mean
+
+
+@pytest.mark.parametrize(("delay", "kept"), [("1 h", 0.5), ("10 s", 0.2), ("2 s", 0.0)])
+def test_a_projection_counts_for_how_long_a_source_keeps_tuples_back(delay: str, kept: float) -> None:
+    """As the source of a peer does: :func:`gathering` tells both."""
+    plan = source("packets", rate=10.0).filter("bytes > 0").sink("out", delay=delay)
+    overheads = Overheads.known({"source": Overhead(0.002, 1e-6), "filter": Overhead(0.001, 1e-6)}, together=0.005)
+    assert overheads.component(plan, "source").mean == pytest.approx(0.002 + kept)
+    assert overheads.component(plan, "source").variance == 1e-6, "it is kept back for no longer"
+    beside = plan.input_rate("filter") * max(kept, 0.005) * plan.processing_time("filter")
+    assert overheads.component(plan, "filter").mean == pytest.approx(0.001 + beside)
+    assert overheads.expected(SOURCE).mean == 0.002, "what tuples of others take that are not kept back"
+    alone = Overheads.known({"source": Overhead(0.002, 1e-6)})  # as of a simulation, whose sources gather nothing
+    assert alone.component(plan, "source") == Overhead(0.002, 1e-6)

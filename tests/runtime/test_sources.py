@@ -18,6 +18,7 @@ from synergy_nb.dataflow.streams.log.log import Limits
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point, encoded
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
+from synergy_nb.plan.derived.gathering import STEP_S
 from synergy_nb.runtime.data._spark_part import PartCallbacks, SparkPart
 from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_servers import SparkHost
@@ -125,10 +126,18 @@ async def test_a_live_stream_has_positions_true_punctuations_and_the_schema_of_i
 class Replay(EmptiedFeed):
     """What a feed makes of a stream, and a clock that goes on only while the feed waits."""
 
-    def __init__(self, items: Iterable[tuple[float, Item]], since: Point = ORIGIN, *, paced: bool = True) -> None:
+    def __init__(
+        self,
+        items: Iterable[tuple[float, Item]],
+        since: Point = ORIGIN,
+        *,
+        paced: bool = True,
+        gathers: float = 0.0,
+    ) -> None:
         super().__init__()
         self.now = 1000.0
         self.waited: list[float] = []
+        self.on_wait: Callable[[int], None] = lambda _number: None
         self.failures: list[BaseException] = []
 
         self.feed = ThreadFeed(
@@ -138,6 +147,7 @@ class Replay(EmptiedFeed):
             since=since,
             loop=asyncio.get_running_loop(),
             read=lambda _skipped: (iter(items), paced),
+            gathers=gathers,
             failed=self.failures.append,
             name="synergy test",
         )
@@ -157,6 +167,7 @@ class Halt(threading.Event):
     def wait(self, timeout: float | None = None) -> bool:
         assert timeout is not None
         self.replay.waited.append(timeout)
+        self.replay.on_wait(len(self.replay.waited))
         self.replay.now += timeout
         return self.is_set()
 
@@ -218,6 +229,36 @@ async def test_a_source_in_time_emits_each_item_unchanged() -> None:
     seen = await collected(pieces(20, 0.1), lambda: next(looks))
     assert len(seen) == 41
     assert [chunk.born - 1000.0 for chunk in seen] == pytest.approx([due for due, _ in pieces(20, 0.1)])
+
+
+@pytest.mark.parametrize(("gathers", "most"), [(0.0, 81), (0.2, 33), (0.5, 17)])
+async def test_a_source_that_gathers_emits_what_is_due_at_common_instants(gathers: float, most: int) -> None:
+    """Ten tuples a second, each with a promise, for four seconds: counted, as each chunk costs its way to the sink."""
+    left: list[float] = []
+    replay = Replay(pieces(40, 0.1), gathers=gathers)
+    replay.feed.encode = lambda chunk: left.extend([replay.now] * bool(chunk.rows))  # in the thread, as it leaves
+    seen = await replay.whole()
+    assert not replay.failures
+    follow(seen, ORIGIN)
+    assert tuples_of(seen) == list(range(40))
+    assert until_of(seen)[-1] == END
+    assert len(seen) == most
+    births = [chunk.born for chunk in seen if chunk.rows]
+    assert left[0] == births[0] == 1000.0, "the first one is not kept back"
+    for at, born in zip(left, births, strict=True):
+        assert at - born <= gathers + 1e-6
+        assert not gathers or at == 1000.0 or at / STEP_S == pytest.approx(round(at / STEP_S))
+
+
+async def test_a_source_that_gathers_stands_still_at_once_and_loses_nothing() -> None:
+    replay = Replay(pieces(20, 0.1), gathers=1.0)
+    paces = {2: 0.0, 10: 1.0}  # by the number of the wait, the first of them while it gathers
+    replay.on_wait = lambda number: replay.feed.change_pace(paces[number]) if number in paces else None
+    seen = await replay.whole()
+    assert not replay.failures
+    follow(seen, ORIGIN)
+    assert tuples_of(seen) == list(range(20))
+    assert len(replay.waited) > 10
 
 
 @st.composite

@@ -27,6 +27,7 @@ from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.events import SkippedLines
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.checks.replica_degrees import sums_exactly
+from synergy_nb.plan.derived.gathering import gathering
 from synergy_nb.plan.operators.sources import OWN, heartbeat_of, pace_of
 from synergy_nb.runtime.data._polled_feed import PolledFeed
 from synergy_nb.runtime.data._spark_part import PartCallbacks, SparkPart
@@ -241,6 +242,7 @@ def _feed_of(
                 since=since,
                 loop=context.loop,
                 read=partial(context.read, operator.params),
+                gathers=gathering(plan, operator.id),
                 skipped=partial(context.skipped, component, operator.id),
                 failed=partial(context.failed, component),
                 name=f"synergy {component.application}/{operator.id}",

@@ -8,7 +8,8 @@ A feed starts after a point of its stream: a source that replaces another one co
 
 ``born`` is the time at which a tuple entered the system. For a paced stream that is its due time, even if
 backpressure delayed it: a live source would not have waited either. A feed that is behind merges overdue items, so that
-it catches up.
+it catches up. One that gathers is behind on purpose: it leaves its items until they are as late as they may be
+(:mod:`synergy_nb.plan.derived.gathering`), and merges them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from synergy_nb.dataflow.streams.log.pushes import rest_of
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
 from synergy_nb.events import SkippedLines
+from synergy_nb.plan.derived.gathering import leaving
 
 __all__ = ["FeedThread", "PeerFeed", "PushFeed", "Sample", "SourceFeed", "Stream", "ThreadFeed"]
 
@@ -61,6 +63,7 @@ class SourceFeed:
         self.ready = ready
         self.clock = clock
         self.timed = True  # whether tuples have due times, instead of being emitted as fast as possible
+        self.gathers = 0.0  # seconds for which it keeps tuples back, so that few of them leave together
         self.point = since  # point in the stream at which the next chunk begins
         self.stopped = False
         self.on_hold = False  # whether it gives nothing, as a user has paused its application
@@ -242,11 +245,13 @@ class ThreadFeed(FeedThread):
         # followed at once by its punctuation, for which the feed waits. It calls its parameter, at most once, with the
         # malformed lines of a trace
         read: Callable[[Callable[[SkippedLines], None]], tuple[Stream, bool]],
+        gathers: float = 0.0,  # seconds for which items may be kept back
         # of `FeedThread`; reading fails if the stream ends before the point after which the feed starts
         **of_thread: Any,
     ) -> None:
         super().__init__(ready, clock, **of_thread)
         self._open = read
+        self.gathers = gathers
         self._pace = 0.0, 0.0, 1.0  # a due time in the stream, its time of the clock, and the factor from then on
         self._factor = 1.0  # factor while it is not on hold
 
@@ -280,20 +285,22 @@ class ThreadFeed(FeedThread):
         entry = next(stream, None)
         if entry is not None:
             self._pace = entry[0], self.clock(), self._pace[2]
+        gathers, looks = 0.0, max(LOOKS, self.gathers)  # the first item leaves at once: somebody may wait for it
         while entry is not None:
             due, item = entry
             if paced:
-                while (wait := self._when(due) - self.clock()) > 0.0:
-                    if self.halt.wait(min(wait, LOOKS)) or wait <= LOOKS:
+                while (wait := leaving(self._when(due), gathers) - self.clock()) > 0.0:
+                    if self.halt.wait(min(wait, looks)) or wait <= LOOKS:
                         break
             self._permits.get()
             if self.halt.is_set():
                 return
             if paced:
-                group, entry = self._overdue(stream, entry)
+                group, born, entry = self._overdue(stream, entry)
+                gathers = self.gathers
             else:
-                group, entry = self._with_promise(stream, item)
-            self._on_loop(self._arrive, [chunk for item in group for chunk in self._cut(item, item.born)])
+                group, born, entry = self._with_promise(stream, item)
+            self._on_loop(self._arrive, [chunk for item in group for chunk in self._cut(item, born)])
             if isinstance(group[-1], Punctuation) and group[-1].ends:
                 return
             if entry is None:
@@ -333,23 +340,25 @@ class ThreadFeed(FeedThread):
         if position < since.position:
             raise ValueError(f"its stream has {position} tuples; expected at least {since.position}, as it had before")
 
-    def _with_promise(self, stream: Stream, item: Item) -> tuple[list[Item], Entry | None]:
-        """Return ``item`` and the punctuation that follows it, or else the entry that follows instead."""
+    def _with_promise(self, stream: Stream, item: Item) -> tuple[list[Item], float, Entry | None]:
+        """Return ``item`` and the punctuation that follows it, the present, and the entry that follows instead."""
         born = self.clock()
-        group = [msgspec.structs.replace(item, born=born)]
         if isinstance(item, Punctuation):
-            return group, None
+            return [item], born, None
         following = next(stream, None)
         if following is None or isinstance(following[1], Batch):
-            return group, following
-        return [*group, msgspec.structs.replace(following[1], born=born)], None
+            return [item], born, following
+        return [item, following[1]], born, None
 
-    def _overdue(self, stream: Stream, entry: Entry) -> tuple[list[Item], Entry | None]:
-        """Merge a late ``entry`` with all that is due as well; return the items, and the next entry if it was read."""
+    def _overdue(self, stream: Stream, entry: Entry) -> tuple[list[Item], float, Entry | None]:
+        """Merge a late ``entry`` with all that is due as well.
+
+        Returns the items, the time of the oldest of them in seconds, and the next entry if it was read.
+        """
         due, item = entry
         now = self.clock()
         first = min(self._when(due), now)  # the pace may have changed since it was due: to 0, so that it would never be
-        group = [msgspec.structs.replace(item, born=first)]
+        group = [item]
         rows = item.rows if isinstance(item, Batch) else 0
         while now - first > BEHIND:
             following = next(stream, None)
@@ -358,10 +367,11 @@ class ThreadFeed(FeedThread):
             due, item = following
             when = self._when(due)
             rows += item.rows if isinstance(item, Batch) else 0
-            if when > now or rows > TOGETHER_ROWS or not mergeable(first, when):
-                return coalesce(group), following
-            group.append(msgspec.structs.replace(item, born=when))
-        return coalesce(group), None
+            together = when - first <= self.gathers or mergeable(first, when)
+            if when > now or rows > TOGETHER_ROWS or not together:
+                return coalesce(group, kept=True), first, following
+            group.append(item)
+        return coalesce(group, kept=True), first, None
 
 
 class PeerFeed(SourceFeed):

@@ -363,7 +363,7 @@ class StreamDriver:
     def _due(self) -> None:
         """Take a turn as the timer is due; it has to be set again, even if the clock has not come so far."""
         self._timer = None
-        self.soon()
+        self._turn()
 
     def _emit(self, now: float) -> bool:
         """Emit one chunk, with its promise, of each feed that has room downstream: so all sharers keep up."""
@@ -377,7 +377,7 @@ class StreamDriver:
                     chunks.append(feed.pending.popleft())
                 self.hosting.append(component, chunks, now)
                 feed.encode = self.hosting.encoder(component)
-                if feed.timed and chunk.rows and not feed.pending and not component.feeds:
+                if feed.timed and not feed.gathers and chunk.rows and not feed.pending and not component.feeds:
                     self._overheads.observe(SOURCE, now - chunk.born)
                 for chunk in chunks:
                     feed.emitted(chunk)

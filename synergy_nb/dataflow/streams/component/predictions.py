@@ -188,15 +188,11 @@ class ComponentPredictions:
             return all(engine.committed.inputs[number].position >= at for number, at in positions.items())
         return all(number not in ports or ports[number].consumed.position >= at for number, at in positions.items())
 
-    def present(self, share: float) -> float:
-        """Rate so far in the present second, tuples/s, of which a share has passed."""
-        return self._arrived / COUNT_S + (1.0 - share) * self.rate
-
-    def expected(self, share: float) -> float:
-        """Expected rate of the present second, tuples/s, of which a share has passed."""
-        if not self.peer.config.predict:
-            return self.present(share)
-        return self._arrived / COUNT_S + (1.0 - share) * self.predicted_rate.rate
+    def rates(self, share: float) -> tuple[float, float]:
+        """Rate so far in the present second, of which a share has passed, and expected rate of it, tuples/s."""
+        arrived, left = self._arrived / COUNT_S, 1.0 - share
+        present = arrived + left * self.rate
+        return present, arrived + left * self.predicted_rate.rate if self.peer.config.predict else present
 
     def rise(self) -> float:
         """Mean rate of the seconds ahead as a multiple of the expected one, by the season of its sources."""
@@ -404,8 +400,8 @@ class PeerPredictions:
         for each in self._components.values():
             component = each.component
             if component.feeds:
-                expected = each.expected(share)
-                rate += each.present(share)
+                present, expected = each.rates(share)
+                rate += present
                 predicted += expected
                 if not component.external:
                     work += expected * each.rise() * each.processing

@@ -38,8 +38,10 @@ def mergeable(one: float, other: float) -> bool:
     return math.floor(one / TOGETHER_BORN) == math.floor(other / TOGETHER_BORN)
 
 
-def coalesce(items: Sequence[Item]) -> list[Item]:
+def coalesce(items: Sequence[Item], *, kept: bool = False) -> list[Item]:
     """Merge a stream into as few items as possible: consecutive batches become one, followed by one punctuation.
+
+    ``kept``: whether no tuple is known to be earlier than a promise before it, as in the stream of a source.
 
     Returns: the same tuples in the same order. Of several punctuations the last one remains, whose promise includes the
     others. A punctuation followed by batches moves behind them, but never behind tuples that would become late. A
@@ -64,10 +66,10 @@ def coalesce(items: Sequence[Item]) -> list[Item]:
             if promise is None:
                 promise = item
             else:
-                latest = max(promise, item, key=lambda one: one.time)
-                promise = msgspec.structs.replace(latest, born=min(promise.born, item.born))
+                latest, born = item if item.time > promise.time else promise, min(promise.born, item.born)
+                promise = latest if latest.born == born else msgspec.structs.replace(latest, born=born)
         elif item.rows:
-            if promise is not None and _earliest(item) < promise.time:
+            if promise is not None and not kept and _earliest(item) < promise.time:
                 close()
                 promise = None
             batches.append(item)
