@@ -32,6 +32,7 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.SinksEnded("r"),
     driver.PartReady("r", "part"),
     driver.OperatorStopped("r", "filter", "no memory"),
+    driver.AttemptOutdated("r", "filter", 1 << 10),
     driver.LinesMalformed("r", "part", "source", SkippedLines("rows.csv", 2, "line 7: field 'v': 'x'")),
     driver.ReaderStalled("r", "source", "filter", "took nothing"),
     driver.CopyReady("r", "filter"),

@@ -95,6 +95,9 @@ class DriverPort(Protocol):
             driver.OperatorStopped: lambda _, message: session.component_failed(
                 message.application, message.operator, message.reason
             ),
+            driver.AttemptOutdated: lambda _, message: session.outdated(
+                message.application, message.operator, message.epoch
+            ),
             driver.LinesMalformed: lambda _, message: parts.skipped.found(message),
             driver.ReaderStalled: lambda _, message: session.lost.reader_failed(
                 message.application, message.operator, message.reader, message.reason

@@ -21,6 +21,7 @@ from synergy_nb.models.signatures import Segment
 
 __all__ = [
     "Answer",
+    "AttemptOutdated",
     "BandwidthMeasured",
     "BandwidthsLimited",
     "CopiesLagging",
@@ -186,6 +187,14 @@ class OperatorStopped(DriverMessage, frozen=True):
     application: str
     operator: str
     reason: str
+
+
+class AttemptOutdated(DriverMessage, frozen=True):
+    """A later attempt, in which a component of this peer has an ``epoch``, goes on from what it has in the folder."""
+
+    application: str
+    operator: str
+    epoch: int
 
 
 class LinesMalformed(DriverMessage, frozen=True):

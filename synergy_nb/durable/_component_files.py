@@ -2,7 +2,8 @@
 
 ``OPERATOR@EPOCH.NUMBER`` has its output and its snapshots, in the order in which they came; a higher number goes on
 where a lower one ends. ``OPERATOR@EPOCH.pNUMBER`` has pieces of its state that are too large to be written with each
-snapshot.
+snapshot. ``OPERATOR@EPOCH.fence`` has nothing: it is there once somebody has read, or reads, what the component has
+written in earlier epochs (:mod:`.writing`).
 
 Examples
 --------
@@ -10,15 +11,19 @@ Examples
 ('f%2F1@3.0', 'f%2F1@3.p7')
 >>> files_of("f/1", ["f%2F1@3.p7", "f%2F1@10.0", "f%2F1@3.1", "f%2F1@3.0", "g@3.0"])
 [(3, ['f%2F1@3.0', 'f%2F1@3.1'], ['f%2F1@3.p7']), (10, ['f%2F1@10.0'], [])]
+>>> latest_fences([fence_name("f/1", 9), "f%2F1@3.0", fence_name("f/1", 10)])
+{'f/1': 10}
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
-from urllib.parse import quote
+from typing import Final, Protocol
+from urllib.parse import quote, unquote
 
-__all__ = ["Files", "files_of", "log_name", "piece_name"]
+__all__ = ["Files", "fence_name", "files_of", "is_fence", "latest_fences", "log_name", "piece_name"]
+
+_FENCE: Final = "fence"
 
 
 class Files(Protocol):
@@ -54,13 +59,34 @@ def piece_name(operator: str, epoch: int, number: int) -> str:
     return f"{_stem(operator, epoch)}.p{number}"
 
 
+def fence_name(operator: str, epoch: int) -> str:
+    """Return the name of the file that says that an epoch of a component reads what earlier ones have written."""
+    return f"{_stem(operator, epoch)}.{_FENCE}"
+
+
+def is_fence(name: str) -> bool:
+    """Whether a file is a fence."""
+    return name.endswith(f".{_FENCE}")
+
+
+def latest_fences(names: Iterable[str]) -> dict[str, int]:
+    """Return each component that has fences with the latest epoch of one."""
+    found: dict[str, int] = {}
+    for name in names:
+        if is_fence(name):
+            who, _, epoch = name.removesuffix(f".{_FENCE}").rpartition("@")
+            operator = unquote(who)
+            found[operator] = max(int(epoch), found.get(operator, 0))
+    return found
+
+
 def files_of(operator: str, names: Iterable[str]) -> list[tuple[int, list[str], list[str]]]:
     """Return each epoch of a component with the files of its output, in order, and those of its pieces."""
     found: dict[int, tuple[list[tuple[int, str]], list[str]]] = {}
     for name in names:
         stem, _, last = name.rpartition(".")
         who, _, epoch = stem.rpartition("@")
-        if who != quote(operator, safe="") or not epoch.isdigit():
+        if who != quote(operator, safe="") or not epoch.isdigit() or is_fence(name):
             continue
         logs, pieces = found.setdefault(int(epoch), ([], []))
         if last.isdigit():

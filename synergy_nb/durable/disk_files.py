@@ -45,7 +45,8 @@ class DiskFiles:
 
         Raises ``FileNotFoundError`` if the application has ended; ``OSError`` if the disk does not take them.
         """
-        if not (self.folder / name).exists():
+        path = self.folder / name
+        if not path.exists() or not path.stat().st_size:  # an empty one is of a try that the disk did not take
             self.sync()
             self._made = True
         self._added[name] = None

@@ -24,6 +24,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from synergy_nb.durable._component_files import is_fence
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.records import DurableError, check_records
@@ -223,10 +224,16 @@ class DurableFolder:
             shutil.rmtree(at, ignore_errors=True)
 
     def clean(self) -> None:
-        """Remove what is left of applications that have ended; only while nobody else writes to the folder."""
-        for at in self.path.iterdir():
-            if at.is_dir() and not (at / APPLICATION).exists():
+        """Remove what is left of applications that have ended, and what nobody has to be kept from writing any more.
+
+        Only while nobody else writes to the folder.
+        """
+        for at in [each for each in self.path.iterdir() if each.is_dir()]:
+            if not (at / APPLICATION).exists():
                 shutil.rmtree(at, ignore_errors=True)
+                continue
+            for name in filter(is_fence, DiskFiles(at, self._disk).names()):
+                self._disk.remove(at / name)
 
     def has(self, application: str) -> bool:
         """Whether there is anything of an application, damaged or not."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from synergy_nb.dataflow.streams.hosting.copies import Copy
-from synergy_nb.dataflow.streams.log.frames import ComponentState, Data, PieceReply
+from synergy_nb.dataflow.streams.log.frames import ComponentState, Data, Frame, PieceReply
 from synergy_nb.dataflow.streams.log.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.log.state_pieces import Piece
 from synergy_nb.dataflow.streams.log.values import ORIGIN, Determinant
@@ -33,7 +33,7 @@ def restored(files: Files, operator: str, limits: Limits = LIMITS) -> Restored |
 
     Raises ``DurableError`` if a file was damaged, or output is missing.
     """
-    epochs = [_Epoch(files, _joined(logs), packs) for _, logs, packs in files_of(operator, files.names())]
+    epochs = [_Epoch(files, logs, packs) for _, logs, packs in files_of(operator, files.names())]
     whole = [number for number, epoch in enumerate(epochs) if epoch.supersedes]
     copy: Copy | None = None
     orders: list[Determinant] = []
@@ -58,15 +58,17 @@ class _Epoch:
     """What the folder has of a component in one epoch: output and snapshots in their order, with all pieces."""
 
     def __init__(self, files: Files, logs: list[str], packs: list[str]) -> None:
+        stored: dict[int, Piece] = {}
+        for name in packs:
+            found = (frame for frame in _read(files, name) or () if isinstance(frame, PieceReply))
+            stored.update((frame.piece.number, frame.piece) for frame in found)
+        written = {name: frames for name in _joined(logs) if (frames := _read(files, name)) is not None}
+        logs = _joined(list(written))
         self.frames: list[Data | ComponentState] = []
         # whether a snapshot covers all that the folder had of earlier epochs: no file is removed before
         self.supersedes = bool(logs) and not logs[0].endswith(".0")
-        stored: dict[int, Piece] = {}
-        for name in packs:
-            found = (frame for frame in unpacked(files.read(name), name) if isinstance(frame, PieceReply))
-            stored.update((frame.piece.number, frame.piece) for frame in found)
         repeats = ORIGIN
-        for frame in (frame for name in logs for frame in unpacked(files.read(name), name)):
+        for frame in (frame for name in logs for frame in written[name]):
             if isinstance(frame, Data):
                 repeats = frame.end  # the same in each
                 self.frames.append(frame)
@@ -77,6 +79,15 @@ class _Epoch:
                     whole = tuple(pieces[number] for number in named)
                     self.frames.append(msgspec.structs.replace(frame, enclosed=whole))
                     self.supersedes = self.supersedes or frame.end.position >= repeats.position
+
+
+def _read(files: Files, name: str) -> list[Frame] | None:
+    """Return the frames of a file; None if a peer that is late has removed it meanwhile, as others replace it."""
+    try:
+        data = files.read(name)
+    except FileNotFoundError:
+        return None
+    return unpacked(data, name)
 
 
 def _replay(copy: Copy, frame: Data | ComponentState, operator: str) -> list[Determinant]:

@@ -2,19 +2,24 @@
 
 A power failure may undo a removal, and take what was added last. So the disk holds what replaces a file before that
 file goes, and what is answered is what the disk holds.
+
+A peer that is late may write on for an attempt that has ended, while the next attempt reads the folder. What it is
+answered would have others let go of what the next attempt lacks. So whoever reads the files of a component leaves a
+*fence* of its epoch first, and whoever has written looks for a later one before it answers or removes anything: either
+the reader finds what was written, or the writer finds the fence, and then has no answer.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from synergy_nb.durable._component_files import Files, files_of
+from synergy_nb.durable._component_files import Files, fence_name, files_of, latest_fences
 from synergy_nb.durable.folder_copy import FolderWork
 from synergy_nb.durable.records import packed
 
-__all__ = ["ComponentWork", "carry_out"]
+__all__ = ["CarriedOut", "ComponentWork", "carry_out", "fence"]
 
 
 class ComponentWork(NamedTuple):
@@ -24,11 +29,32 @@ class ComponentWork(NamedTuple):
     epoch: int
     work: FolderWork
 
+    def outdated_by(self, fences: Mapping[str, int]) -> int:
+        """The epoch in which somebody else goes on from what was written, so that nobody is answered; 0 for none."""
+        latest = fences.get(self.operator, 0)
+        return latest if latest > self.epoch else 0
 
-def carry_out(files: Files, todo: Sequence[ComponentWork]) -> tuple[int, OSError | None]:
+
+class CarriedOut(NamedTuple):
+    """What was done for an application."""
+
+    number: int  # number of works that were done; what was added of the next one is not added again
+    error: OSError | None = None  # why it ended there
+    fences: Mapping[str, int] = {}  # component to its latest fence after that
+
+
+def fence(files: Files, epochs: Mapping[str, int]) -> None:
+    """Have nobody be answered any more for earlier epochs of components, before they are read; by component.
+
+    Raises ``OSError`` if the disk does not take it; ``FileNotFoundError`` if the application has ended.
+    """
+    for operator, epoch in epochs.items():
+        files.append(fence_name(operator, epoch), b"")
+    files.sync()
+
+
+def carry_out(files: Files, todo: Sequence[ComponentWork]) -> CarriedOut:
     """Do what has to be done for an application, one after another, as far as the disk takes it.
-
-    Returns how many were done, and why it ended there; what was added of the next one is not added again.
 
     Raises ``FileNotFoundError`` if the application has ended.
     """
@@ -44,13 +70,17 @@ def carry_out(files: Files, todo: Sequence[ComponentWork]) -> tuple[int, OSError
         added += 1
     try:
         files.sync()
+        # only now: who leaves a fence after this look finds all that was written before it
+        # (test_what_is_written_while_somebody_else_reads_it_is_found_or_not_answered)
+        fences = latest_fences(files.names())
     except FileNotFoundError:
         raise
     except OSError as error:
-        return 0, error
+        return CarriedOut(0, error)
     for each in todo[:added]:
-        _remove(files, each)
-    return added, why
+        if not each.outdated_by(fences):
+            _remove(files, each)
+    return CarriedOut(added, why, fences)
 
 
 def _add(files: Files, work: FolderWork) -> None:

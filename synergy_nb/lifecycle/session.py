@@ -198,7 +198,7 @@ class Session(Protocol):
         application, plan = request.name, request.alternative.plan
         attempt, roles = self.participation.ended.get(application, NEVER_ENDED).attempt + 1, decision.roles
         if self.config.durable:  # no two attempts have an epoch in common: a folder tells them apart
-            first = request.epoch + (attempt - 1) * EPOCHS_OF_ATTEMPT
+            first = max(request.epoch + (attempt - 1) * EPOCHS_OF_ATTEMPT, request.next_epoch)
             roles = msgspec.structs.replace(roles, epochs=dict.fromkeys(roles.peers, first))
         shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}
         graph = Graph(
@@ -233,6 +233,15 @@ class Session(Protocol):
         if member is not None and self.moves.failed(member, operator, reason):
             return
         self.lost.failed(application, operator, reason)
+
+    def outdated(self, application: str, operator: str, epoch: int) -> None:
+        """The driver's report that a later attempt, in which a component has this epoch, reads what it has written.
+
+        It is as if a message of that attempt had come: this one has ended, and this peer is late.
+        """
+        member = self.members.get(application)
+        if member is not None and not member.ended and member.graph.roles.epochs.get(operator, 0) < epoch:
+            self.participation.leave(application, "a later attempt")
 
     def stop(self, application: str, reason: str = "") -> bool:
         """End an application of this origin, or discard the results of a finished one; return False if unknown."""

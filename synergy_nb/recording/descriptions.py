@@ -140,6 +140,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.SinksEnded: "the streams of all sinks here have ended",
     driver.PartReady: "{m.operator} takes tuples on Spark",
     driver.OperatorStopped: "{m.operator} cannot go on: {m.reason}",
+    driver.AttemptOutdated: "a later attempt goes on from the files of {m.operator}",
     driver.LinesMalformed: "{m.source} {m.lines.clause}",
     driver.ReaderStalled: "{m.reader} holds up the readers of {m.operator}: {m.reason}",
     driver.CopyReady: "the copy of {m.operator} could go on",

@@ -22,7 +22,7 @@ from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
 from synergy_nb.durable.records import DurableError
 from synergy_nb.durable.restoring import restored
-from synergy_nb.durable.writing import ComponentWork, carry_out
+from synergy_nb.durable.writing import ComponentWork, carry_out, fence
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.connectors.broken_disk import Killed
 from tests.connectors.power_loss import PowerDisk
@@ -47,6 +47,8 @@ class MemoryFiles:
         return sorted(self.found)
 
     def read(self, name: str) -> bytes:
+        if name not in self.found:
+            raise FileNotFoundError(name)
         return self.found[name]
 
     def append(self, name: str, data: bytes) -> None:
@@ -99,9 +101,8 @@ class DurableWorld(StreamWorld):
         self.announced: dict[tuple[Output, int], ComponentState] = {}  # snapshots by their number
         self.kept: dict[tuple[str, str], ComponentState] = {}  # application, operator: the last one that it has
         self.copies: dict[tuple[str, str, str], FolderCopy] = {}  # peer, application, operator
-        self.writing: dict[
-            str, list[tuple[str, str, FolderWork]]
-        ] = {}  # peer: application, operator, what is not there yet
+        self.writing: dict[str, list[tuple[Output, FolderWork]]] = {}  # peer to what is not there yet
+        self.outdated: set[Output] = set()  # of components from whose files a later attempt goes on
         self.generation = 0
 
     def files(self, application: str) -> Files:
@@ -136,8 +137,11 @@ class DurableWorld(StreamWorld):
     def _converge(self, peer: str, deployment: Deployment) -> None:
         def converge(hosting: Hosting) -> list[Effect]:
             application, files = deployment.application, self.files(deployment.application)
-            for operator, assignment in deployment.assignments.items():
+            latest = hosting.deployments.get(application)
+            is_late = latest is not None and latest.version > deployment.version
+            for operator, assignment in deployment.assignments.items() if not is_late else ():
                 if assignment.active == peer and (application, operator) not in hosting.components and assignment.epoch:
+                    fence(files, {operator: assignment.epoch})
                     found = restored(files, operator, hosting.limits)
                     if found is not None:
                         hosting.hold(*found)
@@ -145,6 +149,8 @@ class DurableWorld(StreamWorld):
             for (owner, operator), component in hosting.components.items():
                 key = peer, owner, operator
                 known = self.copies.get(key)
+                if component.output in self.outdated:
+                    continue
                 if component.role is Role.ACTIVE and (known is None or known.output != component.output):
                     found = restored(files, operator)
                     repeats = ORIGIN if found is None else found.copy.log.end
@@ -171,42 +177,45 @@ class DurableWorld(StreamWorld):
         if isinstance(frame, ComponentState):
             self.announced[output, frame.number] = frame
         kept = copy.take(frame, self.now)
-        self.writing.setdefault(peer, []).append((output.application, output.operator, kept))
+        self.writing.setdefault(peer, []).append((output, kept))
         self.after(self.rng.uniform(0.0, self.slow), self._written, peer, self.generation)
 
     def _written(self, peer: str, generation: int) -> None:
         if generation != self.generation or self.nodes[peer].crashed or not self.writing.get(peer):
             return
-        application, operator, kept = self.writing[peer].pop(0)
-        self._write(application, operator, kept, peer)
+        output, kept = self.writing[peer].pop(0)
+        key = output.application, output.operator
+        self._write(output, kept)
+        copy = self.copies.get((peer, *key))
+        if copy is None or copy.output != output:
+            return
+        if output in self.outdated:
+            del self.copies[peer, *key]
+            return
         for answer in kept.answers:
             if isinstance(answer, Ack) and answer.snapshot >= 0:
-                known = self.kept.get((application, operator))
+                known = self.kept.get(key)
                 if known is None or known.output.epoch <= answer.output.epoch:
-                    self.kept[application, operator] = self.announced[answer.output, answer.snapshot]
+                    self.kept[key] = self.announced[answer.output, answer.snapshot]
             self._hear(peer, answer)
 
     def _hear(self, peer: str, answer: Frame) -> None:
         self._at(peer, lambda hosting: hosting.receive(FOLDER, answer, self.now))
 
-    def _write(self, application: str, operator: str, work: FolderWork, peer: str) -> None:
-        """Write what a copy asks for."""
-        epoch = self.copies[peer, application, operator].output.epoch
-        assert carry_out(self.files(application), [ComponentWork(operator, epoch, work)]) == (1, None)
+    def _write(self, output: Output, work: FolderWork) -> None:
+        """Write what a copy asks for, and note whether a later attempt goes on from its files."""
+        todo = ComponentWork(output.operator, output.epoch, work)
+        number, error, fences = carry_out(self.files(output.application), [todo])
+        assert (number, error) == (1, None)
+        if todo.outdated_by(fences):
+            self.outdated.add(output)
 
     # -- the end of everything -------------------------------------------------------------------------------------
 
     def kill_all(self, peers: Sequence[str]) -> None:
         """Kill all peers at once, at any step of what they write, and start others, at other addresses."""
-        for peer, waiting in self.writing.items():
-            if not self.nodes[peer].crashed and waiting:
-                for application, operator, kept in waiting[: (cut := self.rng.randrange(len(waiting)))]:
-                    self._write(application, operator, kept, peer)
-                application, operator, kept = waiting[cut]
-                self._end(application, self.rng.randrange(len(kept.writes) + 2))
-                with contextlib.suppress(Killed):
-                    self._write(application, operator, kept, peer)
-                self._begin(application)
+        for peer in self.writing:
+            self._end_writing(peer)
         for node in self.nodes.values():
             node.crashed = True
         self.writing.clear()
@@ -214,6 +223,23 @@ class DurableWorld(StreamWorld):
         self.generation += 1
         for peer in peers:
             self._add_node(peer)
+
+    def crash(self, peer: str) -> None:
+        """Kill a peer, at any step of what it writes; the director learns of it later."""
+        self._end_writing(peer)
+        super().crash(peer)
+
+    def _end_writing(self, peer: str) -> None:
+        waiting = self.writing.get(peer)
+        if self.nodes[peer].crashed or not waiting:
+            return
+        for output, kept in waiting[: (cut := self.rng.randrange(len(waiting)))]:
+            self._write(output, kept)
+        output, kept = waiting[cut]
+        self._end(output.application, self.rng.randrange(len(kept.writes) + 2))
+        with contextlib.suppress(Killed):
+            self._write(output, kept)
+        self._begin(output.application)
 
     def _end(self, application: str, steps: int) -> None:
         """Have the process of a peer end after some steps of what it writes, or in the middle of one."""

@@ -3,77 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import zlib
 from pathlib import Path
 
 import pytest
 
-from synergy_nb.dataflow.streams.log.frames import Ack, ComponentState, Data, PieceReply, PieceRequest
-from synergy_nb.dataflow.streams.log.state_pieces import Part, Piece
-from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Output, Point, chunks_of
-from synergy_nb.dataflow.tuples import START, Item
+from synergy_nb.dataflow.streams.log.frames import Ack, Data, PieceReply, PieceRequest
+from synergy_nb.dataflow.streams.log.values import ORIGIN, Chunk, Point
+from synergy_nb.dataflow.tuples import START
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.disk_files import DiskFiles
-from synergy_nb.durable.folder_copy import MOST_WAITING, FolderCopy, FolderWork
+from synergy_nb.durable.folder_copy import MOST_WAITING
 from synergy_nb.durable.records import DurableError, mark, packed
 from synergy_nb.durable.restoring import restored
-from synergy_nb.durable.writing import ComponentWork, carry_out
-from tests.durable.durable_world import MemoryFiles, PowerFiles
-from tests.streams.items import batch, promise
-
-
-class Kept:
-    """A copy in a folder in memory, all of which is written at once."""
-
-    def __init__(
-        self, epoch: int = 0, repeats: Point = ORIGIN, files: MemoryFiles | None = None, *, again: bool = False
-    ) -> None:
-        self.files = MemoryFiles() if files is None else files
-        self.output = Output("app", "f", epoch)
-        self.read = 0  # bytes of inputs since the last snapshot that was written
-        unsaved = (lambda: self.read) if again else None
-        self.copy = FolderCopy(self.output, repeats, segment=200, small=100, unsaved=unsaved)
-        self.end = ORIGIN
-
-    def take(self, frame: Data | ComponentState | PieceReply) -> FolderWork:
-        work = self.copy.take(frame, 0.0)
-        assert carry_out(self.files, [ComponentWork("f", self.output.epoch, work)]) == (1, None)
-        return work
-
-    def begin(self, start: Point = ORIGIN) -> FolderWork:
-        self.end = start
-        return self.take(Data(self.output, self.copy.reader, start, (), True))
-
-    def emit(self, rows: int, trimmed: Point = ORIGIN) -> FolderWork:
-        return self._give(batch(self.end.position, rows), trimmed)
-
-    def promise(self, until: int) -> FolderWork:
-        return self._give(promise(until, self.end.position), ORIGIN)
-
-    def _give(self, item: Item, trimmed: Point) -> FolderWork:
-        chunks: tuple[Chunk, ...] = tuple(chunks_of([item], self.end))
-        start, self.end = self.end, chunks[-1].end
-        return self.take(Data(self.output, self.copy.reader, start, chunks, False, trimmed))
-
-    def read_up_to(self, trimmed: Point) -> FolderWork:
-        """Readers need nothing before a point any more."""
-        return self.take(Data(self.output, self.copy.reader, self.end, (), False, trimmed))
-
-    def save(self, number: int, pieces: tuple[Piece, ...] = (), enclosed: tuple[Piece, ...] = ()) -> FolderWork:
-        parts = (Part(0, tuple(piece.number for piece in pieces)),) if pieces else ()
-        state = ComponentState(
-            self.output, self.copy.reader, number, {0: self.end}, self.end, ORIGIN, b"h", parts, enclosed
-        )
-        return self.take(state)
-
-
-def piece_of(number: int, size: int) -> Piece:
-    data = b"x" * size
-    return Piece(number, data, zlib.crc32(data))
-
-
-def point(position: int) -> Point:
-    return Point(position, START)
+from tests.durable.durable_world import PowerFiles
+from tests.durable.kept_component import Kept, piece_of, point
+from tests.streams.items import batch
 
 
 def test_output_is_acknowledged_once_it_is_to_be_written_and_is_read_again_as_it_was() -> None:

@@ -80,7 +80,7 @@ def test_a_peer_goes_on_while_the_disk_takes_its_time_and_nothing_is_answered_be
         refused: Any = None
         loop = asyncio.get_running_loop()
         copies = DurableCopies(
-            DurableFolder(tmp_path, disk), hosting, loop, loop.time, refused, said.append, refused, refused
+            DurableFolder(tmp_path, disk), hosting, loop, loop.time, refused, said.append, refused, refused, refused
         )
         copies.converged(Deployment("app", 1, {"f": Assignment("a", 0, (FOLDER,))}))
         copies.take(Data(output, Reader("app", "f", COPY, FOLDER), ORIGIN, (), True))

@@ -196,6 +196,11 @@ class Request:
             raise ValueError(f"application: {self.name!r}; expected one that has been decided")
         return self._graph
 
+    @property
+    def next_epoch(self) -> int:
+        """An epoch that none of its components has had in the attempt before."""
+        return 0 if self._graph is None else 1 + max(self._graph.roles.epochs.values(), default=-1)
+
     # -- how it can be run -------------------------------------------------------------------------------------------
 
     def discover(self) -> None:

@@ -1,8 +1,8 @@
 """The copies of a peer's components in a durable folder: written in a thread, read again after the death of all peers.
 
 Frames for the folder never leave the peer. What they ask to be written is written in the order in which they came, by
-one thread; only then the folder answers. If the disk takes nothing, the same write is tried again later, and the
-streams wait as for any backup that is slow.
+one thread; only then the folder answers, unless somebody else reads what was written by now. If the disk takes nothing,
+the same write is tried again later, and the streams wait as for any backup that is slow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from synergy_nb.durable.folder import DurableFolder
 from synergy_nb.durable.folder_copy import FolderCopy, FolderWork
 from synergy_nb.durable.records import DurableError
 from synergy_nb.durable.restoring import Restored, restored
-from synergy_nb.durable.writing import ComponentWork, carry_out
+from synergy_nb.durable.writing import CarriedOut, ComponentWork, carry_out, fence
 from synergy_nb.events import FolderBroken, Recorder
 
 __all__ = ["DurableCopies"]
@@ -56,6 +56,8 @@ class DurableCopies:
         deliver: Callable[[Frame], None],  # has the folder say something to the peer
         converge: Callable[[Deployment], None],  # carries a deployment out, once what it restores has been read
         failed: Callable[[str, str, str], None],  # reports that a component could not be restored, and why
+        # reports that somebody else goes on from what a component here has written, in this later epoch
+        outdated: Callable[[str, str, int], None],
     ) -> None:
         self._folder = folder
         self._hosting = hosting
@@ -65,10 +67,13 @@ class DurableCopies:
         self._deliver = deliver
         self._converge = converge
         self._failed = failed
+        self._outdated = outdated
         self._copies: dict[Key, FolderCopy] = {}
         self._ends: dict[Key, Point] = {}  # components that were restored here: how far the folder had their output
         self._pending: dict[str, Deployment] = {}  # applications whose components are being read: what comes then
         self._read: set[tuple[str, str, int]] = set()  # application, operator and epoch of those that have been read
+        self._unfenced = Counter[str]()  # application to how often the disk did not take what is left before a reading
+        self._outdated_outputs: set[Output] = set()  # of components here from whose files somebody else goes on
         self._waiting: deque[_Waiting] = deque()  # what is to be written
         self._unwritten: Counter[Output] = Counter()  # number of these, by output
         self._files: dict[str, DiskFiles] = {}  # application to its files; for the thread alone
@@ -85,7 +90,8 @@ class DurableCopies:
         if application in self._pending:
             self._pending[application] = deployment
             return True
-        lacking = [each for each in deployment.assignments if self._restores(deployment, each)]
+        found = deployment.assignments.items()
+        lacking = {name: each.epoch for name, each in found if self._restores(deployment, name)}
         if not lacking:
             return False
         self._pending[application] = deployment
@@ -100,27 +106,44 @@ class DurableCopies:
         held = self._hosting.roles.copy(key) is not None or key in self._hosting.components or assignment.state_from
         return not held and (*key, assignment.epoch) not in self._read
 
-    def _load(self, application: str, operators: list[str]) -> None:
+    def _load(self, application: str, epochs: dict[str, int]) -> None:
         files, limits = self._folder.files(application), self._hosting.limits
+        try:
+            fence(files, epochs)
+        except FileNotFoundError:  # the application has ended, or is one that is not kept
+            pass
+        except OSError as error:
+            self._on_loop(self._not_read, application, self._said(error))
+            return
         found: dict[str, Restored | str | None] = {}
-        for operator in operators:
+        for operator in epochs:
             try:
                 found[operator] = restored(files, operator, limits)
             except (DurableError, OSError) as error:
                 found[operator] = str(error)
-        self._on_loop(self._loaded, application, found)
+        self._on_loop(self._loaded, application, epochs, found)
 
-    def _loaded(self, application: str, found: dict[str, Restored | str | None]) -> None:
+    def _not_read(self, application: str, error: str) -> None:
+        self._unfenced[application] += 1
+        wait = self._broken(error, self._unfenced[application])
+        self._loop.call_later(wait, self._loaded, application, {}, {})
+
+    def _loaded(self, application: str, epochs: dict[str, int], found: dict[str, Restored | str | None]) -> None:
+        if self._closed:
+            return
         deployment = self._pending.pop(application)
         for operator, each in found.items():
-            if operator not in deployment.assignments or not self._restores(deployment, operator):
+            assignment = deployment.assignments.get(operator)
+            if assignment is None or assignment.epoch != epochs[operator] or not self._restores(deployment, operator):
                 continue
-            self._read.add((application, operator, deployment.assignments[operator].epoch))
+            self._read.add((application, operator, assignment.epoch))
             if isinstance(each, str):
                 self._failed(application, operator, each)
             elif each is not None:
                 self._ends[application, operator] = each.copy.log.end
                 self._hosting.hold(each.copy, each.determinants)
+        if found:
+            del self._unfenced[application]
         if not deployment.assignments:
             self._read = {each for each in self._read if each[0] != application}
         if not self.defers(deployment):  # it may have more components than the one before
@@ -131,13 +154,18 @@ class DurableCopies:
         application, components = deployment.application, self._hosting.components
         for key in [key for key in self._copies if key[0] == application]:
             component = components.get(key)
-            if component is None or not _kept(component) or component.output != self._copies[key].output:
+            if component is None or not self._kept(component) or component.output != self._copies[key].output:
                 del self._copies[key]
         if not deployment.assignments:
+            self._outdated_outputs = {each for each in self._outdated_outputs if each.application != application}
             self._thread.submit(self._files.pop, application, None)
         for key, component in components.items():
-            if key[0] == application and key not in self._copies and _kept(component):
+            if key[0] == application and key not in self._copies and self._kept(component):
                 self._begin(key, component)
+
+    def _kept(self, component: Component) -> bool:
+        here = component.role is Role.ACTIVE and FOLDER in component.copies
+        return here and not component.failed and component.output not in self._outdated_outputs
 
     def _begin(self, key: Key, component: Component) -> None:
         if not component.epoch:
@@ -184,17 +212,18 @@ class DurableCopies:
 
     def _write(self, batch: list[_Waiting]) -> None:
         """Write in the thread, as far as the disk takes it."""
-        done, left, error = list[_Waiting](), list[_Waiting](), ""
+        done, left, outdated, error = list[_Waiting](), list[_Waiting](), dict[Output, int](), ""
         for application in dict.fromkeys(each.output.application for each in batch):
-            todo = [each for each in batch if each.output.application == application]
-            number, problem = self._write_of(application, [each.todo for each in todo])
-            done += todo[:number]
-            left += todo[number:]
+            works = [each for each in batch if each.output.application == application]
+            number, problem, fences = self._write_of(application, [each.todo for each in works])
+            done += works[:number]
+            left += works[number:]
+            outdated |= {each.output: epoch for each in works if (epoch := each.todo.outdated_by(fences))}
             if problem is not None:
-                error = f"{str(self._folder.path)!r}: {problem.strerror or problem}"
-        self._on_loop(self._written, done, left, error)
+                error = self._said(problem)
+        self._on_loop(self._written, done, left, outdated, error)
 
-    def _write_of(self, application: str, todo: list[ComponentWork]) -> tuple[int, OSError | None]:
+    def _write_of(self, application: str, todo: list[ComponentWork]) -> CarriedOut:
         files = self._files.setdefault(application, self._folder.files(application))
         try:
             return carry_out(files, todo)
@@ -203,14 +232,19 @@ class DurableCopies:
         try:
             self._folder.check_there()
         except OSError as problem:
-            return 0, problem
-        return len(todo), None  # the application has ended, or is one that is not kept
+            return CarriedOut(0, problem)
+        return CarriedOut(len(todo))  # the application has ended, or is one that is not kept
 
-    def _written(self, done: list[_Waiting], left: list[_Waiting], error: str) -> None:
+    def _said(self, problem: OSError) -> str:
+        return f"{str(self._folder.path)!r}: {problem.strerror or problem}"
+
+    def _written(self, done: list[_Waiting], left: list[_Waiting], outdated: dict[Output, int], error: str) -> None:
         self._busy = False
         for _ in (*done, *left):
             self._waiting.popleft()
         self._waiting.extendleft(reversed(left))
+        for output, epoch in outdated.items():
+            self._end(output, epoch)
         for output, (_, _, work) in done:
             self._unwritten[output] -= 1
             if not self._unwritten[output]:
@@ -222,6 +256,14 @@ class DurableCopies:
         self._tries = 0
         self._next()
 
+    def _end(self, output: Output, epoch: int) -> None:
+        """Write no more of a component, and answer nothing: somebody else goes on from its files."""
+        key = output.application, output.operator
+        if key in self._copies and self._copies[key].output == output:
+            del self._copies[key]
+            self._outdated_outputs.add(output)
+            self._outdated(*key, epoch)
+
     def _answer(self, output: Output, work: FolderWork) -> None:
         copy = self._copies.get((output.application, output.operator))
         if copy is not None and copy.output == output and not self._closed:
@@ -231,11 +273,15 @@ class DurableCopies:
     def _wait(self, error: str) -> None:
         """Try again later what the disk does not take."""
         self._tries += 1
-        wait = min(SOON_S * 2.0 ** min(self._tries - 1, 10), LATE_S)
-        if self._tries <= SAID or not self._tries & (self._tries - 1):
-            self._record(FolderBroken, self._hosting.peer, reason=error, tries=self._tries, wait_s=wait)
         self._busy = True
-        self._loop.call_later(wait, self._again)
+        self._loop.call_later(self._broken(error, self._tries), self._again)
+
+    def _broken(self, error: str, tries: int) -> float:
+        """Say that the disk takes nothing; returns the time until it is asked again, seconds."""
+        wait = min(SOON_S * 2.0 ** min(tries - 1, 10), LATE_S)
+        if tries <= SAID or not tries & (tries - 1):
+            self._record(FolderBroken, self._hosting.peer, reason=error, tries=tries, wait_s=wait)
+        return wait
 
     def _again(self) -> None:
         self._busy = False
@@ -252,7 +298,3 @@ class DurableCopies:
         self._closed = True
         await self._loop.run_in_executor(None, self._thread.shutdown)
         self._folder.unlock()
-
-
-def _kept(component: Component) -> bool:
-    return component.role is Role.ACTIVE and FOLDER in component.copies and not component.failed

@@ -80,6 +80,8 @@ class Host:
         *,
         # callback (application, operator, reason) for an operator or a source that fails; all others continue
         failed: Callable[[str, str, str], None] = lambda _application, _operator, _reason: None,
+        # callback (application, operator, epoch) for a component from whose files a later attempt goes on
+        outdated: Callable[[str, str, int], None] = lambda _application, _operator, _epoch: None,
         # callback (application, operator) for a sink that has received the end of its stream
         finished: Callable[[str, str], None] = lambda _application, _operator: None,
         # callback (application, operator, record) for each sink every `measure_s`; the record is also journaled
@@ -163,6 +165,7 @@ class Host:
                 deliver=self._driver.hear,
                 converge=self._converge,
                 failed=failed,
+                outdated=outdated,
             )
         self.context = ExecutionContext(
             address=runtime.address,

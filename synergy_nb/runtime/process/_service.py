@@ -135,6 +135,7 @@ class Service:
         self.host = Host(
             runtime,
             failed=self._failed,
+            outdated=lambda *found: runtime.report_soon(driver.AttemptOutdated(*found)),
             finished=self._finished,
             on_slow_reader=lambda *stalled: runtime.report(driver.ReaderStalled(*stalled)),
             measured=self._measured,
@@ -250,7 +251,7 @@ class Service:
             case Status.STOPPED:
                 return not report.reason
             case Status.REJECTED:
-                return request is not None and not request.epoch
+                return request is not None and not request.epoch and not request.restarts
         return False
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
