@@ -100,6 +100,16 @@ class DiskFiles:
         finally:
             os.close(opened)
 
+    def close_off(self, name: str, end: int) -> None:
+        """Cut off what is behind the whole records of a file, and have the disk hold them and a mark that says so."""
+        opened = os.open(self.folder / name, _HOW)
+        try:
+            self._disk.truncate(opened, end)
+            self._disk.write(opened, mark(end), end)
+            self._disk.sync(opened)
+        finally:
+            os.close(opened)
+
     def remove(self, name: str) -> None:
         """Remove a file, if there is one."""
         self._disk.remove(self.folder / name)

@@ -27,7 +27,7 @@ import msgspec
 from synergy_nb.durable._component_files import is_fence
 from synergy_nb.durable.disk import Disk
 from synergy_nb.durable.disk_files import DiskFiles
-from synergy_nb.durable.records import DurableError, check_records
+from synergy_nb.durable.records import DurableError, check_records, unmarked_end
 from synergy_nb.plan.terms.naming import folder_name
 
 __all__ = ["DurableFolder", "KeptApplication"]
@@ -36,7 +36,8 @@ T = TypeVar("T")
 FORMAT: Final = "FORMAT"
 KIND: Final = "synergy_nb durable folder, version "
 VERSION: Final = 2
-KNOWN: Final = (1, 2)  # versions that are read; 1 has no marks of what the disk holds
+UNMARKED: Final = 1  # version without marks of what the disk holds
+KNOWN: Final = (UNMARKED, VERSION)  # versions that are read
 APPLICATION: Final = "application"
 CONTENT: Final = "content-"
 MOST_LETTERS: Final = 100  # of an id in the name of a folder, which has 255 bytes at most; its end tells ids apart
@@ -110,9 +111,22 @@ class DurableFolder:
         self._version()
 
     def upgrade(self) -> None:
-        """Be a folder of this version: the peers that are started now write as it does."""
-        if self._version() != VERSION:
+        """Be a folder of this version: the peers that are started now write as it does.
+
+        Raises ``DurableError`` if a file of a component is damaged, or if the disk takes nothing.
+        """
+        if self._version() == VERSION:
+            return
+        try:
+            for each in self.applications():
+                files = self.files(each.id)
+                for name in files.names():
+                    end = unmarked_end(files.read(name), name)
+                    if end is not None:  # else damage of its beginning would be taken for what the disk never held
+                        files.close_off(name, end)
             self._put(self.path / FORMAT, f"{KIND}{VERSION}\n".encode())
+        except OSError as error:
+            raise self._wrong(f"{error.strerror}; expected a folder that can be written to") from None
 
     def _version(self) -> int:
         try:
@@ -260,10 +274,10 @@ class DurableFolder:
 
     def check_application(self, application: str) -> None:
         """Raise ``DurableError`` if a file of a component is damaged."""
-        files = self.files(application)
+        files, marked = self.files(application), self._version() != UNMARKED
         for name in files.names():
             try:
-                check_records(files.read(name), name)
+                check_records(files.read(name), name, marked=marked)
             except DurableError as error:
                 raise self._wrong(f"{application}: {error}") from None
 

@@ -4,7 +4,10 @@ A file is appended to by one process, which may be killed at any moment: so its 
 then left out. The power may fail, too: then anything may be found of what the disk was not yet asked to hold. So a
 *mark* follows once the disk holds all that is before it: a record that is wrong behind the last mark was never
 acknowledged, and is left out with all that follows. Anything else that is wrong is damage, and the file is refused.
-Files of version 1 have no marks.
+
+Files of version 1 had no marks: whatever is wrong in them is damage, except a last record that lacks its end. A file of
+which the beginning is damaged does not tell its version; the folder does (:func:`check_records`), and gives each of
+them a mark at its end as soon as it is one of this version (:func:`unmarked_end`).
 
 Examples
 --------
@@ -42,7 +45,7 @@ from synergy_nb.dataflow.streams.log.frames import Data, Frame
 from synergy_nb.dataflow.streams.log.wire import decode, encode
 from synergy_nb.errors import SynergyError
 
-__all__ = ["DurableError", "check_records", "mark", "packed", "unpacked"]
+__all__ = ["DurableError", "check_records", "mark", "packed", "unmarked_end", "unpacked"]
 
 _HEAD: Final = struct.Struct(">III")  # bytes of the frame, their CRC-32, and the CRC-32 of these eight bytes
 _MARK: Final = 0xFFFFFFFF  # in place of the bytes of a frame; where it is in the file is in place of their CRC-32
@@ -82,15 +85,29 @@ def unpacked(data: bytes, name: str) -> list[Frame]:
     return found
 
 
-def check_records(data: bytes, name: str) -> None:
-    """Raise ``DurableError`` if a file was damaged; without decoding it."""
-    for _ in _bodies(data, name):
-        pass
+def check_records(data: bytes, name: str, *, marked: bool = True) -> int:
+    """Return where the whole records of a file end, without decoding them; raise ``DurableError`` if it was damaged.
+
+    ``marked``: whether it may have marks; not if it is of version 1.
+    """
+    end = 0
+    for at, body in _bodies(data, name, marked=marked):
+        end = at + _HEAD.size + len(body)
+    return end
 
 
-def _bodies(data: bytes, name: str) -> Iterator[tuple[int, memoryview]]:
+def unmarked_end(data: bytes, name: str) -> int | None:
+    """Return where the whole records of a file of version 1 end; None if it has a mark there, or has nothing.
+
+    Raises ``DurableError`` if it was damaged.
+    """
+    end = check_records(data, name, marked=False)
+    return end if end and not data.startswith(mark(end), end) else None
+
+
+def _bodies(data: bytes, name: str, *, marked: bool = True) -> Iterator[tuple[int, memoryview]]:
     view, at = memoryview(data), 0
-    marked = data.startswith(mark(0)) or not _is_whole(view, 0)
+    marked = marked and (data.startswith(mark(0)) or not _is_whole(view, 0))
     while len(view) - at >= _HEAD.size:
         (size, check, _), whole = _HEAD.unpack_from(view, at), _is_whole(view, at)
         begin = at + _HEAD.size

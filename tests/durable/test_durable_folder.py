@@ -14,7 +14,7 @@ from synergy_nb.dataflow.streams.log.frames import Ack
 from synergy_nb.dataflow.streams.log.values import COPY, ORIGIN, Output, Reader
 from synergy_nb.durable.disk_files import DiskFiles
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
-from synergy_nb.durable.records import DurableError, packed, unpacked
+from synergy_nb.durable.records import DurableError, mark, packed, unpacked
 from synergy_nb.plan import source
 from synergy_nb.plan.terms.known_functions import Payload, forget, payload_of
 from synergy_nb.runtime.process.durable_applications import keep_application, provide_contents
@@ -99,6 +99,29 @@ def test_a_damaged_file_of_a_component_is_refused(folder: DurableFolder, version
     (folder.path / "large-1-abcdef" / "filter@0.0").write_bytes(data)
     said = r"large-1-abcdef: filter@0\.0: the record at byte \d+ has another checksum"
     assert re.match(said, refused(folder))
+
+
+@pytest.mark.parametrize("upgraded", [False, True])
+@pytest.mark.parametrize("at", [0, 4, 11])
+def test_a_file_of_version_1_whose_beginning_is_damaged_is_refused(
+    folder: DurableFolder, at: int, *, upgraded: bool
+) -> None:
+    """Such a file does not tell its version: it was taken for one that the disk was never asked to hold."""
+    kept(folder)
+    (folder.path / "FORMAT").write_text("synergy_nb durable folder, version 1\n")
+    path = folder.path / "large-1-abcdef" / "filter@0.0"
+    whole = (Path(__file__).parent / "version_1" / "app" / "u@0.0").read_bytes()
+    path.write_bytes(whole + whole[:40])  # the end of a record is lost
+    checked(folder)
+    if upgraded:
+        for _ in range(2):
+            folder.upgrade()
+            checked(folder)
+            assert path.read_bytes() == whole + mark(len(whole))
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    assert refused(folder).startswith("large-1-abcdef: filter@0.0: the record at byte 0 has another checksum")
 
 
 def test_what_the_disk_was_not_asked_to_hold_is_left_out_if_it_is_wrong(folder: DurableFolder) -> None:

@@ -1,4 +1,4 @@
-"""Who reads the files of a component leaves a fence; who writes them for an attempt that has ended finds it and stops."""
+"""Who reads the files of a component leaves a fence; who still writes them for an attempt that has ended stops."""
 
 from __future__ import annotations
 
