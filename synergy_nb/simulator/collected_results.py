@@ -55,7 +55,8 @@ class CollectedResults:
         """Collect the results that a peer retains."""
         chunks = hosting.results(self.application, self.operator, self._upto, float("inf"))
         # the peer that took over may have cut the stream into other chunks
-        self.items += _within([chunk.since(self._upto.position).item for chunk in chunks], since=self._since)
+        new = [rest.item for chunk in chunks if (rest := chunk.unread(self._upto.position)) is not None]
+        self.items += _within(new, since=self._since)
         if chunks:
             self._upto, self.losses = chunks[-1].end, chunks[-1].losses
         return hosting.collected(self.application, self.operator, self._upto, self._upto, now)

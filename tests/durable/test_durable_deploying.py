@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.control.driver_messages import SubmitPlan
+from synergy_nb.control.driver_messages import AttemptOutdated, SubmitPlan
+from synergy_nb.control.graph import Report
+from synergy_nb.control.peer import DRIVER
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.deployments import FOLDER, Deployment
-from synergy_nb.events import ApplicationRestarted
-from synergy_nb.lifecycle.records.messages import Confirm, Graph
+from synergy_nb.events import ApplicationRestarted, RestartBegun
+from synergy_nb.events.application_states import State, Status
+from synergy_nb.lifecycle.records.members import NEVER_ENDED
+from synergy_nb.lifecycle.records.messages import Claim, Confirm, Entrust, Entrusted, Graph
+from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.lifecycle.session import EPOCHS_OF_ATTEMPT
 from synergy_nb.plan import Plan, source
+from synergy_nb.runtime.process._service import Service
 from tests.one_peer import OnePeer
 from tests.simulated import Ring
 
@@ -98,3 +105,74 @@ def test_each_start_has_epochs_of_its_own_and_says_what_is_lost() -> None:
     (restarted,) = ring.events("r", ApplicationRestarted)
     assert restarted.kept
     assert restarted.lost == {"s": "lines that were sent until it runs again"}
+
+
+def on_two_peers() -> Plan:
+    return Plan.from_bytes(packets("s").filter("bytes > 1", id="f").sink("out", id="out").to_bytes())
+
+
+def attempt(number: int, epoch: int, successor: str = "") -> Graph:
+    """The graph of an attempt with the sink at ``c`` and all else at ``a``."""
+    peers = {"s": "a", "f": "a", "out": "c"}
+    roles = Roles(peers, epochs=dict.fromkeys(peers, epoch))
+    return Graph("r", number, "o", on_two_peers().to_bytes(), roles, successor=successor)
+
+
+def test_a_peer_leaves_an_attempt_from_whose_files_a_later_one_goes_on() -> None:
+    one = OnePeer("c", session=CONFIG)
+    one.receive("o", Confirm(attempt(2, 1 << 10), "out", ""))
+    one.told(Deployment)
+    one.receive(DRIVER, AttemptOutdated("r", "out", 1 << 10))  # of the one before
+    assert one.told(Deployment) == []
+    one.receive(DRIVER, AttemptOutdated("r", "out", 2 << 10))
+    assert [each.assignments for each in one.told(Deployment)] == [{}]
+    one.receive("o", Confirm(attempt(3, 2 << 10), "out", ""))
+    (deployed,) = one.told(Deployment)
+    assert deployed.assignments["out"].epoch == 2 << 10
+
+
+def test_nobody_leads_an_attempt_on_once_components_of_the_next_may_read_its_files() -> None:
+    """Set-up goes from the sinks to the sources, and without the origin only the peer of the first sink could lead."""
+    record = Entrusted(on_two_peers().to_bytes(), "composed", False, 1.0, 0)
+    for later in (False, True):
+        one = OnePeer("c", session=CONFIG)
+        for number in range(1, 3 if later else 2):
+            graph = attempt(number, number << 10, "c")
+            one.receive("o", *((Entrust(graph, record),) if number == 1 else ()), Confirm(graph, "out", ""))
+        one.loses("o")
+        assert bool(one.sent(Claim)) is not later
+
+
+def running(ring: Ring) -> Request:
+    plan = packets("s").filter("bytes > 1", id="f").sink("out", id="out", at="peer-0")
+    ring.simulation.report("peer-0", SubmitPlan("r", plan.to_bytes(), placement="spread"))
+    assert ring.until_decided("r").status == "running"
+    return ring.synergy["peer-0"].requests["r"]
+
+
+def test_the_next_attempt_begins_once_the_one_before_has_ended_with_epochs_that_none_of_it_had() -> None:
+    ring = Ring(3, seed=1, config=PeerConfig(session=CONFIG, components=("filter", "sink", "source:packets")))
+    request = running(ring)
+    session, graph = ring.synergy["peer-0"].session, request.graph
+    moved = {**graph.roles.epochs, "f": 5 << 10}  # more than an attempt has of its own
+    changed = graph.changed(Roles(graph.roles.peers, epochs=moved))
+    ring.simulation.call("peer-0", session.changes.change, "r", changed)
+    ended = []
+    session.on_restart.append(lambda *_: ended.append(session.participation.ended.get("r", NEVER_ENDED).attempt))
+    ring.crash(next(peer for peer in graph.roles.peers.values() if peer != "peer-0"))
+    ring.simulation.run(until=ring.simulation.now + 60.0, stop=lambda: len(ended) > 0)
+    assert len(ring.events("r", RestartBegun)) == 1
+    assert ended == [graph.attempt]
+    ring.simulation.run(until=ring.simulation.now + 60.0, stop=lambda: request.state is State.RUNNING)
+    assert request.graph.attempt > graph.attempt
+    assert min(request.graph.roles.epochs.values()) > 5 << 10
+
+
+@pytest.mark.parametrize(("epoch", "restarts", "over"), [(0, 0, True), (1 << 20, 0, False), (0, 1, False)])
+def test_what_has_run_is_kept_if_no_peers_are_found_for_it(epoch: int, restarts: int, *, over: bool) -> None:
+    """It was forgotten in the cluster in which it was submitted, when a peer had died without another one for it."""
+    request = Request("r", on_two_peers(), "composed", 1.0, epoch=epoch)
+    for _ in range(restarts):
+        request.restart(2.0)
+    service: Any = SimpleNamespace(synergy=SimpleNamespace(requests={"r": request}))
+    assert Service._is_over(service, Report("r", Status.REJECTED.value, "no peer offers filter", Roles())) is over

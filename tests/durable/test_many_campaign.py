@@ -87,7 +87,8 @@ def run(seed: int, applications: int = 12, path: Path | None = None) -> None:
         assert not world.forgotten(), world.forgotten()
         late = rng.choice((0.0, 0.0, 0.5))  # seconds in which applications restart: others are killed before
         for name in it.shapes:
-            world.after(late * rng.random(), world.restart_in, generation, name, it.placed(name, living), rng)
+            peers = it.placed(name, living)
+            world.after(late * rng.random(), world.restart_in, generation, name, peers, rng)
     it.check()
 
 

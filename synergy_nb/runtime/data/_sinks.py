@@ -145,11 +145,12 @@ class DeliveredSink(SinkQuality):
             if (upto > start and size > most) or (self.upto is not None and chunk.end > self.upto):
                 break
             upto = chunk.end
-            if isinstance(chunk.item, Batch):
-                if chunk.payload is None:
-                    encoded(chunk)
-                assert chunk.payload is not None
-                items.append(chunk.payload)
+            new = chunk.unread(start.position)
+            if new is not None and isinstance(new.item, Batch):
+                if new.payload is None:
+                    encoded(new)
+                assert new.payload is not None
+                items.append(new.payload)
         return Portion(items, start, upto, self.ended and upto >= log.end, missed)
 
     def latest(self, log: StreamLog, rows: int, since: Point | None = None) -> Portion:
@@ -160,7 +161,8 @@ class DeliveredSink(SinkQuality):
         for chunk in reversed(log.chunks(start)):
             if left <= 0:
                 break
-            item = chunk.since(start.position).item
+            new = chunk.unread(start.position)
+            item = None if new is None else new.item
             if isinstance(item, Batch) and (self.upto is None or chunk.end <= self.upto):
                 items.insert(0, encode(msgspec.structs.replace(item, table=item.table.tail(left))))
                 left -= item.rows

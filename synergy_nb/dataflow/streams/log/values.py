@@ -242,6 +242,13 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
         size = rest.nbytes + OVERHEAD
         return msgspec.structs.replace(self, start=start, item=rest, size=size, payload=None, region=None)
 
+    def unread(self, position: int) -> Chunk | None:
+        """Return what of the chunk is new to whoever has all tuples before a position; None if it has all of it.
+
+        A component that was restarted may cut the same tuples into other chunks, and promise more with them.
+        """
+        return None if self.rows and self.end.position <= position else self.since(position)
+
     def before(self, position: int) -> Chunk:
         """Return the part of the chunk that ends at a position inside of it."""
         item = self.item
