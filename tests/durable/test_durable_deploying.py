@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.records.session_config import SessionConfig
 from synergy_nb.lifecycle.session import EPOCHS_OF_ATTEMPT
 from synergy_nb.plan import Plan, source
-from synergy_nb.runtime.process._service import Service
+from synergy_nb.runtime.process.durable_applications import is_over
 from tests.one_peer import OnePeer
 from tests.simulated import Ring
 
@@ -174,5 +173,4 @@ def test_what_has_run_is_kept_if_no_peers_are_found_for_it(epoch: int, restarts:
     request = Request("r", on_two_peers(), "composed", 1.0, epoch=epoch)
     for _ in range(restarts):
         request.restart(2.0)
-    service: Any = SimpleNamespace(synergy=SimpleNamespace(requests={"r": request}))
-    assert Service._is_over(service, Report("r", Status.REJECTED.value, "no peer offers filter", Roles())) is over
+    assert is_over(Report("r", Status.REJECTED.value, "no peer offers filter", Roles()), request) is over

@@ -12,9 +12,7 @@ from tests.streams.items import batch, promise
 
 
 @pytest.mark.parametrize(("read", "left"), [(0, [0, 1, 2, 3, 4, 5]), (4, [4, 5]), (5, [5]), (6, [])])
-def test_a_reader_gets_no_row_again_that_comes_with_a_promise_that_is_new(
-    read: int, left: list[int]
-) -> None:
+def test_a_reader_gets_no_row_again_that_comes_with_a_promise_that_is_new(read: int, left: list[int]) -> None:
     log = StreamLog()
     log.retain_all(retains=True)
     log.append(chunks_of([batch(0, 3), promise(25, 3), batch(3, 3)], ORIGIN))

@@ -48,7 +48,7 @@ from synergy_nb.runtime.process._peer_metrics import PeerMetrics
 from synergy_nb.runtime.process._peer_recorder import PeerRecorder
 from synergy_nb.runtime.process._peer_reports import Advertised, LoadReports, MeasuredOverheads, SparkReports
 from synergy_nb.runtime.process._profiles import Profiles
-from synergy_nb.runtime.process.durable_applications import keep_application
+from synergy_nb.runtime.process.durable_applications import is_over, keep_application
 from synergy_nb.runtime.process.error_publisher import ErrorPublisher
 from synergy_nb.runtime.process.peer_commands import Commands
 from synergy_nb.runtime.process.requests import (
@@ -230,7 +230,8 @@ class Service:
         """Carry out an instruction of the peer's protocols."""
         if isinstance(instruction, Report):
             self._commands.look()
-            if self._durable is not None and self._is_over(instruction):
+            request = self.synergy.requests.get(instruction.application)
+            if self._durable is not None and is_over(instruction, request):
                 self._begin(asyncio.to_thread(self._durable.drop, instruction.application))
         elif isinstance(instruction, driver.Answer | driver.HostsLookedUp):
             self._commands.answered(instruction)
@@ -241,18 +242,6 @@ class Service:
         else:
             self.host.carry_out(instruction)
             self.measuring.wake()
-
-    def _is_over(self, report: Report) -> bool:
-        """Whether an application is never started again: it has finished, its user has stopped it, or it never ran."""
-        request = self.synergy.requests.get(report.application)
-        match report.status:
-            case Status.FINISHED:
-                return True
-            case Status.STOPPED:
-                return not report.reason
-            case Status.REJECTED:
-                return request is not None and not request.epoch and not request.restarts
-        return False
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.runtime.loop.create_task(work)

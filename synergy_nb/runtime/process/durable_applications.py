@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from synergy_nb.control.graph import Report
 from synergy_nb.durable.folder import DurableFolder, KeptApplication
 from synergy_nb.durable.records import DurableError
+from synergy_nb.events.application_states import Status
+from synergy_nb.lifecycle.records.request import Request
 from synergy_nb.lifecycle.requests.decider import needed_contents
 from synergy_nb.plan import Plan
 from synergy_nb.plan.tables.lookup_tables import keep_encoded
@@ -13,7 +16,7 @@ from synergy_nb.plan.terms.known_functions import receive
 from synergy_nb.runtime.process.contents import is_table, name_of, piece
 from synergy_nb.runtime.process.requests import Submit
 
-__all__ = ["keep_application", "provide_contents"]
+__all__ = ["is_over", "keep_application", "provide_contents"]
 
 
 def keep_application(folder: DurableFolder, request: Submit, plan: Plan, now: float) -> None:
@@ -24,6 +27,18 @@ def keep_application(folder: DurableFolder, request: Submit, plan: Plan, now: fl
         return
     kept = KeptApplication(request.application, plan.to_bytes(), request.placement, now, request.epoch, decided=False)
     folder.keep(kept, {component: _whole(component) for component in needed_contents(plan)})
+
+
+def is_over(report: Report, request: Request | None) -> bool:
+    """Whether an application is never started again: it has finished, its user has stopped it, or it never ran."""
+    match report.status:
+        case Status.FINISHED:
+            return True
+        case Status.STOPPED:
+            return not report.reason
+        case Status.REJECTED:
+            return request is not None and not request.epoch and not request.restarts
+    return False
 
 
 def _whole(component: str) -> bytes:
