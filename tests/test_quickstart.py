@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.browser import ARTEFACTS
+from tests.browser import ARTEFACTS, ROOT
 from tests.jupyterlab import JupyterLab, LabNotebook
+from tests.stored_outputs import COMPARED, kept, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +80,10 @@ def test_all_cells_run_and_the_view_draws_moving_data(page: Page, jupyterlab: Ju
     failed = [cell for cell in cells if any(output["output_type"] == "error" for output in cell.outputs)]
     assert not failed, failed[0].text()
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    stored = json.loads((ROOT / "notebooks" / "01_quickstart.ipynb").read_text("utf-8"))["cells"]
+    for cell, before in zip(cells, (each for each in stored if each["cell_type"] == "code"), strict=True):
+        if before["outputs"] and COMPARED in before["metadata"].get("tags", ()):
+            assert numbered(kept(cell.outputs), cell.execution_count or 0) == before["outputs"], before["id"]
     died = next(cell for cell in cells if KILLS in cell.source)
     assert "failed - peer-" in died.text()
 

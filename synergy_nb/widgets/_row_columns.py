@@ -100,7 +100,7 @@ def _texts(values: pl.Series) -> PackedColumn:
     often = np.sort(np.bincount(codes[~empty], minlength=1))[::-1]
     head = {"name": values.name, "kind": "text", "array": name, "words": len(words), "bars": often[:BARS].tolist()}
     head["longest"] = int(words.str.len_chars().max() or 0)  # type: ignore[arg-type]
-    return _with_empty(head, [codes.astype(array).tobytes(), ends.tobytes(), "".join(words).encode()], empty)
+    return _with_empty(head, [codes.astype(array).tobytes(), ends.tobytes(), words.str.join("").item().encode()], empty)
 
 
 def _with_empty(head: dict[str, Any], arrays: list[bytes], empty: np.ndarray[Any, Any]) -> PackedColumn:

@@ -145,6 +145,7 @@ class QoSView(BundledView):
         self._table: RowTable | None = None
         self._followed: FollowedRows | None = None
         self._last_rows: RowMessage | None = None  # that pages have, or would have
+        self._rows_number = 0  # of these
         super().__init__()
         self.on_msg(lambda _, content, _buffers: self._receive(content))
         self.update()
@@ -297,11 +298,11 @@ class QoSView(BundledView):
         message = self._table.take(table, came, note)
         spent = time.thread_time() - began
         with self._lock:
-            self._last_rows = message
-            if self._open():
-                self._send_rows("rows", message)
+            before, self._last_rows = self._last_rows, message
+            self._rows_number += 1
+            sent = self._send_new_rows(message, before) if self._open() else message.nbytes
             self._last_picture.changed(self._drawn, final=self._over)
-        return max(BETWEEN, message.nbytes / ROW_BYTES, spent / ROW_SHARE)
+        return max(BETWEEN, sent / ROW_BYTES, spent / ROW_SHARE)
 
     def _watched(self) -> bool:
         with self._lock:
@@ -323,7 +324,17 @@ class QoSView(BundledView):
         self._followed.moment(float(since), float(until), answer)
 
     def _send_rows(self, kind: str, message: RowMessage, **others: Any) -> None:
-        self.send({"kind": kind, **message.content, **others}, [memoryview(each) for each in message.buffers])
+        number = {"number": self._rows_number} if kind == "rows" else {}
+        self.send({"kind": kind, **message.content, **number, **others}, [memoryview(each) for each in message.buffers])
+
+    def _send_new_rows(self, message: RowMessage, before: RowMessage | None) -> int:
+        """Send rows to all pages, without the buffers that the message before had at the same places; return bytes."""
+        places = zip(message.buffers, before.buffers if before is not None else (), strict=False)
+        kept = [place for place, (now, then) in enumerate(places) if now == then]
+        fresh = [each for place, each in enumerate(message.buffers) if place not in kept]
+        content = {"kind": "rows", **message.content, "number": self._rows_number}
+        self.send({**content, "kept": kept} if kept else content, [memoryview(each) for each in fresh])
+        return sum(map(len, fresh))
 
     # -- pages ---------------------------------------------------------------------------------------------------
 

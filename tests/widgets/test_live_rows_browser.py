@@ -78,6 +78,31 @@ def until_cells(bare: BarePage, wanted: list[list[str]], name: str = "view-1") -
 BEFORE = [["b", "10", "0.5"], [MARKUP, "9", ""], ["c", "9", "1e-7"], ["", "1", "12345700"]]
 
 
+def test_of_what_has_not_changed_nothing_is_sent_and_a_page_that_has_missed_it_gets_all(
+    bare: BarePage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = Rows(FIRST.clear(), ("host",))
+    shown(bare, rows)
+    rows.take(FIRST, 4, "")
+    until_cells(bare, BEFORE)
+    sent: list[tuple[Any, int]] = []
+    send = rows.view.send
+
+    def noted(content: Any, buffers: Any = None) -> None:
+        sent.append((content, len(buffers or ())))
+        send(content, buffers)
+
+    monkeypatch.setattr(rows.view, "send", lambda *_: None)  # this one is lost
+    rows.take(SECOND, 4, "")
+    monkeypatch.setattr(rows.view, "send", noted)
+    rows.take(SECOND.with_columns(pl.Series("n", [10, 12, 3, 2])), 4, "")
+    until_cells(bare, [["b", "10", "0.5"], [MARKUP, "12", ""], ["c", "3", "1e-7"], ["new", "2", "12345700"]])
+    lean, *others = [each for each in sent if each[0]["kind"] == "rows"]
+    assert lean[0]["kept"][:3] == [0, 1, 2], "the hosts and their texts"
+    whole = lean[1] + len(lean[0]["kept"])
+    assert [(content.get("to") is None, number) for content, number in others] == [(False, whole)]
+
+
 def test_the_newest_window_its_marks_and_the_order_that_a_click_chooses(bare: BarePage) -> None:
     rows = Rows(FIRST.clear(), ("host",))
     name = shown(bare, rows)

@@ -127,7 +127,10 @@ class View {
   receive(content, buffers) {
     this.contact.news();
     if (content.kind === "here" && content.to === this.copy && this.ready && content.number > this.number) return this.requestState();
-    if (content.kind === "rows" && (!content.to || content.to === this.copy)) return this.rows?.take(content, buffers);
+    if (content.kind === "rows") {
+      if ((!content.to || content.to === this.copy) && this.rows?.take(content, buffers) === false && this.ready) this.requestState();
+      return;
+    }
     if (content.kind === "moment" && content.to === this.copy) return this.brushed(content, buffers);
     if (content.kind !== "update" || (content.to && content.to !== this.copy)) return;
     if (content.whole) {

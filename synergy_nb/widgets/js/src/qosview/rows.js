@@ -17,6 +17,8 @@ export class Rows {
   constructor(parent, { sink, colours, back }) {
     this.colours = colours;
     this.newest = this.shown = null; // what a message had
+    this.number = 0; // of the last message
+    this.buffers = []; // that it had
     this.held = false; // whether what is shown stays, while newer rows come
     this.names = "";
     this.widths = [];
@@ -54,9 +56,17 @@ export class Rows {
 
   // -- what came -----------------------------------------------------------------------------------------------------
 
+  // Takes rows, with buffers that are as in the message before at the places that are `kept`; false if that one is missing.
   take(content, buffers) {
-    this.newest = { ...columnsOf(content, buffers), caption: content.caption, note: content.note };
+    const { kept = [], number } = content;
+    if (kept.length && number !== this.number + 1) return false;
+    const whole = [...buffers];
+    for (const place of kept) whole.splice(place, 0, this.buffers[place]);
+    this.number = number;
+    this.buffers = whole;
+    this.newest = { ...columnsOf(content, whole), caption: content.caption, note: content.note };
     if (!this.held && !this.moment) this.show(this.newest);
+    return true;
   }
 
   // Show what came in a time, with what happened then; until `leave`.
