@@ -69,13 +69,16 @@ class Results:
         return sum(map(len, answer.items))
 
     def _arrive(self, table: pl.DataFrame) -> None:
+        if not table.height:
+            return
         time = table["time"].to_physical()
         self.latest = max(self.latest, *time.tail(1)) if time.is_sorted() else max(self.latest, *time)
         if self._cut is None or self.latest <= self._cut:
             self.arrived.append(table)
         else:
-            self.arrived.append(table.filter(time <= self._cut))
-            self._withheld.append(table.filter(time > self._cut))
+            for found, part in ((self.arrived, time <= self._cut), (self._withheld, time > self._cut)):
+                if part.any():
+                    found.append(table.filter(part))
 
     @property
     def until(self) -> int:
